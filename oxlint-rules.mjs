@@ -1,8 +1,8 @@
-/** Rules of the project that the linter does not bring. */
+/** Rules of the project that the linter does not have. */
 export default {
   meta: { name: 'framework' },
   rules: {
-    /** `new Date()` reads the time of the machine. */
+    /** `new Date()` reads the machine's clock. */
     'time-from-clock': {
       create: (context) => ({
         NewExpression(node) {

@@ -3,10 +3,10 @@ import type { Options } from 'tsup';
 const selfNamed = /^var (\w+) = class _\1(?!\w)/gm;
 
 /**
- * Keeps the names of classes, which errors show: esbuild makes `var Id = class _Id` of a class that names itself.
+ * Keeps the names of classes, which errors show: esbuild turns a class that refers to itself into `var Id = class _Id`.
  *
- * Its option `keepNames` would have a price: it defines the names of inner functions anew whenever those are made. A space
- * takes the place of the underscore, so that source maps stay exact.
+ * Its option `keepNames` would be costly: it defines the names of inner functions again whenever those are created. A space
+ * replaces the underscore, so that source maps stay exact.
  */
 const classNames: NonNullable<Options['plugins']>[number] = {
   name: 'class-names',

@@ -4,7 +4,7 @@ import { basename, dirname } from 'node:path';
 import { transform } from 'esbuild';
 import { defineConfig, type Plugin } from 'vitest/config';
 
-/** Compiles standard decorators, which vitest's own compiler leaves as they are. */
+/** Compiles standard decorators, which vitest's own compiler does not. */
 const standardDecorators: Plugin = {
   name: 'standard-decorators',
   enforce: 'pre',
@@ -19,16 +19,16 @@ const standardDecorators: Plugin = {
 // Workspace packages are read from their sources, so that tests need no build and stack traces show the sources.
 const conditions = ['@framework/source', 'module', 'node', 'development|production'];
 
-/** The same for the global setup, which vitest runs in an environment of its own. */
+/** The same for the global setup, which vitest runs in a separate environment. */
 const sourcesEverywhere: Plugin = {
   name: 'sources-everywhere',
   configEnvironment: () => ({ resolve: { conditions } }),
 };
 
-/** Tests that hold only where the project has group commit on; some of them show that it has. */
+/** Tests that are valid only with group commit; some of them show that it is on. */
 const onlyGrouped = 'test/**/*.grouped.test.ts';
 
-// What a member that was moved has left behind has no manifest.
+// The leftover folder of a member that was moved has no manifest.
 const projects = globSync('{packages,apps}/*/package.json', { cwd: import.meta.dirname })
   .map(dirname)
   .map((root) => ({
@@ -37,10 +37,10 @@ const projects = globSync('{packages,apps}/*/package.json', { cwd: import.meta.d
   }));
 
 /**
- * The tests that run once more, with group commit on: those that execute actions, where it could make a difference.
+ * The tests that run once more, with group commit: those that execute actions, where it could make a difference.
  *
- * None of `core`, whose tests say themselves which way of committing they are about, and none of `events` and of the
- * adapter's delivery, whose tests write their events by hand: to them it is the same log.
+ * None of `core`, whose tests choose the way of committing themselves, and none of `events` and of the adapter's delivery, whose
+ * tests write their events by hand: the log is the same for them.
  */
 const grouped: Readonly<Record<string, { readonly include: string[]; readonly exclude?: string[] }>> = {
   'packages/testing': {
@@ -49,7 +49,7 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
   'packages/drizzle-adapter': {
     include: [
       'test/{broken-connections,commit-outcome,connections,idempotency-faults,random-plans,secrets}.test.ts',
-      // That a lone action has the statements that it has without.
+      // That a lone action sends the same statements as without group commit.
       'test/statements.test.ts',
       'test/{sharding-strategies,silent-network,startup}.test.ts',
     ],
@@ -64,17 +64,18 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
       // What is read from files, what is refused or answered without any action, and what pages show.
       'test/{configuration,crossed-files,documents,openapi,pages,request-shape,service-logger,shard-databases}.test.ts',
       'test/fault-drill/*.test.ts',
-      // How connections of clients are served, and how a process starts and stops: whatever its requests wait for.
+      // How client connections are handled, and how a process starts and stops, whatever its requests wait for.
       'test/{connections,embedded-process,refused-connections,service-process}.test.ts',
-      // Where handlers run, what becomes of their leases and of events that fail: they read the same log, however the events
-      // came into it. The kills of processes that deliver transfers, and the outcomes of their steps, are in both.
+      // Where handlers run, and what happens to their leases and to events that fail: they read the same log, however the events
+      // were written. The tests that kill processes which deliver transfers, and those of the outcomes of their steps, are in
+      // both.
       'test/delivery/{handler-starts,hanging-handlers,poison-events,roles,worker-kills}.test.ts',
       // Each seed decides itself whether it commits in groups.
       'test/simulation/*.test.ts',
-      // Databases that are away or read only, and processes that lack one: what happens to commits in a group when the
-      // network fails is in `lost-groups`, and what happens when a database is killed, in `killed-database`, is in both.
+      // Databases that are away or read only, and processes that lack one. What happens to commits in a group when the network
+      // fails is in `lost-groups`, and what happens when a database is killed, in `killed-database`, is in both.
       'test/faults/{long-outage,missing-shard,read-only-server,shard-away}.test.ts',
-      // Which server serves, whatever it commits.
+      // Which server is used, whatever it commits.
       'test/faults/promoted-standby.test.ts',
     ],
   },
@@ -91,7 +92,7 @@ const groupedProjects = Object.entries(grouped).map(([root, { include, exclude =
   },
 }));
 
-/** The commands of the README, and what a consumer gets: in processes of their own, one file after the other. */
+/** The commands of the README, and what a consumer gets: in separate processes, one file after the other. */
 const e2e = {
   extends: true as const,
   test: {
@@ -104,7 +105,7 @@ const e2e = {
   },
 };
 
-/** What must not grow again. */
+/** Limits on what may not grow again. */
 const house = {
   extends: true as const,
   test: { name: 'house', root: 'instruments', include: ['*.test.ts'] },
@@ -119,7 +120,7 @@ export default defineConfig({
     globalSetup: ['packages/testing/src/postgres/vitest-global-setup.ts'],
     // Most tests wait for a database or for other processes.
     maxWorkers: '100%',
-    // A deadline costs nothing when it is kept: they are for what never happens, however busy the machine is. A condition that
+    // A deadline costs nothing when it is met: they are for what never happens, however busy the machine is. A condition that
     // never comes true is named before its test ends.
     testTimeout: 120_000,
     hookTimeout: 120_000,

@@ -20,12 +20,12 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { createTestDatabase } from '../packages/testing/src/postgres/index.ts';
 
-// A consumer outside the workspace: installs the packed packages, runs apps/counter, in TypeScript and in plain JavaScript,
-// and runs the conformance suite against adapters.
+// A consumer outside the workspace: installs the packed packages, runs apps/counter in TypeScript and in plain JavaScript, and
+// runs the conformance suite against adapters.
 const root = join(import.meta.dirname, '..');
-/** In the order in which they are built from each other: packing builds. */
+/** In the order of their dependencies: packing builds them. */
 const packages = ['core', 'events', 'embedded-postgres', 'drizzle-adapter', 'testing', 'conformance'];
-/** What the guide on other tools runs the packages in, and the lowest compiler that it names. */
+/** The tools in which the guide runs the packages, and the oldest compiler that it names. */
 const otherTools = {
   '@hono/node-server': '2.1.9',
   '@nestjs/common': '12.5.1',
@@ -43,10 +43,10 @@ const suites = {
   testing: ['memory/conformance.test.ts', 'memory/memory-fixture.ts', 'memory/delivery-fixture.ts'],
   'drizzle-adapter': ['conformance.test.ts', 'fixtures'],
 };
-/** How a package's tests import what it exports. */
+/** How a package's tests import its exports. */
 const ownSource = /'(?:\.\.\/)+src(\/.+)?\/index\.js'/g;
 const folder = mkdtempSync(join(tmpdir(), 'e2e-consumer-'));
-/** Where testing is installed with what it requires, and nothing else. */
+/** A folder with only testing and its requirements installed. */
 const alone = mkdtempSync(join(tmpdir(), 'e2e-alone-'));
 
 interface Manifest {
@@ -92,7 +92,7 @@ test('the packed packages are installed', () => {
 test('the packages compile where declarations are checked, with the smallest program and the suites', async () => {
   const { stdout } = await execa('tsc', ['-p', '.', '--pretty', 'false'], { cwd: folder, reject: false });
   const errors = stdout.split('\n').filter((line) => /^\S/.test(line));
-  // Drizzle's declarations name drivers that nobody has all of.
+  // Drizzle's declarations refer to drivers that no project has all of.
   expect(errors.filter((line) => !line.startsWith('node_modules/drizzle-orm/'))).toEqual([]);
 });
 
@@ -258,7 +258,7 @@ test('testing brings no server for databases and no test runner, and names the p
 
 // Errors show the names of classes.
 test.each(packages)('every class that %s exports has the name by which it is exported', async (name) => {
-  // As modules of the consumer, which this test is none of.
+  // These tests must be modules of the consumer, unlike this one.
   const program = `
     for (const entry of ${JSON.stringify(entriesOf(name))})
       for (const [exported, value] of Object.entries(await import(entry)))
@@ -276,7 +276,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** What the packed package can be imported by. */
+/** The entries of the packed package. */
 function entriesOf(name: string): readonly string[] {
   const { exports = {} } = manifestIn(join(folder, 'node_modules/@framework', name));
   return Object.keys(exports)
@@ -288,7 +288,7 @@ function allEntries(): readonly string[] {
   return packages.flatMap(entriesOf);
 }
 
-/** The packed packages whose file has such a name. */
+/** The packed packages with such a file name. */
 function tarballs(name: RegExp): readonly string[] {
   return readdirSync(folder)
     .filter((file) => name.test(file))
@@ -316,7 +316,7 @@ function manifestIn(path: string): Manifest {
   return JSON.parse(readFileSync(join(path, 'package.json'), 'utf8')) as Manifest;
 }
 
-/** Copies tests of a package, so that they import the packed one. */
+/** Copies tests of a package so that they import the packed package. */
 function copySuite(name: string, paths: readonly string[]): void {
   const copy = join(folder, name);
   for (const path of paths)

@@ -8,8 +8,8 @@ import { afterAll, beforeAll, beforeEach, expect, onTestFailed, test } from 'vit
 import { processesWithin } from './processes-within.ts';
 import { hostPath, killAllWithin, StartedService, until } from './started-service.ts';
 
-// Tries the first command as a newcomer would: `npm start` in a fresh clone, and again after it ended in several ways. Each test
-// builds on those before it: after a failure the rest is skipped.
+// Tries the first command like a newcomer: `npm start` in a fresh clone, and again after it ended in several ways. Each test
+// depends on the previous ones: after a failure the rest is skipped.
 const firstReadyMs = 15 * 60_000;
 const againReadyMs = 5_000;
 const endMs = 20_000;
@@ -142,7 +142,7 @@ async function expectBalance(): Promise<void> {
   expect(answer).toMatchObject({ status: 200, body: { balance: '125.5' } });
 }
 
-/** Runs what `npm start` runs while the package manager does this. */
+/** Runs the command of `npm start` while the package manager behaves in this way. */
 function startWhereNpxDoes(script: string) {
   writeFileSync(join(temporary, 'npx'), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
   const env = { PATH: `${temporary}${delimiter}${hostPath}` };

@@ -9,13 +9,13 @@ import { processesWithin } from './processes-within.ts';
 const pollIntervalMs = 50;
 const requestTimeoutMs = 10_000;
 
-/** Where a newcomer's programs are found: not in the workspace, which brings a Node of its own. */
+/** The newcomer's PATH: without the workspace, which contains a Node of its own. */
 export const hostPath = (process.env['PATH'] ?? '')
   .split(delimiter)
   .filter((folder) => !folder.includes('node_modules'))
   .join(delimiter);
 
-/** What `npm start` runs in a checkout, without any configuration but the port. */
+/** The command of `npm start` in a checkout, without any configuration except the port. */
 export class StartedService {
   readonly #npm: ChildProcess;
   readonly #exit: Promise<unknown[]>;
@@ -53,7 +53,7 @@ export class StartedService {
     return this.#output;
   }
 
-  /** Waits until it says that it is ready. Tells how long that took. */
+  /** Waits until it reports that it is ready. Returns how long that took. */
   async readyAfterMs(timeoutMs: number): Promise<number> {
     const startedAtMs = performance.now();
     await until('npm start is ready', timeoutMs, async () => {
@@ -74,13 +74,13 @@ export class StartedService {
     return { status: response.status, body: text === '' ? undefined : JSON.parse(text) };
   }
 
-  /** Sends the signal to npm alone, as `kill` does. Gives its exit code when nothing of it runs any more. */
+  /** Sends the signal only to npm, as `kill` does. Returns its exit code when none of its processes is running any more. */
   async signal(signal: NodeJS.Signals, timeoutMs: number): Promise<unknown> {
     this.#npm.kill(signal);
     return this.#ended(timeoutMs);
   }
 
-  /** As Ctrl-C in a terminal: SIGINT to the whole process group. */
+  /** Like Ctrl-C in a terminal: SIGINT to the whole process group. */
   async interrupt(timeoutMs: number): Promise<unknown> {
     if (this.#npm.pid !== undefined) process.kill(-this.#npm.pid, 'SIGINT');
     return this.#ended(timeoutMs);
@@ -102,7 +102,7 @@ export async function killAllWithin(folder: string, timeoutMs: number): Promise<
   });
 }
 
-/** Waits until the condition holds; throws that this was not so in time. */
+/** Waits until the condition holds; throws if it does not in time. */
 export async function until(
   what: string,
   timeoutMs: number,

@@ -3,8 +3,8 @@ import { dirname, join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-// Inside of a package a file imports only from its own folder and from those below, types included. Their order stands in
-// docs/architecture.md, the lowest first, with the files beside the folders; entries stand above all.
+// Inside a package, a file imports only from its own folder and from those below, types included. docs/architecture.md has the
+// order of the folders, lowest first, together with the files beside them; entries come last.
 const root = join(import.meta.dirname, '..');
 const page = readFileSync(join(root, 'docs/architecture.md'), 'utf8');
 const orders = new Map(
@@ -13,7 +13,7 @@ const orders = new Map(
   ),
 );
 
-/** The imports that still run upwards, which keep folders in circles. The lists may only become shorter. */
+/** The imports that still go upwards and so create cycles between folders. These lists may only become shorter. */
 const upward: Readonly<Record<string, readonly string[]>> = {
   core: [
     'config/framework-config.ts → sharding/shard-identifier.ts',
@@ -53,7 +53,7 @@ test.each(Object.keys(upward))('every folder of %s that imports or is imported h
   expect([...places].filter((place) => !orders.get(name)?.includes(place))).toEqual([]);
 });
 
-/** The imports of a package that lead out of a file's folder. */
+/** The imports of a package that leave a file's folder. */
 function importsOf(name: string): readonly (readonly [from: string, to: string])[] {
   const folder = join(root, 'packages', name, 'src');
   const files = globSync('**/*.ts', { cwd: folder }).filter(
@@ -66,7 +66,7 @@ function importsOf(name: string): readonly (readonly [from: string, to: string])
   );
 }
 
-/** The folder of a file, or the file itself beside the folders. */
+/** The folder of a file, or the file itself if it is beside the folders. */
 function placeOf(file: string): string {
   return file.split('/')[0]!.replace(/\.ts$/, '');
 }

@@ -27,7 +27,7 @@ function complain(what: string): void {
   process.exitCode = 1;
 }
 
-/** Whether the report says what the declarations say; with `--write` it does afterwards. */
+/** Whether the report matches the declarations; with `--write` it is updated to match. */
 function isReported(name: string, types: string): boolean {
   const config = ExtractorConfig.prepare({
     configObjectFullPath: undefined,
@@ -42,7 +42,7 @@ function isReported(name: string, types: string): boolean {
         reportFileName: name,
         reportFolder: join(folder, 'api'),
         reportTempFolder: join(folder, 'node_modules/.cache/public-api'),
-        // What a public name uses is seen by whoever uses the name.
+        // Users of a public name also see every name that it uses.
         includeForgottenExports: true,
       },
     },

@@ -3,15 +3,15 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-// The field's words instead of those that the project once had of its own (docs/decisions/0015-the-cut-of-the-sources.md). Of
-// words that are plain English as well, such as turn, side and lost, only the uses are refused that had a meaning here.
+// The field's words instead of the project's own former ones (docs/decisions/0015-the-cut-of-the-sources.md). If a word is also
+// plain English, such as turn, side and lost, only the uses with the former meaning are refused.
 const root = join(import.meta.dirname, '..');
 const files = globSync(
   ['{packages,apps,docs,instruments,e2e,scripts}/**/*.{ts,mjs,md,patch,json}', '*.{md,ts,mjs,json}'],
   { cwd: root, exclude: ['**/node_modules/**', '**/dist/**', '**/migrations/**'] },
 ).filter((file) => file !== 'instruments/words.test.ts');
 
-/** Each with the word that is used now. Tables, columns and functions of the database keep their names. */
+/** Each with the word that replaces it. Tables, columns and functions of the database keep their names. */
 const refused: readonly (readonly [old: RegExp, now: string, where?: RegExp])[] = [
   [/park(?!ed_(?:events|models|date))/i, 'blocked'],
   [/alarm|\brings?\b|\brang\b/i, 'wake signal, to wake'],
@@ -47,7 +47,7 @@ test('the words of the project are those of its field', () => {
   expect(found).toEqual([]);
 });
 
-/** Whether it is the decision's own table of words, or what it says about names that were given up. */
+/** Whether the line is part of the decision's own table of words, or describes former names. */
 function isTable(place: string, line: string): boolean {
   return place.startsWith('docs/decisions/0015-') && /^\||^- The settings|^There were|`…/.test(line);
 }

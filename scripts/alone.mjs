@@ -4,20 +4,20 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import { root } from './workspace.mjs';
 
-/** Outside of node_modules, which an installation may remove. */
+/** Outside node_modules, because an installation may remove that folder. */
 const lockFile = join(root, '.data/install.lock');
 const beatMs = 1_000;
 const pollMs = 250;
 /**
- * Who waits sees so many times that a lock is not touched any more; then its holder was killed. Clocks may be set, and
- * machines sleep, so its age would tell less; and so would its holder's id, which another process may have by now.
+ * After this many checks without any sign of life in the lock, its holder counts as killed. The lock's age would prove less,
+ * because clocks may be set and machines sleep; and so would its holder's id, which another process may have by now.
  */
 const deadAfterPolls = 40;
 const holder = `${process.pid} ${performance.timeOrigin}`;
 
 /**
- * Does the work while no other command does such work in this workspace: whoever installs or builds removes and writes what
- * the others use. Waits for those that came before, and says so.
+ * Does the work while no other command does such work in this workspace, because installing and building remove and write files
+ * that the others use. Waits for earlier commands, and reports that.
  */
 export async function alone(work) {
   await take();
@@ -42,7 +42,7 @@ async function take() {
     seen = beat;
     if (unchanged > deadAfterPolls) {
       rmSync(lockFile, { force: true });
-      // Several may find it dead at once: the last one that made it anew has it.
+      // Several may find it abandoned at once: the last one that recreated it has it.
       if (create() && (await pause(pollMs)) === undefined && isHeld()) return;
     }
     if (!hasSaid) console.log('Another command installs or builds here, and is waited for …');
@@ -60,7 +60,7 @@ function create() {
   }
 }
 
-/** Who stood still for long may find that another one has it, or nobody. */
+/** A process that was suspended for long may find that another one has it, or none. */
 function isHeld() {
   return (
     statSync(lockFile, { throwIfNoEntry: false }) !== undefined && readFileSync(lockFile, 'utf8') === holder

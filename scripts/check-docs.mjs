@@ -3,8 +3,8 @@ import { dirname, join } from 'node:path';
 
 import { root } from './workspace.mjs';
 
-// Checks the documents against the workspace: links lead to files that exist, and code names its source
-// (`<!-- source: path -->` above the block), which has it line by line, whatever its indentation.
+// Checks the documents against the workspace: links must lead to existing files, and code must name its source (`<!-- source:
+// path -->` above the block), which must contain it line by line, ignoring indentation.
 const block = /(?:<!-- source: (\S+) -->\s*)?```ts\n(.*?)\n\s*```/gs;
 const link = /\]\((?!https?:|#|mailto:)([^)#\s]+)/g;
 

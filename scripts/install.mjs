@@ -6,14 +6,14 @@ import { run } from './run.mjs';
 import { members, packageManager, root, tool } from './workspace.mjs';
 
 const nodeMajorMin = 20;
-/** There while an installation is under way; one that was killed may look complete to the package manager. */
+/** Exists during an installation; one that was killed may look complete to the package manager. */
 const unfinished = join(root, '.data/install-unfinished');
 
 const cannotInstall = `Installing failed (see above). Check that npm's registry can be reached, then try again.`;
 const doesNotRun =
   'What was installed does not run here (see above). Let the package manager run install scripts, and on Linux use a distribution with glibc, then try again.';
 
-/** Installs the dependencies unless those that the lockfile names are there. Tells whether they are there now. */
+/** Installs the dependencies unless those in the lockfile are already installed. Returns whether they are now. */
 export async function install() {
   if (Number.parseInt(process.versions.node, 10) < nodeMajorMin) {
     console.error(`Node ${process.version} is too old: install Node ${nodeMajorMin} or newer and try again.`);
@@ -48,12 +48,12 @@ async function installUnlessThere() {
 function runPackageManager() {
   mkdirSync(dirname(unfinished), { recursive: true });
   writeFileSync(unfinished, '');
-  // In CI mode the package manager asks nothing. Its Node is the one that npm was called with.
+  // In CI mode the package manager asks no questions. It uses the Node that npm was called with.
   const env = { PATH: process.env.PATH, CI: 'true' };
   return run('npx', ['--yes', packageManager, 'install', '--frozen-lockfile'], { env });
 }
 
-/** What the first tool says that does not run, if there is one. */
+/** The error of the first tool that does not run, if there is one. */
 async function errorOfTools() {
   const results = await Promise.all(['node', 'pnpm', 'turbo'].map((name) => run(tool(name), ['--version'])));
   return results.find(({ code }) => code !== 0)?.output;

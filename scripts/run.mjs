@@ -4,7 +4,7 @@ import { delimiter, join } from 'node:path';
 
 import { root } from './workspace.mjs';
 
-/** The workspace brings the Node that its tools need; the one that npm was called with may be too old for them. */
+/** The workspace contains the Node that its tools need; the one that npm was called with may be too old for them. */
 export const workspaceEnvironment = {
   ...process.env,
   PATH: `${join(root, 'node_modules/.bin')}${delimiter}${process.env.PATH}`,
@@ -14,25 +14,25 @@ export const workspaceEnvironment = {
 
 const endings = ['SIGHUP', 'SIGINT', 'SIGTERM'];
 
-// Ends its process group when its standard input does, and so with this process, also when that is killed.
+// Ends its process group when its standard input ends, and so with this process, even if that is killed.
 const untilInputEnds =
   'exec 3<&0; "$@" </dev/null 3<&- & program=$!; ' +
   '{ read -r _; kill -s TERM 0; } <&3 >/dev/null 2>&1 & watch=$!; ' +
   'wait $program; code=$?; kill -s KILL $watch; exit $code';
 
 /**
- * Runs a program in the workspace's folder and collects what it prints. One that cannot be started counts as failed. Resolves to
- * `{ code, output }`.
+ * Runs a program in the workspace's folder and collects its output. A program that cannot be started counts as failed. Resolves
+ * to `{ code, output }`.
  *
- * The program ends with this process, however that ends, and so do the programs that it has started: a package manager that went
- * on would write where the next one does.
+ * The program ends with this process, however that ends, and so do the programs that it has started: a package manager that
+ * continued would write into the same files as the next one.
  */
 export function run(command, args, { env = {} } = {}) {
   return new Promise((resolve) => {
     const child = spawn('/bin/sh', ['-c', untilInputEnds, 'sh', command, ...args], {
       cwd: root,
       env: { ...workspaceEnvironment, ...env },
-      // A process group of its own, which can be ended as a whole.
+      // Its own process group, which can be ended as a whole.
       detached: true,
     });
     endTogether(child);
@@ -48,7 +48,7 @@ function endTogether(child) {
   const end = (signal) => {
     ending = signal;
     try {
-      // What a shell runs aside ignores SIGINT.
+      // Background commands of a shell ignore SIGINT.
       if (child.pid !== undefined) process.kill(-child.pid, 'SIGTERM');
     } catch {
       // All of them have ended meanwhile.

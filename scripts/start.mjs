@@ -6,10 +6,11 @@ import { install } from './install.mjs';
 import { run, workspaceEnvironment } from './run.mjs';
 import { root, tool } from './workspace.mjs';
 
-// What every command of the project begins with: installs what is missing, builds the packages that are named by `--build`, and
-// becomes the program that follows. It is run by the Node that npm was called with, the program by the one of the workspace.
+// The first step of every command of the project: installs what is missing, builds the packages passed with `--build`, and then
+// becomes the program that follows. This script runs in the Node that npm was called with, the program in the Node of the
+// workspace.
 const parentCheckIntervalMs = 200;
-/** Whoever started this: it may have been killed while something was installed or built. */
+/** The parent process: it may have been killed during the installation or the build. */
 const parent = process.ppid;
 const args = process.argv.slice(2);
 const [, build] = args[0] === '--build' ? args.splice(0, 2) : [];
@@ -32,7 +33,7 @@ function startProgram() {
     env: workspaceEnvironment,
     stdio: 'inherit',
   });
-  // It may get a signal twice: a terminal sends Ctrl-C to every process, and npm repeats what it was sent.
+  // The program may get a signal twice: a terminal sends Ctrl-C to every process, and npm repeats the signals that it gets.
   for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => child.kill(signal));
   endWithParent(child);
   child.on('error', (error) => {
@@ -42,7 +43,7 @@ function startProgram() {
   child.on('exit', (code, signal) => (process.exitCode = code ?? 128 + constants.signals[signal]));
 }
 
-// A killed npm sends nothing; the program would go on without anybody to stop it, and a service keep its port.
+// A killed npm sends no signal; the program would continue without anybody to stop it, and a service would keep its port.
 function endWithParent(child) {
   const timer = setInterval(() => {
     if (process.ppid === parent) return;

@@ -6,10 +6,10 @@ import { alone } from './alone.mjs';
 import { run } from './run.mjs';
 import { root, tool } from './workspace.mjs';
 
-// What `npm test` runs: every check of the workspace and the tests, or with arguments vitest alone with these arguments. Ends with
-// a line that counts both.
+// Runs `npm test`: every check of the workspace and the tests, or with arguments only vitest with these arguments. Ends with a
+// line that counts both.
 const checks = ['format:check', 'lint', 'knip', 'docs', 'typecheck', 'build', 'check-package', 'api'];
-/** More files than these do not fail because the machine was busy. */
+/** If more files than these fail, a busy machine is not the reason. */
 const filesAgainMax = 3;
 
 const testsOf = (module) => [...module.children.allTests()];
@@ -24,7 +24,7 @@ const skipped = counts.skipped > 0 ? `, ${counts.skipped} skipped` : '';
 console.log(`${counts.passed} passed, ${counts.failed} failed${skipped}`);
 process.exit(counts.failed > 0 ? 1 : 0);
 
-/** Each check of each package counts once; what has not changed is not run again. */
+/** Each check of each package counts once; checks without changes are not repeated. */
 async function runChecks() {
   const options = ['--continue', '--output-logs=errors-only', '--log-order=grouped'];
   const { code, output } = await alone(() => run(tool('turbo'), ['run', ...checks, ...options]));
@@ -38,8 +38,9 @@ async function runChecks() {
 }
 
 /**
- * Hundreds of files run side by side, and some measure real time or kill real servers. So the few files that failed run
- * again, alone: a test that passes then is counted as passed, and noted. What names a seed is a finding, and stays failed.
+ * Hundreds of files run in parallel, and some measure real time or kill real servers. So if only a few files fail, they run
+ * again, alone: a test that passes then counts as passed, and is reported. A failure that names a seed is a finding, and stays
+ * failed.
  */
 async function runTests(words) {
   const { filter, options } = parseCLI(['vitest', 'run', ...words]);
@@ -64,7 +65,7 @@ async function runTests(words) {
   await vitest.close();
 }
 
-/** What failed: tests, files that could not be run to their end, and errors outside of tests, which have no file. */
+/** What failed: tests, files that could not be completed, and errors outside of tests, which have no file. */
 function failuresOf(vitest) {
   const failures = vitest.state
     .getUnhandledErrors()

@@ -28,7 +28,7 @@ export const executor = new ActionExecutor({
   actions: [new OpenCounterAction(systemClock), new IncreaseCounterAction(systemClock, repository)],
 });
 
-/** Resolves when the databases can serve. */
+/** Resolves when the databases are ready. */
 export async function ready(): Promise<void> {
   await databases.ready();
   await repository.dbs()[0]?.execute(sql`create table if not exists counters (
@@ -42,7 +42,7 @@ const statuses: Partial<Record<ErrorCode, number>> = {
   'invalid-params': 400,
 };
 
-/** What a client is told of an error: its code, and a status by that. */
+/** What a client is told about an error: its code, and the HTTP status for it. */
 export function problemOf(error: unknown): { readonly status: number; readonly code: string } {
   const known = FrameworkError.find(error);
   if (known === undefined) return { status: 500, code: 'internal' };

@@ -1,7 +1,7 @@
-/** Calls whose texts of several words say what is wrong, beside `new` and `super`. */
+/** Calls, besides `new` and `super`, that take error messages. */
 const calls = new Set(['boundedJson', 'durableName', 'misuse', 'notNull', 'unwritten']);
 
-/** Leaves the texts of errors as they are: what is tested of an error is its code. */
+/** Leaves error messages unmutated: tests check the codes of errors. */
 function shouldIgnore(path) {
   if (!isSentence(path)) return undefined;
   let around = path.parentPath;

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 
 const page = join(import.meta.dirname, '../../docs/operations/mutation-testing.md');
 
-/** A line of a source, and what a mutant makes of it. */
+/** A line of a source, and the line in a mutant. */
 export interface Change {
   readonly file: string;
   readonly was: string;
@@ -11,8 +11,8 @@ export interface Change {
 }
 
 /**
- * The changes that the page explains: `{ file, was, is }`, from its headings that name a file and the blocks of `diff` below.
- * In a block, each line with a plus is a change of the last line with a minus.
+ * The changes that the page explains: `{ file, was, is }`, from its headings that name a file and its `diff` blocks. In a block,
+ * each line with a plus replaces the last line with a minus.
  */
 export function explanations(): readonly Change[] {
   const changes: Change[] = [];

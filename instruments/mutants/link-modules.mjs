@@ -3,8 +3,8 @@ import { join } from 'node:path';
 
 import { members, root } from '../../scripts/workspace.mjs';
 
-// Runs in the copy of the workspace that holds the mutants. The members' links are copied as they are, so that members find
-// each other within the copy: tests of one would meet the sources of another otherwise, without their mutants.
+// Runs in the copy of the workspace that contains the mutants. The members' links are copied, so that members find each other
+// within the copy: otherwise the tests of one would use the unmutated sources of another.
 const workspace = process.env['MUTANTS_WORKSPACE'];
 
 symlinkSync(join(workspace, 'node_modules'), join(root, 'node_modules'));

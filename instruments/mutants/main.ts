@@ -20,14 +20,14 @@ Fails when there is a survivor that is not explained.
   --without-databases  leaves out sources whose tests need a database
   --at-least PERCENT   fails only when the score of all is lower`;
 
-/** Where sources are that decide, and whose tests need no database. */
+/** Sources with decisions, whose tests need no database. */
 const mutable =
   /^(?:packages\/(?:core|events|drizzle-adapter)\/src|apps\/wallet-service\/src\/(?:notification|transfer|wallet)(?!.*-(?:repository|tables?)\.ts))\/.*(?<!\.test)\.ts$/;
 
-/** Where the sources are whose tests need a database. */
+/** Sources whose tests need a database. */
 const adapter = 'packages/drizzle-adapter/';
 
-/** The most lines that are chosen together. */
+/** The maximum number of adjacent lines in a sample. */
 const partMax = 40;
 
 const { values: options, positionals: paths } = parseArgs({
@@ -85,7 +85,7 @@ function isChosen(file: string): boolean {
   return mutable.test(file) && !(options['without-databases'] && file.startsWith(adapter));
 }
 
-/** The lines of sources that a commit does not have. */
+/** The lines of sources that changed since a commit. */
 async function changedLines(commit: string | undefined): Promise<readonly Lines[]> {
   if (commit === undefined) return [];
   const ranges: Lines[] = [];
@@ -108,7 +108,7 @@ async function changedLines(commit: string | undefined): Promise<readonly Lines[
   return ranges;
 }
 
-/** Lines of a file that follow one another, in ranges of a size of which some can be chosen. */
+/** Consecutive lines of a file, in ranges small enough to choose some of them. */
 function partsOf(file: string, first: number, count: number): readonly Lines[] {
   const end = first + count;
   return Array.from({ length: Math.ceil(count / partMax) }, (_unused, index) => {
@@ -118,7 +118,7 @@ function partsOf(file: string, first: number, count: number): readonly Lines[] {
   });
 }
 
-/** At most so many lines, spread over the sources; the same changes lead to the same ones. */
+/** A limited number of lines, spread over the sources; the same changes lead to the same lines. */
 function someOf(ranges: readonly Lines[], linesMax: number): readonly Lines[] {
   const shuffled = ranges.toSorted((one, other) => (hashOf(one) < hashOf(other) ? -1 : 1));
   let left = linesMax;
@@ -134,7 +134,7 @@ async function git(args: readonly string[]): Promise<readonly string[]> {
   return stdout.split('\n').filter(Boolean);
 }
 
-/** What Stryker reports about these sources; `undefined` when it could not do its work, which it has said then. */
+/** Stryker's report about these sources; `undefined` when it failed, which it has already reported. */
 async function mutate(sources: readonly string[], folder: string): Promise<Report | undefined> {
   const reportFile = join(folder, 'report.json');
   const optionsFile = join(folder, 'options.json');
@@ -144,23 +144,23 @@ async function mutate(sources: readonly string[], folder: string): Promise<Repor
     vitest: { configFile: 'instruments/mutants/vitest.config.ts' },
     plugins: ['@stryker-mutator/vitest-runner', './instruments/mutants/error-texts.mjs'],
     ignorers: ['error-texts'],
-    // Stryker would read the root's tsconfig.json by an API that TypeScript 7 does not have.
+    // Stryker would read the root's tsconfig.json with an API that TypeScript 7 does not have.
     ignorePatterns: ['.data', '.turbo', 'dist', '/tsconfig.json'],
     symlinkNodeModules: false,
     buildCommand: 'node instruments/mutants/link-modules.mjs',
-    // A mutant of what is done when a module is loaded meets all tests: too much where only some lines are looked at.
+    // A mutant of code that runs when a module is loaded affects all tests: too many when only some lines are tested.
     ignoreStatic: options.lines !== undefined,
     tempDirName: relative(root, join(folder, 'copies')),
     reporters: ['progress-append-only', 'json'],
     jsonReporter: { fileName: relative(root, reportFile) },
-    // A mutant that is given up counts as killed: tests have more time than their suites allow them before that.
+    // A mutant that times out counts as killed, so tests need more time here than their suites give them.
     timeoutMS: 20_000,
     // First all tests are run once, one after the other; databases are slow at times.
     ...(sources.some((source) => source.startsWith(adapter)) && { dryRunTimeoutMinutes: 20 }),
     logLevel: 'warn',
   };
   writeFileSync(optionsFile, JSON.stringify(settings));
-  // Each runner has a server of its own, so that no mutant leaves databases on one that stays.
+  // Each runner has its own server, so that no mutant leaves databases behind on a permanent one.
   const env = { MUTANTS_WORKSPACE: root, MUTANTS_SOURCES: sources.join(), TEST_DATABASE_URL: '' };
   const { failed } = await execa('stryker', ['run', relative(root, optionsFile)], {
     cwd: root,

@@ -17,17 +17,17 @@ interface Mutant {
 
 type Judged = Mutant & Change & { readonly isExplained: boolean };
 
-/** What of Stryker's report is read here. */
+/** The part of Stryker's report that is read here. */
 export interface Report {
   readonly files: Readonly<Record<string, { readonly source: string; readonly mutants: readonly Mutant[] }>>;
   readonly config?: { readonly ignoreStatic?: boolean };
 }
 
 /**
- * Prints what became of the mutants that a report tells of, folder by folder, and the survivors that nothing explains.
+ * Prints the results of the mutants in a report, folder by folder, and the survivors without an explanation.
  *
- * Gives the score of all, which is NaN where there are none, and whether it `isClean`: without such survivors, and without
- * explanations that nothing needs any more.
+ * Returns the total score, which is NaN if there are no mutants, and whether it `isClean`: without such survivors, and without
+ * unneeded explanations.
  */
 export function printScores(
   { files, config }: Report,
@@ -35,8 +35,8 @@ export function printScores(
   isWhole: boolean,
 ): { readonly score: number; readonly isClean: boolean } {
   const explained = new Set(explanations.map(keyOf));
-  // Where static mutants are ignored, one that tests meet as well was not yet there when its module was loaded: that it
-  // survived says nothing.
+  // If static mutants are ignored, one that is also covered by tests was not active when its module was loaded: its survival
+  // means nothing.
   const isMeasured = (mutant: Mutant) => !(config?.ignoreStatic && mutant.static && hasSurvived(mutant));
   const mutants: readonly Judged[] = Object.entries(files).flatMap(([file, content]) =>
     content.mutants.filter(isMeasured).map((mutant) => {
@@ -46,7 +46,7 @@ export function printScores(
   );
   const survivors = mutants.filter(hasSurvived);
   const open = survivors.filter(({ isExplained }) => !isExplained);
-  // A survivor that met no test although it has some says nothing.
+  // The survival of a mutant that no test covered, although it has some, means nothing.
   const unmeasured = survivors.filter((one) => one.status === 'Survived' && !one.testsCompleted);
   const needed = new Set(survivors.map(keyOf));
   const stale = isWhole
@@ -96,7 +96,7 @@ function keyOf({ file, was, is }: Change): string {
   return JSON.stringify([file, was, is]);
 }
 
-/** The lines that a mutant changes, each time as one line; of code that is left out, the first line. */
+/** The lines that a mutant changes, joined into one line; for removed code, the first line. */
 function changeOf(source: string, mutant: Mutant): Omit<Change, 'file'> {
   const {
     location: { start, end },

@@ -7,11 +7,11 @@ import base from '../../vitest.config.js';
 
 interface Suite {
   readonly include: readonly string[];
-  /** After which time a test waits for what its mutant never does. */
+  /** How long a test waits for something that its mutant never does. */
   readonly testTimeout: number;
 }
 
-/** The tests that mutants meet, by their member: those that need no database, no other process and no built package. */
+/** The tests that run against mutants, by member: those that need no database, no other process and no built package. */
 const suites: Readonly<Record<string, Suite>> = {
   'packages/core': { include: ['{src,test}/**/*.test.ts'], testTimeout: 2_000 },
   // Some of them run simulations, or a whole delivery until it comes to rest.
@@ -24,8 +24,8 @@ const suites: Readonly<Record<string, Suite>> = {
 };
 
 /**
- * The tests against PostgreSQL that mutants of a folder meet as well: quick ones, which start no other process. Those that
- * are tagged `slow` are not run.
+ * The tests against PostgreSQL that also run against the mutants of a folder: quick ones, which start no other process. Tests
+ * tagged `slow` are not run.
  */
 const databaseTests: Readonly<Record<string, readonly string[]>> = {
   'packages/drizzle-adapter/src/connection': ['bind-errors', 'commit-outcome', 'read-only', 'refused-begin'],
@@ -46,7 +46,7 @@ const databaseTests: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-/** How long such a test may take while other runners are at work. */
+/** How long such a test may take while other runners are busy. */
 const databaseTimeoutMs = 20_000;
 
 const sources = process.env['MUTANTS_SOURCES']?.split(',') ?? [];
@@ -76,8 +76,8 @@ const databaseProjects = Object.entries(databaseTests)
   }));
 
 /**
- * Begins with the tests that have the name of the source that has the mutant, then those beside it: most mutants end there, and the
- * other files are not run.
+ * Begins with the tests named after the mutated source, then those beside it: most mutants are killed there, and the other files
+ * are not run.
  */
 class NearestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -105,7 +105,7 @@ export default defineConfig({
     ...(databaseProjects.length > 0 && { globalSetup }),
     expect: { poll: { timeout: 1_000, interval: 20 } },
     sequence: { sequencer: NearestFirst },
-    // @ts-expect-error -- its type has it for the command line only
+    // @ts-expect-error -- its type allows it only on the command line
     tagsFilter: ['!slow'],
     projects: [...projects, ...databaseProjects],
   },

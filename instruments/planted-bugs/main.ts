@@ -17,9 +17,9 @@ const violationMax = 160;
 const { values: options, positionals: names } = parseArgs({
   allowPositionals: true,
   options: {
-    /** Of each simulation; three times as many of the one of actions alone, as the project's tests have it. */
+    /** Seeds of each simulation; the simulation of actions alone gets three times as many, as in the project's tests. */
     seeds: { type: 'string', default: '800' },
-    /** How long the seeds of one bug may take. */
+    /** The longest time for the seeds of one bug. */
     seconds: { type: 'string', default: '300' },
     'dry-run': { type: 'boolean', default: false },
   },
@@ -28,12 +28,12 @@ const { values: options, positionals: names } = parseArgs({
 interface Bug {
   readonly name: string;
   readonly file: string;
-  /** The sentence with which its patch begins. */
+  /** The sentence at the beginning of its patch. */
   readonly does: string;
   readonly patched: readonly string[];
 }
 
-/** What became of the search for a bug. */
+/** The result of the search for a bug. */
 interface Result {
   readonly simulation?: string;
   readonly seed?: number;
@@ -45,13 +45,13 @@ interface Result {
   readonly isBroken?: boolean;
 }
 
-/** What a process that runs seeds tells, line by line. */
+/** The output of a process that runs seeds, line by line. */
 type Message =
   | { readonly kind: 'seed'; readonly simulation: string; readonly seed: number }
   | { readonly kind: 'violated'; readonly violations: readonly string[] }
   | { readonly kind: 'passed' };
 
-/** Plants each bug in a copy of the sources, and tells which simulation finds it, after how many seeds. */
+/** Plants each bug in a copy of the sources, and reports which simulation finds it, after how many seeds. */
 async function main(): Promise<void> {
   const bugs = readBugs(names);
   mkdirSync(cache, { recursive: true });
@@ -90,7 +90,7 @@ function patchedFiles(patch: string): readonly string[] {
   return [...patch.matchAll(/^\+\+\+ b\/(.+)$/gm)].map(([, path = '']) => path);
 }
 
-/** Runs the simulations with a bug until one of them fails, and the seed that fails once more without the bug. */
+/** Runs the simulations with a bug until one of them fails, then the failing seed once more without the bug. */
 async function search(bug: Bug, sound: string): Promise<Result> {
   const copy = join(cache, bug.name);
   for (const path of bug.patched) {
@@ -98,7 +98,7 @@ async function search(bug: Bug, sound: string): Promise<Result> {
     mkdirSync(dirname(join(copy, path)), { recursive: true });
     writeFileSync(join(copy, path), readFileSync(join(root, path)));
   }
-  // Within a repository, git takes the paths of a patch from the folder that is named here only.
+  // Inside a repository, git resolves the paths of a patch only from the folder that is passed here.
   const directory = `--directory=${relative(root, copy)}`;
   const applied = await execa('git', ['apply', directory, bug.file], { cwd: root, reject: false });
   if (applied.failed) return { isBroken: true, reason: `the patch does not apply: ${applied.stderr}` };
@@ -110,7 +110,7 @@ async function search(bug: Bug, sound: string): Promise<Result> {
   return { isBroken: true, reason: `${result.simulation} fails without it: ${again.violation}` };
 }
 
-/** Makes one file of the simulations and all that they run; takes files from a copy where it has them. */
+/** Bundles the simulations and everything that they run into one file; uses files of the copy if it has them. */
 async function bundle(name: string, copy?: string): Promise<string> {
   const outfile = join(cache, `${name}.mjs`);
   await build({
@@ -122,7 +122,7 @@ async function bundle(name: string, copy?: string): Promise<string> {
     sourcemap: 'inline',
     target: 'es2022',
     conditions: ['@framework/source'],
-    // Names of classes are those of models and actions in the log.
+    // Names of classes are the names of models and actions in the log.
     keepNames: true,
     banner: {
       js: `import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);`,
@@ -146,7 +146,7 @@ function filesFrom(copy: string): Plugin {
   };
 }
 
-/** What a process that runs seeds has told when it ended, or took too long. */
+/** The output of a process that runs seeds, when it ended or took too long. */
 async function runSeeds(file: string, args: readonly string[]): Promise<Result> {
   const timeoutMs = Number(options.seconds) * 1_000;
   const child = execa('node', ['--enable-source-maps', file, ...args], {
@@ -173,14 +173,14 @@ async function runSeeds(file: string, args: readonly string[]): Promise<Result> 
   if (outcome?.kind === 'violated')
     return { ...at, seedCount, violation: plain(outcome.violations[0] ?? '') };
   if (outcome?.kind === 'passed') return { seedCount, reason: 'not found' };
-  // A seed is a matter of milliseconds, or of some seconds where its steps have no end.
+  // A seed takes milliseconds, or some seconds if its steps never end.
   const isStuck = Date.now() - startedMs > timeoutMs / 2;
   if (timedOut && !isStuck) return { seedCount, reason: `not found within ${options.seconds} seconds` };
   const what = timedOut ? 'the process does nothing else any more' : `the process ends: ${stderr.trim()}`;
   return { ...at, seedCount, violation: plain(what) };
 }
 
-/** The first of what is violated, in one short line, without ids. */
+/** The first violation, in one short line, without ids. */
 function plain(violation: string): string {
   const [first = ''] = violation.split('; ');
   const line = first.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}/g, '…').replaceAll(/\s+/g, ' ');
@@ -197,7 +197,7 @@ function row(cells: readonly unknown[]): string {
   return `| ${escaped.join(' | ')} |`;
 }
 
-/** Writes what was found between the comments of the page; bugs that were not planted now keep their rows. */
+/** Writes the results between the comments of the page; the rows of bugs that were not planted this time stay. */
 async function writeTable(found: readonly (Bug & Result)[]): Promise<void> {
   const text = readFileSync(page, 'utf8');
   const [before, after] = [text.indexOf(begin), text.indexOf(end)];

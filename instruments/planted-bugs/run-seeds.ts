@@ -11,7 +11,7 @@ interface Searched {
   };
 }
 
-/** The simulations that the project's own tests run, and how many seeds each of them gets for one of the others. */
+/** The simulations of the project's own tests, and how many seeds each of them runs for one seed of the others. */
 const simulations: Readonly<Record<string, Searched>> = {
   actions: { seedsPerRound: 3, simulation: registersSimulation({ handles: false }) },
   deliveries: { seedsPerRound: 1, simulation: registersSimulation() },
@@ -19,7 +19,7 @@ const simulations: Readonly<Record<string, Searched>> = {
   wallets: { seedsPerRound: 1, simulation: walletSimulation() },
 };
 
-/** Tells one thing to whoever started this process. */
+/** Sends one message to the parent process. */
 function tell(message: object): void {
   process.stdout.write(`${JSON.stringify(message)}\n`);
 }
@@ -37,7 +37,7 @@ async function violationsOf(
   }
 }
 
-/** Runs seeds of all simulations in turns, until one fails. */
+/** Runs seeds of all simulations in turn, until one fails. */
 async function explore(rounds: number): Promise<void> {
   for (let round = 0; round < rounds; round++) {
     for (const [name, searched] of Object.entries(simulations)) {

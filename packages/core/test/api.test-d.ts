@@ -1,4 +1,4 @@
-// Checked by the type checker only: what must compile, and behind each @ts-expect-error what must not.
+// Only type-checked: what must compile, and after each @ts-expect-error what must not.
 import * as z from 'zod';
 import {
   Action,
@@ -91,7 +91,7 @@ export async function execution(wallets: FakeRepository<Wallet>): Promise<void> 
   const ping = await executor.execute(principal, PingAction, undefined, { allowCrossShard: true });
   holds<Same<typeof ping, { readonly pong: true }>>();
 
-  // @ts-expect-error a number is no exact amount
+  // @ts-expect-error a number is not an exact amount
   await executor.execute(principal, DepositAction, { walletId, amount: 25.5 });
   // @ts-expect-error the id of another model
   await executor.execute(principal, DepositAction, { walletId: orderId, amount: 5n });
@@ -105,7 +105,7 @@ export async function execution(wallets: FakeRepository<Wallet>): Promise<void> 
   await executor.execute(principal, DepositAction);
   // @ts-expect-error an unknown setting
   await executor.execute(principal, DepositAction, { walletId, amount: 5n }, { crossShard: true });
-  // @ts-expect-error a class that is no action
+  // @ts-expect-error a class that is not an action
   await executor.execute(principal, Wallet, { walletId, amount: 5n });
   // @ts-expect-error an instance instead of the class
   await executor.execute(principal, new PingAction(clock), undefined);
@@ -136,11 +136,11 @@ export function models(): void {
   void new Wallet({ ...fields, state: 'PLACED' });
   // @ts-expect-error the id of another model
   void new Wallet({ ...fields, id: orderId });
-  // @ts-expect-error an id that carries no shard
+  // @ts-expect-error an id without a shard
   void new Wallet({ ...fields, id: Id.of(Wallet, 'wallet-1') });
   // @ts-expect-error an unknown field
   void new Wallet({ ...fields, nothing: 1 });
-  // @ts-expect-error a number is no exact amount
+  // @ts-expect-error a number is not an exact amount
   void new Wallet({ ...fields, balance: 1.5 });
   // @ts-expect-error an event of another model
   void new Wallet({ ...fields, events: [new OrderShippedEvent(orderId)] });
@@ -185,7 +185,7 @@ export class CopyingWallet extends Wallet {
     this.copy({ id: walletId });
     // @ts-expect-error events are attached, not replaced
     this.copy({ events: [] });
-    // @ts-expect-error methods are no fields
+    // @ts-expect-error methods are not fields
     this.copy({ deposit: (): Wallet => wallet });
   }
 }
@@ -204,7 +204,7 @@ export function ids(): void {
   const ofWallet: Id<Wallet> = orderId;
   // @ts-expect-error nor the other way round
   const ofOrder: Id<Order> = walletId;
-  // @ts-expect-error an id does not carry a shard by itself
+  // @ts-expect-error an id alone has no shard
   const sharded: ShardedId<Wallet> = id;
   // @ts-expect-error ids of two models are never equal
   walletId.equals(orderId);
@@ -222,7 +222,7 @@ export function ids(): void {
   void [any, ofWallet, ofOrder, sharded, unchecked];
 }
 
-/** Two models of one shape, told apart by the one line that each declares. */
+/** Two models with the same shape, distinguished by the one line that each declares. */
 class Invoice extends Model<Invoice, ShardedId<Invoice>, 'OPEN' | 'PAID'> {
   declare protected readonly brand: 'Invoice';
   readonly amount: bigint;
@@ -255,12 +255,12 @@ class Receipt extends Model<Receipt, ShardedId<Receipt>, 'OPEN' | 'PAID'> {
   }
 
   pay(): Receipt {
-    // @ts-expect-error an event of another model, although that has the same shape
+    // @ts-expect-error an event of another model, although it has the same shape
     return this.copy({ state: 'PAID' }, new InvoicePaidEvent(this.id));
   }
 }
 
-/** A model that any other one with such states has the shape of, but for its line. */
+/** A model whose shape every other one with such states has, except for its line. */
 class Marker extends Model<Marker, ShardedId<Marker>, string> {
   declare protected readonly brand: 'Marker';
 }
@@ -274,9 +274,9 @@ export function brandedModels(invoiceId: ShardedId<Invoice>, receiptId: ShardedI
   const staged = plan.add(new Receipt({ id: receiptId, state: 'OPEN', createdDate: now, amount: 1n }).pay());
   holds<Same<typeof staged, Receipt>>();
 
-  // @ts-expect-error the id of another model of the same shape
+  // @ts-expect-error the id of another model with the same shape
   const ofReceipt: Id<Receipt> = invoiceId;
-  // @ts-expect-error the id of a model that has more
+  // @ts-expect-error the id of a model with more members
   const ofMarker: Id<Marker> = invoiceId;
   // @ts-expect-error a model with the id of another one
   void new Invoice({ id: receiptId, state: 'OPEN', createdDate: now, amount: 1n });
@@ -295,9 +295,9 @@ export function plans(): void {
   holds<Same<typeof all, readonly Order[]>>();
   holds<Same<typeof addresses, readonly Address[]>>();
 
-  // @ts-expect-error an id is no model
+  // @ts-expect-error an id is not a model
   plan.update(walletId);
-  // @ts-expect-error a model that is not awaited yet
+  // @ts-expect-error a model that was not awaited yet
   plan.update(Promise.resolve(wallet));
 }
 
@@ -313,7 +313,7 @@ export function events(): void {
 
   // @ts-expect-error an event of another model
   const ofOrder: ModelEvent<Order> = event;
-  // @ts-expect-error the class of a model is no class of events
+  // @ts-expect-error the class of a model is not a class of events
   const unknown: EventClass = Wallet;
   void [known, ofWallet, ofOrder, unknown];
 }
@@ -343,7 +343,7 @@ export function declarations(): void {
   FrameworkAction({ params: z.object({ walletId: walletIdSchema }) })(DepositAction);
   // @ts-expect-error the id of another model
   FrameworkAction({ params: params.extend({ walletId: shardedIdCodec(Order) }) })(DepositAction);
-  // @ts-expect-error a class that is no action
+  // @ts-expect-error a class that is not an action
   FrameworkAction()(Wallet);
 }
 
@@ -371,7 +371,7 @@ export function mappers(wallets: FakeRepository<Wallet>): void {
   const any: readonly ModelMapper[] = [ofWallets, new FakeRepository(Address)];
   // @ts-expect-error a mapper of other models
   const ofOrders: ModelMapper<Order> = wallets;
-  // @ts-expect-error an action is no mapper
+  // @ts-expect-error an action is not a mapper
   const none: ModelMapper = new PingAction(clock);
   void [any, ofOrders, none];
 }
@@ -386,7 +386,7 @@ export async function reads(wallets: Repository<Wallet>): Promise<void> {
   const ofOrders: Repository<Order> = wallets;
   // @ts-expect-error the id of another model
   await wallets.getById(order.id);
-  // @ts-expect-error a method is no field
+  // @ts-expect-error a method is not a field
   await wallets.findPage({ limit: 10, orderBy: 'deposit' });
   // @ts-expect-error events have no order
   await wallets.findPage({ limit: 10, orderBy: 'events' });

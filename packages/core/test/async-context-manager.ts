@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { type Context, type ContextManager, ROOT_CONTEXT } from '@opentelemetry/api';
 
-/** Carries the trace context through promises, as the manager of OpenTelemetry's Node SDK does. */
+/** Carries the trace context through promises, like the manager of OpenTelemetry's Node SDK. */
 export class AsyncContextManager implements ContextManager {
   readonly #contexts = new AsyncLocalStorage<Context>();
 

@@ -11,11 +11,11 @@ import {
 import { type TestExecutor, executorOf, mexico, principal } from './test-executor.js';
 
 export const key: ExecutionConfiguration = { idempotencyKey: 'key-1' };
-/** As {@link key}, without looking for other requests under it before the action is performed. */
+/** Like {@link key}, without a search for other requests with it before the action is performed. */
 export const unsearched: ExecutionConfiguration = { ...key, searchKeyOnAllDatabases: false };
 export const unavailable: ShardUnavailableError = new ShardUnavailableError(mexico, 'it is down');
 
-/** Counts how often it was performed, and gives that with the amount as its result. */
+/** Counts how often it was performed, and returns that with the amount. */
 export class CountAction extends Action<
   { readonly amount: bigint },
   { readonly count: number; readonly amount: bigint }
@@ -36,7 +36,7 @@ FrameworkAction({
   result: z.object({ count: z.int(), amount: wholeNumber }),
 })(CountAction);
 
-/** An executor with a {@link CountAction}, which `count` executes under a key. */
+/** An executor with a {@link CountAction}, which `count` executes with a key. */
 export function countingExecutor(options: Partial<ExecutorOptions> = {}): TestExecutor & {
   readonly action: CountAction;
   readonly count: (amount: bigint, configuration?: ExecutionConfiguration) => Promise<unknown>;

@@ -26,11 +26,11 @@ import {
 } from '../src/index.js';
 import { memberConfig } from './sharding-configs.js';
 
-/** Idempotency keys in memory; never expire. */
+/** Idempotency keys in memory; they never expire. */
 export class FakeIdempotencyKeys implements IdempotencyKeys {
-  /** Thrown by the next calls of find, one each; `undefined` lets the call pass. */
+  /** Errors for the next calls of find, one each; `undefined` lets the call succeed. */
   readonly findFailures: unknown[] = [];
-  /** How often a key was looked for, and for how long at most. */
+  /** How often a key was searched for, and with which limits on the wait. */
   readonly waits: (number | undefined)[] = [];
   readonly sweeps: number[] = [];
   readonly #stored = new Map<string, StoredKey>();
@@ -47,7 +47,7 @@ export class FakeIdempotencyKeys implements IdempotencyKeys {
     return 0;
   }
 
-  /** They keep nothing of handlers. */
+  /** They store no handlers' keys. */
   async findHandlerKeys(): Promise<Page<HandlerKey>> {
     return { items: [], next: undefined };
   }
@@ -56,7 +56,7 @@ export class FakeIdempotencyKeys implements IdempotencyKeys {
     return scopes.filter((scope) => this.#stored.delete(textOf(scope))).length;
   }
 
-  /** Whether the change set may be written: it has no key, or one that nobody has. */
+  /** Whether the change set may be written: it has no key, or a free one. */
   take({ key, action }: ChangeSet): boolean {
     if (key === undefined) return true;
     if (this.#stored.has(textOf(key))) return false;
@@ -70,26 +70,26 @@ function textOf({ namespace, principal, key }: KeyScope): string {
   return JSON.stringify([namespace, principal, key]);
 }
 
-/** One shard in memory: keeps what was committed, and fails as a test tells it to. */
+/** One shard in memory: records what was committed, and fails on request. */
 export class FakeTransactionManager implements TransactionManager {
   readonly shard: ShardIdentifier;
   readonly log: EventLog = { findByModel: async () => ({ items: [], next: undefined }) };
   readonly keys: FakeIdempotencyKeys = new FakeIdempotencyKeys();
   timeline = 1;
-  /** Thrown by the next calls of persist, one each; `undefined` lets the call pass. */
+  /** Errors for the next calls of persist, one each; `undefined` lets the call succeed. */
   readonly persistFailures: unknown[] = [];
-  /** Given by the next calls of isCommitted, one each; an error is thrown. */
+  /** Answers to the next calls of isCommitted, one each; an error is thrown. */
   readonly outcomes: (boolean | Error)[] = [];
   readonly asked: CommitOutcomeUnknownError[] = [];
-  /** To so many next calls of persist the answer is lost. */
+  /** The answers to this many next calls of persist are lost. */
   answersToLose = 0;
-  /** Whether what was sent without an answer has happened; isCommitted says so when nothing else was prepared. */
+  /** Whether a change set without an answer was written; isCommitted returns this if nothing else was prepared. */
   hasHappened = false;
-  /** What persistAll was called with. */
+  /** The arguments of the calls of persistAll. */
   readonly groups: (readonly ChangeSet[])[] = [];
-  /** Thrown by the next calls of persistAll, one each; `undefined` lets the call pass. */
+  /** Errors for the next calls of persistAll, one each; `undefined` lets the call succeed. */
   readonly groupFailures: unknown[] = [];
-  /** Whether every caller is taken for one within a transaction. */
+  /** Whether every caller counts as being inside a transaction. */
   inScript = false;
   readonly #journal: ChangeSet[];
 
@@ -147,7 +147,7 @@ export class FakeTransactionManager implements TransactionManager {
 /** One database in memory, whose state a test sets. */
 export class FakeDatabase implements Database {
   readonly config: DatabaseConfig;
-  /** Why it does not become ready; `undefined` when it is. */
+  /** Why it does not become ready; `undefined` when it does. */
   notReady: DatabaseNotReadyError | undefined;
   identity: string | undefined;
   pingFailure: Error | undefined;
@@ -177,7 +177,7 @@ export class FakeDatabase implements Database {
     await this.#becomesReady.promise;
   }
 
-  /** Ends what keeps it from being ready. */
+  /** Removes the reason why it is not ready. */
   heal(): void {
     this.notReady = undefined;
     this.#becomesReady.resolve();
@@ -192,7 +192,7 @@ export class FakeDatabase implements Database {
   }
 }
 
-/** Opens databases in memory; refuses those whose address it was told to. */
+/** Opens databases in memory; refuses the addresses that it was told to refuse. */
 export class FakeDriver implements DatabaseDriver {
   readonly opened: FakeDatabase[] = [];
   /** Every change set of all shards, in the order of the commits. */

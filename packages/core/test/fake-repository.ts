@@ -7,7 +7,7 @@ import {
   type ShardingStrategy,
 } from '../src/index.js';
 
-/** A repository of models in memory, which a test puts there. */
+/** A repository in memory, with the models that a test puts there. */
 export class FakeRepository<M extends AnyEntity> implements ModelMapper<M> {
   readonly model: ModelClass<M>;
   readonly strategy: ShardingStrategy<M>;

@@ -1,6 +1,6 @@
 import type { FakeTransactionManager } from './fake-databases.js';
 
-/** Holds back the single commits of a shard; gives what lets them go on. */
+/** Holds back the single commits of a shard; returns a function that releases them. */
 export function holdCommits(manager: FakeTransactionManager): () => void {
   const gate = Promise.withResolvers<void>();
   const persist = manager.persist.bind(manager);

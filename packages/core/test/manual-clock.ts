@@ -5,9 +5,9 @@ interface Timer {
   readonly work: () => void;
 }
 
-/** A clock that stands still, and whose sleepers wake when a test says so. */
+/** A clock that stands still, and whose sleepers wake on request. */
 export class ManualClock implements Clock {
-  /** How often somebody slept. */
+  /** How often sleep was called. */
   sleeps = 0;
   readonly #sleepers: (() => void)[] = [];
   readonly #timers = new Set<Timer>();
@@ -38,13 +38,13 @@ export class ManualClock implements Clock {
     return () => void this.#timers.delete(timer);
   }
 
-  /** Wakes all that sleep now, and lets what they continue with run. */
+  /** Wakes all current sleepers, and lets what they continue with run. */
   async wake(): Promise<void> {
     for (const wake of this.#sleepers.splice(0)) wake();
     await settled();
   }
 
-  /** Lets time pass for timers, and lets what they begin run; wakes nobody. */
+  /** Lets time pass for timers, and lets what they start run; wakes no sleepers. */
   async pass(durationMs: number): Promise<void> {
     this.#elapsedMs += durationMs;
     for (const timer of this.#timers) {
@@ -56,13 +56,13 @@ export class ManualClock implements Clock {
   }
 }
 
-/** Calls back when the event loop has come round, as every clock does after no time. */
+/** Calls back after one turn of the event loop, as every clock does for a duration of zero. */
 export function afterTurn(work: () => void): () => void {
   const immediate = setImmediate(work);
   return () => clearImmediate(immediate);
 }
 
-/** Lets everything run that waits for nothing but promises and the end of a turn of the event loop. */
+/** Lets everything run that waits only for promises and the end of a turn of the event loop. */
 export async function settled(): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
 }

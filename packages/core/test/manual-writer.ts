@@ -9,7 +9,7 @@ import { Wallet } from './wallet.js';
 
 const repository = new FakeRepository(Wallet);
 
-/** The outcome of a write that a test gives: of each plan, or an error of all. */
+/** The outcome of a write, chosen by a test: one for each plan, or an error for all. */
 type Answer = readonly GroupOutcome[] | Error;
 
 /** One write that was sent and waits for its answer. */
@@ -19,7 +19,7 @@ interface Sent {
   readonly isCommit: boolean;
   /** Whether it waits for locks as long as a statement may take. */
   readonly isPatient: boolean;
-  /** Says that it has found a lock of somebody else, and waits for that. */
+  /** Reports that it has found another session's lock, and waits for it. */
   readonly lockOut: () => Promise<void>;
   readonly answer: (answer?: Answer) => Promise<void>;
 }
@@ -63,22 +63,22 @@ export class ManualWriter {
     );
   }
 
-  /** The names of what is sent and not answered. */
+  /** The names of the plans that were sent and not answered. */
   get open(): readonly string[] {
     return this.sent.map(({ actions }) => actions.join('+'));
   }
 
-  /** The names of what waits for locks as long as a statement may take. */
+  /** The names of the plans that wait for locks as long as a statement may take. */
   get patient(): readonly string[] {
     return this.sent.filter(({ isPatient }) => isPatient).map(({ actions }) => actions.join('+'));
   }
 
-  /** The names of what is sent as an ordinary commit. */
+  /** The names of the plans that were sent as ordinary commits. */
   get commits(): readonly string[] {
     return this.sent.filter(({ isCommit }) => isCommit).map(({ actions }) => actions.join('+'));
   }
 
-  /** Queues a plan that changes a wallet, and continues what is staged of it. */
+  /** Queues a plan that changes a wallet, and continues its pending version. */
   add(name: string, ...wallets: readonly Wallet[]): Promise<PendingCommit> {
     return this.#add({ action: { id: name } }, wallets);
   }
@@ -110,7 +110,7 @@ export class ManualWriter {
     return plan;
   }
 
-  /** Lets all the time pass for which a plan may wait. */
+  /** Lets the full time pass for which a plan may wait. */
   async passWait(): Promise<void> {
     // The tick in which it came does not count.
     for (let tick = 0; tick <= 4; tick++) await this.clock.wake();
@@ -121,7 +121,7 @@ export class ManualWriter {
     await this.#sentOf(actions).answer(answer);
   }
 
-  /** Lets a write that was sent find a lock of somebody else, for which it waits. */
+  /** Lets a write that was sent find another session's lock, for which it waits. */
   async lockOut(actions: string): Promise<void> {
     await this.#sentOf(actions).lockOut();
   }
@@ -161,7 +161,7 @@ function one(outcome: GroupOutcome | undefined): PersistOutcome {
   throw outcome ?? new Error('no outcome');
 }
 
-/** What a plan has failed with; `undefined` when it was written. */
+/** The error of a plan; `undefined` when it was written. */
 export async function errorOf(plan: PendingCommit): Promise<unknown> {
   return plan.outcome.then(
     () => undefined,

@@ -37,7 +37,7 @@ export function stagingExecutor(): TestExecutor & {
         read.filter(({ id }) => wanted.has(id.value)).map((wallet) => wallet.deposit(1n)),
       );
     },
-    // Nobody loses a lock by waiting.
+    // No lock passes to another execution because of time.
     { groupCommit: true, clock: manual },
   );
   const releases = [global, mexico].map((shard) => {
@@ -45,7 +45,7 @@ export function stagingExecutor(): TestExecutor & {
     const persist = manager.persist.bind(manager);
     manager.persist = async (changes) => {
       const outcome = await persist(changes);
-      // What is committed is read from then on.
+      // From then on, reads return what is committed.
       for (const { model } of changes.changes) if (model instanceof Wallet) running.wallets.store(model);
       return outcome;
     };

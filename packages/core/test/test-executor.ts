@@ -37,7 +37,7 @@ export class TestAction extends Action<unknown, unknown> {
   }
 }
 
-/** What a test passes to its work may be anything; the log gets what JSON holds of it. */
+/** A test may pass anything to its work; the log gets whatever JSON can represent of it. */
 const anything = z.codec(z.json(), z.unknown(), {
   decode: (json) => json,
   encode: (params) => {
@@ -49,11 +49,11 @@ const anything = z.codec(z.json(), z.unknown(), {
 });
 FrameworkAction({ params: anything })(TestAction);
 
-/** A {@link TestAction} whose result a repeat under its idempotency key gets as well. */
+/** A {@link TestAction} whose result is also returned to a repeat with its idempotency key. */
 export class ResultAction extends TestAction {}
 FrameworkAction({ params: anything, result: z.unknown() })(ResultAction);
 
-/** An executor with fake databases for two shards and with one action, and everything that a test looks at. */
+/** An executor with fake databases for two shards and with one action, and everything that a test inspects. */
 export interface TestExecutor {
   readonly executor: ActionExecutor;
   readonly execute: (params?: unknown, configuration?: ExecutionConfiguration) => Promise<unknown>;

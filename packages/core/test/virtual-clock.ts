@@ -1,9 +1,9 @@
 import type { Clock } from '../src/index.js';
 import { afterTurn } from './manual-clock.js';
 
-/** A clock that moves only when somebody sleeps by it: nothing else takes any time, so no timer is ever due. */
+/** A clock that moves only when something sleeps: nothing else takes any time, so no timer is ever due. */
 export class VirtualClock implements Clock {
-  /** Every duration that was slept, in milliseconds. */
+  /** Every sleep, in milliseconds. */
   readonly sleeps: number[] = [];
   #nowMs: number;
 
@@ -29,7 +29,7 @@ export class VirtualClock implements Clock {
   }
 }
 
-/** A clock by which attempts wait for each other, and by which no plan has ever waited too long. */
+/** A clock by which attempts wait for each other, and by which no plan ever waits too long. */
 export class PatientClock extends VirtualClock {
   override sleep(durationMs: number): Promise<void> {
     return durationMs > 1_000 ? new Promise(() => undefined) : super.sleep(durationMs);

@@ -22,7 +22,7 @@ describe.skipIf(!rootOnLinux)('EmbeddedPostgres below a folder that only root ma
     expect((await stat(second.dataDirectory)).uid).not.toBe(0);
   });
 
-  // Also: a cache that the server cannot read either is passed over.
+  // In addition, a cache that the server cannot read either is skipped.
   it('runs a copy of the programs, made once, when the server cannot read them where they are', async () => {
     const closed = await serverFolder();
     const packaged = await packagedServer();

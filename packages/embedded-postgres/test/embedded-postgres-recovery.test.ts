@@ -119,7 +119,7 @@ async function groupOf(pid: number): Promise<number> {
   return Number(group);
 }
 
-// The part that shuts the server down when its owner has gone is the younger one, and dies first.
+// The part that shuts the server down when its owner is gone is the younger process, and dies first.
 async function killSupervisor(postmaster: number): Promise<void> {
   const group = await groupOf(postmaster);
   const pids = (await readdir('/proc')).map(Number).filter((pid) => pid > 0 && pid !== postmaster);

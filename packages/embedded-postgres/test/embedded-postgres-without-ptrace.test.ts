@@ -7,7 +7,7 @@ import { query, serverFolder, startServer } from './fixtures/server-folder.js';
 import { until } from './fixtures/until.js';
 import { canDrop, canRun, without } from './fixtures/without-capabilities.js';
 
-// What a container's root is by default: it may not look into the processes of other users, such as the server's.
+// The default for root in a container: it may not inspect the processes of other users, such as the server's.
 const ptrace = ['sys_ptrace'] as const;
 const mountProc = 'mount -t proc -o hidepid=ptraceable proc /proc && exec "$@"';
 const hidingOthers = ['unshare', '--mount', 'sh', '-c', mountProc, 'sh'] as const;

@@ -121,7 +121,7 @@ describe('EmbeddedPostgres', () => {
   });
 });
 
-/** What work gives, and how long it took. */
+/** The result of the work, and how long it took. */
 async function timed<T>(work: () => Promise<T>): Promise<readonly [T, number]> {
   const startedMs = performance.now();
   return [await work(), performance.now() - startedMs];

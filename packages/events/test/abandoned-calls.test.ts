@@ -5,7 +5,7 @@ import { AbandonedCalls, type RestartNeed, logRestartNeed } from '../src/call/ca
 
 const forMs = 10_000;
 
-/** No more than two calls may be abandoned. */
+/** At most two calls may be abandoned. */
 function abandonedCalls() {
   const clock = new VirtualClock();
   const needs: RestartNeed[] = [];

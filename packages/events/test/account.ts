@@ -29,7 +29,7 @@ export class ClosedEvent extends ModelEvent<Account> {
   }
 }
 
-/** The n-th event of an account, as the log holds it; accounts `a`, `b`, … are in slots 0, 1, … of four. */
+/** The n-th event of an account, as it is in the log; accounts `a`, `b`, … are in slots 0, 1, … of four. */
 export function deposited(
   modelId: string,
   modelVersion: number,

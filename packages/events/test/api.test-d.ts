@@ -1,4 +1,4 @@
-// Checked by the type checker only: what must compile, and behind each @ts-expect-error what must not.
+// Only type-checked: what must compile, and after each @ts-expect-error what must not.
 import type { ActionClass } from '@framework/core';
 import type { BatchEventHandler, EventEnvelope, EventHandler, HandlerContext } from '../src/index.js';
 import { ClosedEvent, DepositedEvent } from './account.js';
@@ -18,9 +18,9 @@ export class OneHandler implements EventHandler<DepositedEvent> {
     holds<Same<typeof event, DepositedEvent>>();
     const result = await context.execute(NotifyAction, { text: `${event.amount}` }, { key: '1' });
     holds<Same<typeof result, number>>();
-    // @ts-expect-error the key of idempotency is made by the context
+    // @ts-expect-error the context makes the idempotency key
     await context.execute(NotifyAction, { text: '' }, { idempotencyKey: 'mine' });
-    // @ts-expect-error what has a key cannot go across shards
+    // @ts-expect-error an execution with a key cannot span shards
     await context.execute(NotifyAction, { text: '' }, { allowCrossShard: true });
     // @ts-expect-error params of another action
     await context.execute(NotifyAction, { amount: 1 });
@@ -51,7 +51,7 @@ export class WrongClass implements EventHandler<DepositedEvent> {
 }
 
 export class WrongSelection implements EventHandler<DepositedEvent> {
-  // @ts-expect-error all events are not typed as one
+  // @ts-expect-error all events have no common type
   readonly event = 'all';
 
   async handle(): Promise<void> {}

@@ -4,7 +4,7 @@ import { expect, test, vi } from 'vitest';
 import { type AttemptFailure, logAttemptFailure } from '../src/call/attempt-failure.js';
 import { deposited } from './account.js';
 
-/** The line on standard error of a failure. */
+/** The line on standard error for a failure. */
 function lineOf(own: Partial<AttemptFailure> = {}): string {
   const write = vi.spyOn(console, 'error').mockReturnValue();
   logAttemptFailure({

@@ -183,7 +183,7 @@ describe('a handler that throws', () => {
   });
 });
 
-/** A process whose handler failed a1 for good, with a2 and a3 behind it. */
+/** A process whose handler has given up on a1, with a2 and a3 behind it. */
 async function withDeadLetter(): Promise<{
   readonly bench: DeliveryBench;
   readonly seen: readonly string[];
@@ -317,7 +317,7 @@ describe('a handler that does not return', () => {
     expect(first.delivery.restartNeed).toEqual(first.restarts[0]);
     expect(bench.database.leases.every(({ processId }) => processId === undefined)).toBe(true);
 
-    // What its supervisor starts next has the last attempts before it, and then flows.
+    // The next process of its supervisor handles the last attempts before it, and then delivers normally.
     const second = start();
     bench.database.commit(...Array.from({ length: 10 }, (_item, index) => deposited(`well${index}`, 1)));
     await bench.clock.advance(600_000);
@@ -339,7 +339,7 @@ describe('a handler that does not return', () => {
   });
 });
 
-/** Blocks an event of handler `one` without the knowledge of any process; it is due. */
+/** Blocks an event of handler `one`, due at once, without the knowledge of any process. */
 function blockLate({ database }: DeliveryBench, event: DeliverableEvent): void {
   database.blocked.set(`one ${event.id}`, {
     handler: 'one',
@@ -356,7 +356,7 @@ function blockLate({ database }: DeliveryBench, event: DeliverableEvent): void {
   });
 }
 
-/** A process that has handled `a1`, which is blocked then without its knowledge. */
+/** A process that has handled `a1`, which is then blocked without its knowledge. */
 async function blockedLate(work: (eventId: string, attempt: number) => void) {
   const bench = new DeliveryBench();
   const handler = handlerOf({ name: 'one', retry: { backoffBaseMs: 5_000 } }, ({ eventId, attempt }) =>

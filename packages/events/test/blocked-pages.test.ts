@@ -215,7 +215,7 @@ describe('dead letters', () => {
   });
 });
 
-/** Blocks an event of the handler `one`, as a dead letter or as one that waits for its turn. */
+/** Blocks an event of the handler `one`, as a dead letter or as a waiting event. */
 function block({ database }: DeliveryBench, event: DeliverableEvent, dead = true): void {
   database.blocked.set(`one ${event.id}`, {
     handler: 'one',

@@ -7,7 +7,7 @@ interface Call {
   readonly name: string;
 }
 
-/** Calls that may take a second; what takes longer is noted with the time, and watched no more. */
+/** Calls that may take a second; those that take longer are recorded with the time, and no longer watched. */
 function deadlines(clock = new VirtualClock()) {
   const expired: string[] = [];
   const running: CallDeadlines<Call> = new CallDeadlines<Call>(1_000, clock, (call) => {

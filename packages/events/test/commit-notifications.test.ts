@@ -4,12 +4,12 @@ import { describe, expect, test } from 'vitest';
 import { CommitNotifications } from '../src/notifications.js';
 import { gate } from './delivery-bench.js';
 
-/** Notifications, with when they were sent and what went wrong. */
+/** Notifications, with the times when they were sent and the errors. */
 class SentNotifications {
   readonly clock = new VirtualClock();
   readonly sentMs: number[] = [];
   readonly errors: unknown[] = [];
-  /** What becomes of the notifications. */
+  /** What happens to the notifications. */
   outcome: () => Promise<void> = () => Promise.resolve();
   readonly notifications: CommitNotifications = new CommitNotifications({
     channel: {

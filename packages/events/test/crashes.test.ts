@@ -5,7 +5,7 @@ import { FrameworkEventHandler } from '../src/index.js';
 import { DepositedEvent, deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
-/** A process whose handler ends it when it meets an event; what it does afterwards has no effect. */
+/** A process whose handler ends it at a certain event; what the handler does afterwards has no effect. */
 function killable(
   bench: DeliveryBench,
   killer: string | undefined,
@@ -24,7 +24,7 @@ function killable(
   return started;
 }
 
-/** A process whose handler takes its time for some events, after which one of them ends the process. */
+/** A process whose handler is slow for some events, after which one of them ends the process. */
 function startSlow(
   bench: DeliveryBench,
   options: {
@@ -214,7 +214,7 @@ describe('an event that kills its process', () => {
     await bench.clock.advance(2_400);
     expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'a1' }, attempts: 1 }]);
     failing = false;
-    // Its last attempt is under way when another event ends the process.
+    // Its last attempt is running when another event ends the process.
     await bench.clock.advance(1_400);
     expect(bench.database.blockedOf('one')[0]?.openAttempts.size).toBe(1);
     first.access.kill();

@@ -6,7 +6,7 @@ import { CursorLoader } from '../src/subscription/cursor-loader.js';
 import { HeldSlot } from '../src/slots/cursor-saver.js';
 import { workerContext } from './worker-context.js';
 
-/** A subscription that notes what it is told. */
+/** A subscription that records its calls. */
 class ToldSubscription {
   readonly gains: string[] = [];
   readonly blockedModels: string[] = [];
@@ -22,7 +22,7 @@ class ToldSubscription {
   }
 }
 
-/** What the database knows, and a loader that asks it. */
+/** The contents of the database, and a loader that asks it. */
 class AskingLoader {
   readonly clock = new VirtualClock();
   readonly subscriptions: ReadonlyMap<string, ToldSubscription> = new Map([
@@ -177,7 +177,7 @@ test('a refresh returns which handlers are paused, and which ones the database k
   asking.known = async () => [knownAs('one'), knownAs('two')];
   await asking.loader.refresh();
   expect(asking.subscription('two').paused).toBe(false);
-  // Blocked events of it may be due.
+  // Blocked events of the slot may be due.
   expect(asking.blockedCount).toBe(1);
 });
 

@@ -50,14 +50,14 @@ test('a cursor that moves while its save fails is saved at its new position, nev
   expect([saved, counts]).toEqual([['2'], [2]]);
 });
 
-/** A saver that runs, and what it has saved, when. */
+/** A running saver, and what it has saved at which times. */
 class RunningSaver {
   readonly clock = new VirtualClock();
   readonly saved: string[] = [];
   readonly counts: number[] = [];
   readonly lost: string[] = [];
   readonly errors: unknown[] = [];
-  /** Thrown by the next savings, one each. */
+  /** Errors for the next saves, one each. */
   readonly failures: unknown[] = [];
   lostTokens: readonly string[] = [];
   readonly saver: CursorSaver = new CursorSaver(

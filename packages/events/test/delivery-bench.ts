@@ -22,7 +22,7 @@ export const shard: ShardIdentifier = ShardIdentifier.of(0, 0);
 
 type Work = (envelope: EventEnvelope<DepositedEvent>, context: HandlerContext) => Promise<void> | void;
 
-/** A handler whose work a test writes in one line; `seen` holds the ids of the events it was called with. */
+/** A handler whose work a test writes in one line; `seen` contains the ids of the events it was called with. */
 export function handlerOf(
   options: EventHandlerOptions,
   work: Work = () => undefined,
@@ -40,7 +40,7 @@ export function handlerOf(
   return new BenchHandler();
 }
 
-/** An executor that only remembers what it was asked for. */
+/** An executor that only records its calls. */
 class RecordingExecutor {
   readonly executed: {
     readonly principal: Principal;
@@ -73,7 +73,7 @@ class RecordingExecutor {
 export interface BenchProcess {
   readonly delivery: Delivery;
   readonly store: MemoryDeliveryStore;
-  /** Its access to the database, which a test may end or let fail. */
+  /** Its access to the database, which a test may end or make fail. */
   readonly access: MemoryAccess;
   readonly executor: RecordingExecutor;
   readonly errors: unknown[];
@@ -95,9 +95,9 @@ export class DeliveryBench {
   }
 
   /**
-   * Starts a process with handlers of its own.
+   * Starts a process with its own handlers.
    *
-   * @param ready when the database can serve. Default: at once
+   * @param ready when the database is ready. Default: at once
    * @param shards that the process knows; the database has them all
    * @param clock of the process. Default: that of the bench
    */
@@ -130,7 +130,7 @@ export class DeliveryBench {
   }
 }
 
-/** An operator outside all processes, over the databases of these benches in this order. */
+/** An operator outside all processes, for the databases of these benches, in this order. */
 export function operatorOf(...benches: readonly DeliveryBench[]): DeliveryOperator {
   const deliveries = benches.map(({ database }) => ({
     store: new MemoryDeliveryStore(new MemoryAccess(database)),

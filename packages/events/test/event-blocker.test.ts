@@ -26,7 +26,7 @@ function waitingEvents(model: string, count: number, bytes?: number): readonly O
   }));
 }
 
-/** A blocker whose statements are noted by the ids of their events; `block` says what the database does with each. */
+/** A blocker whose statements are recorded by the ids of their events; `block` decides the result of each. */
 function blockerOf(block: (ids: readonly string[]) => Promise<readonly string[]> = async () => []) {
   const clock = new VirtualClock();
   const ended = new AbortController();

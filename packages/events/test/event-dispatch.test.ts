@@ -32,13 +32,13 @@ class Dispatching {
   readonly calls: string[] = [];
   readonly finished: string[] = [];
   readonly errors: unknown[] = [];
-  /** What the database was told of retries, and asked of models. */
+  /** What the database was told about retries, and asked about models. */
   readonly asked: string[] = [];
   readonly blocked = new BlockedModelSet();
   readonly dispatch: EventDispatch;
   roomCount = 0;
   isStillBlocked = (): boolean | Promise<boolean> => false;
-  /** What reading a large event waits for. */
+  /** Delays the loading of large events. */
   loaded: Promise<void> = Promise.resolve();
   readonly #ends = new Map<string, (error?: Error) => void>();
 
@@ -92,7 +92,7 @@ class Dispatching {
       this.dispatch.handle([event], slot, { onFinished: () => this.finished.push(event.id), more: false });
   }
 
-  /** Asks for retries; gives the ids of those that have ended. */
+  /** Requests retries; returns the ids of those that have ended. */
   retry(slot: HeldSlot, ...events: readonly DeliverableEvent[]): readonly string[] {
     const over: string[] = [];
     for (const event of events) {
@@ -102,14 +102,14 @@ class Dispatching {
     return over;
   }
 
-  /** Ends the calls with these events, by an error if one is given. */
+  /** Ends the calls with these events, with an error if one is given. */
   async end(calls: readonly string[], error?: Error): Promise<void> {
     await this.settled();
     for (const call of calls) this.#ends.get(call)!(error);
     await this.settled();
   }
 
-  /** Lets go on what has nothing to wait for any more. */
+  /** Lets everything continue that has nothing left to wait for. */
   settled(): Promise<void> {
     return new Promise((resolve) => setImmediate(resolve));
   }
@@ -444,7 +444,7 @@ describe('a batch that waits', () => {
     await one.clock.advance(1);
     expect(one.calls).toEqual(['a1', 'a1', 'a1']);
     await one.end(['a1']);
-    // After each that had waited its slot may be read on.
+    // After each event that had waited, its slot may be read further.
     expect(one.roomCount).toBe(2);
   });
 

@@ -9,7 +9,7 @@ import { testSettings, workerContext } from './worker-context.js';
 
 type StepOptions = ConstructorParameters<typeof EventStep>[0];
 
-/** The step of a batch handler; `called` and `blocked` hold what it was called with, and what was blocked. */
+/** The step of a batch handler; `called` and `blocked` contain what it was called with, and what was blocked. */
 function stepOf(
   outcome: 'done' | 'failed',
   { batches = true, isLost = false, models = new BlockedModelSet() } = {},
@@ -71,7 +71,7 @@ test('events of a lost lease are removed from a batch that begins with them', as
   expect([called, finished]).toEqual([['a2'], ['a2']]);
 });
 
-/** The models of which events are blocked: only that of {@link work}. */
+/** The models with blocked events: only that of {@link work}. */
 function oneBlocked(): BlockedModelSet {
   const models = new BlockedModelSet();
   models.add(0, 'Account a');
@@ -89,7 +89,7 @@ test('events behind blocked ones are left to another process if it has them when
 
 test.each([
   ['one after the other', false, { count: 1, bytes: 1_000 }, { count: 500, bytes: Infinity }],
-  // Others of the slot may be handled.
+  // Other events of the slot may be handled.
   ['in batches', true, { count: 10, bytes: 1_000 }, { count: 10, bytes: 1_000 }],
 ])(
   'events of a model that are handled %s belong together as they are handled, and behind a blocked one as they are blocked',

@@ -208,7 +208,7 @@ test('explain says which process holds the slot for each handler, and that none 
   });
 });
 
-/** Has the database know a handler that no process has. */
+/** Registers a handler that no process has. */
 async function register(bench: DeliveryBench, name: string): Promise<void> {
   await bench.process().store.cursors.register([{ name, aliases: [], startFrom: 'beginning' }]);
 }

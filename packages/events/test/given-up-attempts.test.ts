@@ -11,8 +11,8 @@ function down(count: number): Error[] {
 }
 
 /**
- * A process that has a blocked event: it failed once by itself, so that the next attempt is the last one, and was tried then by a
- * process that has ended, so that it is made alone, and counted before. Its handler does what is given.
+ * A process with a blocked event that failed once by itself, so its next attempt is the last one. Then a process ended during an
+ * attempt, so the next attempt is made alone, and counted beforehand. The handler does the given work.
  */
 function failedOnce(
   bench: DeliveryBench,
@@ -153,7 +153,10 @@ describe('an attempt that must be made alone', () => {
   });
 });
 
-/** Keeps one of the statements that begin attempts, which is given up, from the database; gives what lets it through. */
+/**
+ * Keeps one of the statements that begin attempts from the database, although its caller gives up waiting; returns a function
+ * that lets it through.
+ */
 function holdBack({ store }: BenchProcess, which: number): () => Promise<unknown> {
   const begin = store.blocked.beginAttempt.bind(store.blocked);
   let callCount = 0;
@@ -166,7 +169,7 @@ function holdBack({ store }: BenchProcess, which: number): () => Promise<unknown
   return () => expect(late?.()).resolves.toBe(false);
 }
 
-/** Attempts, open attempts and whether it is a dead letter, of each blocked event. */
+/** For each blocked event: attempts, open attempts and whether it is a dead letter. */
 function standing({ database }: DeliveryBench): unknown {
   return database
     .blockedOf(name)

@@ -40,7 +40,7 @@ class MarkedHandler implements EventHandler<DepositedEvent | ClosedEvent> {
   }
 }
 
-/** What was thrown, as its code. */
+/** The code of what was thrown. */
 function codeOf(work: () => unknown): string | undefined {
   try {
     work();
@@ -50,7 +50,7 @@ function codeOf(work: () => unknown): string | undefined {
   }
 }
 
-/** What a registry of handlers of these names, each followed by its aliases, is refused with. */
+/** The error of a registry of handlers with these names, each followed by its aliases. */
 const registryCode = (...names: readonly (readonly [string, ...string[]])[]): string | undefined =>
   codeOf(() => new EventHandlerRegistry(names.map(([name, ...aliases]) => handlerOf({ name, aliases }))));
 
@@ -144,7 +144,7 @@ describe('a registry', () => {
     const databases = {
       deliveries: () => [{ store, shards: [shard], ready: async (): Promise<void> => undefined }],
     };
-    // One that wants every event has no classes.
+    // A handler of all events has no classes.
     const handlers = [new MarkedHandler(), batchHandler({ name: 'index' })];
     const delivery = (models: readonly ModelClass<unknown>[]): Delivery =>
       new Delivery({ databases, executor: claiming, handlers, models });
@@ -197,7 +197,7 @@ test('an envelope contains the typed event and all values of its row', async () 
   });
 });
 
-/** Runs a handler with its context, for longer than it may; gives what it executed. */
+/** Runs a handler with its context, for longer than it may; returns what it executed. */
 const run = async (
   work: (context: HandlerContext) => Promise<unknown>,
 ): Promise<ReturnType<DeliveryBench['start']>['executor']['executed']> => {

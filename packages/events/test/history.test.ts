@@ -104,7 +104,7 @@ test('a read that continues while another one fails is not overtaken by a later 
   const before = bench.start([handlerOf({ name: 'one' })]);
   await bench.clock.advance(300);
   await before.delivery.stop();
-  // The slots stand at two places, so that there are two reads side by side.
+  // The slots are at two positions, so there are two reads in parallel.
   bench.database.commit(deposited('d', 1), deposited('a', 1));
   for (const slot of [0, 1]) bench.database.cursors.set(`one ${slot}`, 1);
   const handler = handlerOf({ name: 'one' });
@@ -237,12 +237,12 @@ describe('a start', () => {
   });
 });
 
-/** A database that cannot serve. */
+/** A database that is unavailable. */
 function never(): Promise<void> {
   return new Promise(() => undefined);
 }
 
-/** A small generator of random numbers, so that a failure can be repeated. */
+/** A small random number generator with a seed, so that a failure can be repeated. */
 function randomOf(seed: number): () => number {
   let state = seed;
   return () => {
@@ -256,9 +256,9 @@ test.each([1, 2, 3, 4, 5, 6])(
   async (seed) => {
     const random = randomOf(seed);
     const bench = new DeliveryBench();
-    /** As the idempotency keys of another database, which the failovers spare. */
+    /** Like the idempotency keys of another database, which the failovers do not affect. */
     const keys = new Set<string>();
-    /** By model, the events that had an effect, as often as they had one. */
+    /** By model, the events that had an effect, once for each effect. */
     const effects = new Map<string, string[]>();
     const start = (): BenchProcess => {
       const isOld = random() < 0.5;

@@ -90,7 +90,7 @@ function queuesOf(concurrency: number) {
   return { queues, started, errors, may, end, queueOf: (key: string) => queueOf.get(key)! };
 }
 
-/** Lets go on what has nothing to wait for any more. */
+/** Lets everything continue that has nothing left to wait for. */
 function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

@@ -71,7 +71,7 @@ test('a process that learns late of its lease calls no handler if the database g
   await bench.clock.advance(300);
   const late = gate();
   access.delays.set('leases.renew', [late.opened]);
-  // Asked after a third of a lease, answered when two thirds of it have passed; what is asked later does not get through.
+  // Asked after a third of a lease, answered after two thirds of it; later requests do not get through.
   await bench.clock.advance(9_000);
   access.failures.set(
     'leases.renew',
@@ -147,7 +147,7 @@ describe('an event of a process that dies right after a renewal', () => {
   });
 });
 
-/** A keeper whose renewals are answered as a test says, and what it asked for, with the time. */
+/** A keeper whose renewals are answered as a test decides, and its requests with their times. */
 function keeperOf(answer: (count: number) => Promise<LeaseRenewal> | LeaseRenewal, stood = false) {
   const clock = new VirtualClock();
   const asked: (readonly [atMs: number, handlers: readonly string[]])[] = [];
@@ -215,7 +215,7 @@ describe('a keeper', () => {
       [0, ['one']],
       [100, ['one', 'other']],
     ]);
-    // Several statements may say so.
+    // Several statements may report it.
     keeper.drop(['1']);
     keeper.drop(['1']);
     expect(tokens()).toEqual(['2']);

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { LogPoll } from '../src/subscription/log-reader.js';
 import { testSettings, workerContext } from './worker-context.js';
 
-/** A poll that runs, and when it looked. */
+/** A running poll, and the times at which it polled. */
 class RunningPoll {
   readonly clock = new VirtualClock();
   readonly looks: number[] = [];

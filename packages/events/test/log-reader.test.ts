@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { LogReader } from '../src/subscription/log-reader.js';
 import { deposited } from './account.js';
 
-/** A log that notes what is read, and answers when and as a test says. */
+/** A log that records reads, and answers when and as a test decides. */
 class AskedLog {
   readonly reads: string[] = [];
   readonly #answers: PromiseWithResolvers<EventBatch>[] = [];
@@ -21,7 +21,7 @@ class AskedLog {
     return answer.promise;
   }
 
-  /** Answers a read, the first one being 0. */
+  /** Answers a read; the first one is 0. */
   answer(read: number, events: readonly DeliverableEvent[], more = false): void {
     this.#answers[read]!.resolve({ events, next: 'next', more });
   }

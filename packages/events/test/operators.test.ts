@@ -7,7 +7,7 @@ import { type BenchProcess, DeliveryBench, gate, handlerOf, operatorOf, shard } 
 
 async function ready(): Promise<void> {}
 
-/** A process with an operator of its own. */
+/** A process with its own operator. */
 function operated(process: BenchProcess): BenchProcess & { readonly operator: DeliveryOperator } {
   const deliveries = [{ store: process.store, shards: [shard], ready }];
   return { ...process, operator: new DeliveryOperator({ deliveries: () => deliveries }) };
@@ -61,7 +61,7 @@ describe('a paused handler', () => {
     bench.start([next]);
     await operator.resume('one');
     await bench.clock.advance(5_000);
-    // The first one was read with the others, so that the cursor stands before it: at least once.
+    // The first one was read with the others, and the cursor is before it: at least once.
     expect(next.seen).toEqual(Array.from({ length: 50 }, (_item, index) => `a${index + 1}`));
   });
 
@@ -96,7 +96,7 @@ describe('a paused handler', () => {
     const { store, access } = bench.start([handler]);
     await bench.clock.advance(300);
     const operator = new DeliveryOperator({ deliveries: () => [{ store, shards: [shard], ready }] });
-    // A renewal that asked before tells what was true then.
+    // A renewal that asked before that gets an answer that was true then.
     const answer = gate();
     access.delays.set('cursors.known', [answer.opened]);
     await bench.clock.advance(3_400);

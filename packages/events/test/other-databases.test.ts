@@ -14,7 +14,7 @@ import { handlerOf } from './delivery-bench.js';
 test('a database that goes down during a lone attempt holds up no retry of another database', async () => {
   const clock = new VirtualClock();
   const [killed, other] = [databaseOf(clock, 0), databaseOf(clock, 1)];
-  // Of so many processes that it would be alone for a minute.
+  // After so many dead processes that it would be alone for a minute.
   blockOpen(killed.tables, 7);
   const handledMs: number[] = [];
   const handler = handlerOf({ name: 'one' }, async ({ eventId, attempt }) => {
@@ -48,7 +48,7 @@ function databaseOf(clock: VirtualClock, member: number) {
   return { shard, tables, faults, delivery: { store, shards: [shard], ready: async () => undefined } };
 }
 
-/** Blocks an event during whose attempts so many processes have ended. */
+/** Blocks an event during whose attempts this many processes have ended. */
 function blockOpen(tables: MemoryDeliveryTables, openCount: number): void {
   const event = deposited('a', 1);
   tables.commit(event);

@@ -6,7 +6,7 @@ import { gate } from './delivery-bench.js';
 
 const aloneMs = 1_000;
 
-/** Attempts that a test ends by their names, and what was noted of each, in order. */
+/** Attempts that a test ends by their names, and what was recorded of each, in order. */
 function attempts() {
   const clock = new VirtualClock();
   const quarantine = new QuarantineGate(clock);

@@ -53,7 +53,7 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
   }
   expect(phases).toEqual([...Array<string>(6).fill('entering-quarantine'), 'in-quarantine']);
   expect(blocked).toHaveLength(14);
-  // None was found to be done meanwhile.
+  // None turned out to be finished meanwhile.
   expect(looked).toEqual([]);
 });
 
@@ -68,7 +68,7 @@ test('suspects are tried at once, also when the cursor behind them could not be 
   killed.kill();
   const handler = handlerOf({ name: 'one' });
   const { store, access } = bench.start([handler], { leaseMs });
-  // Later than the other slots are found to be without suspects.
+  // After the other slots turn out to have no suspects.
   const block = store.blocked.block.bind(store.blocked);
   store.blocked.block = async (events) => {
     await bench.clock.sleep(200);

@@ -12,7 +12,7 @@ import { type BenchProcess, DeliveryBench, handlerOf, shard } from './delivery-b
 
 type Envelope = EventEnvelope<DepositedEvent>;
 
-/** Short times and narrow limits, so that a process stops in the middle of much. */
+/** Short times and narrow limits, so that a process often stops in the middle of something. */
 const settings = {
   leaseMs: 2_000,
   pollMaxMs: 200,
@@ -91,7 +91,7 @@ test.each(Array.from({ length: 24 }, (_item, index) => index + 1))(
   },
 );
 
-/** One that is given single events, and one that waits when its batches fail. */
+/** One that gets single events, and one that waits when its batches fail. */
 function handlersOf(single: Deliveries, waiting: Deliveries): readonly AnyEventHandler[] {
   class Batches implements BatchEventHandler<DepositedEvent> {
     readonly event = DepositedEvent;

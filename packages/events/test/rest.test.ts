@@ -120,7 +120,7 @@ describe('stop', () => {
     await bench.clock.advance(300);
     fails = false;
     await bench.clock.advance(2_000);
-    // Two of the six have a place; the others are due and wait for one.
+    // Two of the six are being tried; the others are due and wait for capacity.
     expect(handler.seen).toHaveLength(8);
     const stopped = delivery.stop();
     hanging.open();

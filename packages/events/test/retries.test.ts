@@ -14,7 +14,7 @@ const fail = (): never => {
   throw new Error('no');
 };
 
-/** Fails at each event first, and never returns from a second call. */
+/** Fails at the first call for each event, and never returns from the second one. */
 function hangingRetries(concurrency: number): EventHandler<DepositedEvent> {
   return handlerOf(
     { name: 'slow', concurrency, timeoutMs: 3_600_000, retry: { backoffBaseMs: 100 } },
@@ -22,7 +22,7 @@ function hangingRetries(concurrency: number): EventHandler<DepositedEvent> {
   );
 }
 
-/** Blocks an event that is due, and of which attempts did not end. */
+/** Blocks an event that is due, and whose attempts did not end. */
 function block({ database }: DeliveryBench, handler: string, event: DeliverableEvent, openCount = 0): void {
   database.blocked.set(`${handler} ${event.id}`, {
     handler,
@@ -83,7 +83,7 @@ describe('retries of one handler', () => {
   });
 });
 
-/** A batch handler that is slow to find out that models `x…` cannot be served. */
+/** A batch handler that is slow to find out that it cannot handle models `x…`. */
 function slowBatches(
   { clock }: DeliveryBench,
   seen: string[],
@@ -141,7 +141,7 @@ describe('retries of a batch handler', () => {
     bench.database.commit(deposited('b', 1), deposited('c', 1));
     const { store, executor } = bench.start([new Batches()]);
     await bench.clock.advance(1_000);
-    // It waits for a place, of which there are two.
+    // It waits for capacity, of which there is two.
     block(bench, 'one', deposited('x', 1, { slot: 0 }));
     await bench.clock.advance(12_000);
     await store.cursors.setPaused('one', true);

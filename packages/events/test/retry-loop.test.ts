@@ -27,7 +27,7 @@ class SubscriptionOfOne {
   /** The slots on which it has not started. */
   readonly unstarted = new Set<number>();
   retriesOfSlotMax = Infinity;
-  /** The events that were tried, and what became known of the models, in order. */
+  /** The events that were tried, and the models that were checked, in order. */
   readonly tried: string[] = [];
   readonly alone = new Map<string, AbortSignal>();
   readonly #ends = new Map<string, () => void>();
@@ -70,7 +70,7 @@ class SubscriptionOfOne {
   }
 }
 
-/** The loop of one database, of which a test says what is due. */
+/** The loop of one database; a test decides what is due. */
 class Looping {
   readonly clock = new VirtualClock();
   readonly stopping = new AbortController();
@@ -81,21 +81,21 @@ class Looping {
     [this.one, this.other].map((subscription) => [subscription.handler, subscription]),
   );
   readonly held = new Map<string, HeldSlot>();
-  /** What is due, which an attempt takes away when it ends. */
+  /** What is due; an attempt removes it when it ends. */
   due: BlockedHead[] = [];
   nextDueMs: number | undefined;
   suspectPlaces: readonly BlockedPlace[] = [];
-  /** The places of each question for what is due, with the models that it leaves out. */
+  /** The places in each query for due events, with the models that it leaves out. */
   readonly asked: (readonly [places: readonly DuePlace[], except: readonly string[]])[] = [];
-  /** Larger events were asked for without what they hold. */
+  /** Larger events were requested without payload and params. */
   bytesMax: number | undefined;
-  /** Places of which it was asked whether they have suspects. */
+  /** Places that were queried for suspects. */
   readonly askedSuspects: (readonly string[])[] = [];
-  /** What happens while the database answers. */
+  /** Runs while the database is answering. */
   onAsked = (): void => undefined;
-  /** Places whose next time was asked for. */
+  /** Places whose next due time was queried. */
   readonly askedNext: (readonly string[])[] = [];
-  /** Thrown by the next questions. */
+  /** Errors for the next queries. */
   readonly failures: Error[] = [];
   readonly loop: RetryLoop;
   readonly running: Promise<void>;
@@ -170,7 +170,7 @@ class Looping {
     });
   }
 
-  /** Ends attempts, after which the events are blocked no more. */
+  /** Ends attempts, after which the events are no longer blocked. */
   async end(subscription: SubscriptionOfOne, ...ids: readonly string[]): Promise<void> {
     this.due = this.due.filter(
       ({ handler, event }) => handler !== subscription.handler || !ids.includes(event.id),
@@ -184,7 +184,7 @@ class Looping {
     await this.settled();
   }
 
-  /** Lets go on what has nothing to wait for any more. */
+  /** Lets everything continue that has nothing left to wait for. */
   settled(): Promise<void> {
     return new Promise((resolve) => setImmediate(resolve));
   }
@@ -234,7 +234,7 @@ describe('the loop of retries', () => {
     ]);
     await looping.end(looping.one, 'a1');
     expect(looping.askedNext.at(-1)).toEqual(['one 0', 'other 0', 'other 1']);
-    // Lost and had again under the same token, while the database answers.
+    // Lost and gained again under the same token, while the database is answering.
     looping.one.unstarted.delete(1);
     looping.onAsked = () => void looping.one.unstarted.add(1);
     await looping.look();
@@ -282,7 +282,7 @@ describe('the loop of retries', () => {
         [
           { ...one0, headsMax: 3 },
           { ...one1, headsMax: 3 },
-          // Of the other slot of that one no more may be tried.
+          // No more of the other slot of that handler may be tried.
           { ...other1, headsMax: 3 },
         ],
         ['one a', 'other e'],
@@ -421,7 +421,7 @@ describe('the loop of retries', () => {
       const looping = new Looping({}, (one) => one.block(e1, { openCount }));
       await looping.settled();
       const alone = looping.one.alone.get('e1')!;
-      // Without the loop, which would look all the time.
+      // Without the loop, which would poll all the time.
       looping.stopping.abort();
       await looping.clock.advance(aloneMs - 1);
       expect(alone.aborted).toBe(false);

@@ -18,7 +18,7 @@ const { leaseMs } = defaultDeliverySettings;
 const attemptsMax = 3;
 const unavailable = new ShardUnavailableError(shard, 'silent');
 
-/** A retry of one handler, and what comes of it: what the database was told, which failures and errors were. */
+/** A retry of one handler, and its results: what the database was told, failures and errors. */
 class Retries {
   readonly clock = new VirtualClock();
   readonly stopping = new AbortController();
@@ -29,7 +29,7 @@ class Retries {
   readonly lost: string[] = [];
   /** The events, and the number of the attempt, of each call. */
   readonly calls: (readonly unknown[])[] = [];
-  /** What the database answers to the next statements, or throws; else that it is done. */
+  /** What the database answers to the next statements, or throws; otherwise it answers that they were done. */
   readonly answers: (boolean | Error | Promise<boolean>)[] = [];
   /** How the calls end. */
   outcome: () => Outcome | Promise<Outcome> = () => ({ kind: 'done' });
@@ -105,7 +105,7 @@ function failedWith(error: unknown): () => Outcome {
   return () => ({ kind: 'failed', error });
 }
 
-/** An event whose last attempt was counted, and of which nobody has said how it ended. */
+/** An event whose last attempt was counted, and whose end nobody has reported. */
 const exhausted = { attempts: attemptsMax, openCount: 1 };
 const down = new Error('down');
 const done = { kind: 'done' };
@@ -136,7 +136,7 @@ describe('an attempt at a blocked event', () => {
 
   test.each([
     ['is uncounted', false, [['begin', false, 'instead of true']], false],
-    // The call may be why.
+    // The call may be the reason.
     ['stays counted where the event loop has stood', true, [], true],
   ])('that is alone no more before its call is over %s', async (_what, hasStood, asked, counted) => {
     const retries = new Retries();
@@ -246,7 +246,7 @@ describe('an attempt during which the event loop stood', () => {
   test.each([
     ['is told, and not taken back', {}, undefined, [{ attempt: 2, counted: false, retryAfterMs: 0 }]],
     ['is told as the last one, too, where it is not counted', { attempts: 2 }, undefined, [{ attempt: 3 }]],
-    // Whoever ends the event tells it.
+    // The process that ends the event reports it.
     ['is not told where it is the last one', { attempts: 2 }, new AbortController().signal, []],
     ['is told where it is counted and not the last one', {}, new AbortController().signal, [{ attempt: 2 }]],
   ])('%s', async (_what, head, alone, told) => {
@@ -392,7 +392,7 @@ test('the last attempt has the time of a lease to be taken back, each time that 
   const postponed = ['end', undefined, { kind: 'postponed', retryAfterMs: leaseMs }];
   retries.outcome = () => ({ kind: 'held-back' });
   await retries.run(exhausted);
-  // It was taken back, and is begun anew.
+  // It was taken back, and is begun again.
   await retries.run({ attempts: attemptsMax - 1 });
   await retries.run(exhausted);
   expect(retries.asked).toMatchObject([postponed, ['begin', false], ['give back', false], postponed]);

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf } from './delivery-bench.js';
 
-/** More than are read side by side. */
+/** More than are handled in parallel. */
 const slots = [0, 1, 2, 3, 4, 5];
 
 class WideBench extends DeliveryBench {
@@ -19,7 +19,7 @@ test('slots at different places of the log are all read, however long the backlo
   for (let version = 1; version <= eventsPerSlot; version++) {
     bench.database.commit(...slots.map((slot) => deposited(`m${slot}-`, version, { slot })));
   }
-  // Their first events are done, of each slot some more, as when their cursors were saved at different times.
+  // Their first events are done, a different number in each slot, as when their cursors were saved at different times.
   for (const slot of slots) bench.database.cursors.set(`one ${slot}`, slot);
   const handler = handlerOf({ name: 'one' }, () => bench.clock.sleep(1_000));
   bench.start([handler], { readMax: 4, unfinishedMax: 8 });

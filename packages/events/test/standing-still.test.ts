@@ -5,7 +5,9 @@ import type { EventHandler } from '../src/index.js';
 import { type DepositedEvent, deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, handlerOf } from './delivery-bench.js';
 
-/** The clock of one process whose event loop can stand: whoever sleeps there wakes when it goes on, behind what ran before. */
+/**
+ * The clock of one process whose event loop can stand still: its sleepers wake when it continues, after what was already ready.
+ */
 class ProcessClock implements Clock {
   readonly #clock: VirtualClock;
   #standing: Promise<void> | undefined;
@@ -32,11 +34,11 @@ class ProcessClock implements Clock {
     await this.#clock.sleep(durationMs, signal);
     if (this.#standing === undefined) return;
     await this.#standing;
-    // Timers come behind all promises that are settled.
+    // Timers come after all settled promises.
     await new Promise((resolve) => process.nextTick(resolve));
   }
 
-  /** Nothing else of the process goes on for so long. */
+  /** Nothing else in the process runs during this time. */
   async stand(durationMs: number): Promise<void> {
     this.#standing = this.#clock.sleep(durationMs);
     await this.#standing;
@@ -44,7 +46,7 @@ class ProcessClock implements Clock {
   }
 }
 
-/** Processes of one handler, which blocks the event loop of each for longer than the lease when it meets an event. */
+/** Processes with one handler, which blocks the event loop of each for longer than the lease at a certain event. */
 class StandingBench extends DeliveryBench {
   readonly blocked: string[] = [];
   readonly handled = new Set<string>();
@@ -65,7 +67,7 @@ class StandingBench extends DeliveryBench {
     return this.start([handler], { leaseMs: 10_000 }, undefined, undefined, clock);
   }
 
-  /** Commits an event of each of three other models every five seconds; gives their ids. */
+  /** Commits an event of each of three other models every five seconds; returns their ids. */
   async commitFor(rounds: number): Promise<readonly string[]> {
     const ids: string[] = [];
     for (let version = 1; version <= rounds; version++) {
@@ -89,7 +91,7 @@ test('an event that blocks the event loop for longer than the lease is a dead le
     { event: { id: 'a1' }, attempts: 3, dead: true },
     { event: { id: 'a2' }, attempts: 0, dead: false },
   ]);
-  // The first call was made from the log, and the second one beside others: none is counted before.
+  // The first call came from the log, and the second one was made beside others: neither is counted beforehand.
   expect(bench.blocked).toEqual(['a1 1', 'a1 1', 'a1 1', 'a1 2', 'a1 3']);
   expect(others.filter((id) => !bench.handled.has(id))).toEqual([]);
   const told = processes
@@ -107,7 +109,7 @@ test('an event that blocks the event loop for longer than the lease is a dead le
 test('an event that blocks the event loop of the only process for longer than the lease is done by its next call', async () => {
   const bench = new StandingBench();
   const { access, failures } = bench.startBlocking('a1');
-  // The answers come when the leases have ended.
+  // The answers arrive when the leases have ended.
   access.delays.set('blocked.endAttempt', Array<Promise<void>>(20).fill(bench.clock.sleep(36_000)));
   await bench.clock.advance(1_000);
   bench.database.commit(deposited('a', 1));

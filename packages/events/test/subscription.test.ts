@@ -16,22 +16,22 @@ import { type TestSettings, testSettings, workerContext } from './worker-context
 const down = new Error('down');
 const [a1, a2, b1] = [deposited('a', 1), deposited('a', 2), deposited('b', 1)];
 
-/** The subscription of one handler over a log that a test answers for. */
+/** The subscription of one handler, on a log whose answers a test decides. */
 class Subscribed {
   readonly clock = new VirtualClock();
   readonly errors: unknown[] = [];
   /** Slots and cursor of each read. */
   readonly reads: (readonly [slots: string, cursor: string])[] = [];
-  /** What the next reads give, or throw; else that nothing follows. */
+  /** What the next reads return, or throw; otherwise that nothing follows. */
   readonly answers: (Partial<ReadBatch> | Error | Promise<Partial<ReadBatch>>)[] = [];
   readonly moved: UnsavedCursor[] = [];
   readonly blocked: string[] = [];
-  /** What else the database was asked for, in order. */
+  /** The other queries of the database, in order. */
   readonly asked: string[] = [];
   generation = 0;
   save = (): Promise<void> => Promise.resolve();
   onBlock = (): void => undefined;
-  /** What a call waits for. */
+  /** Delays the calls. */
   work = (): Promise<void> | void => undefined;
   readonly handler = handlerOf({ name: 'one' }, () => this.work());
   readonly subscription: Subscription;
@@ -79,14 +79,14 @@ class Subscribed {
     return held;
   }
 
-  /** Says that something was committed. */
+  /** Reports that something was committed. */
   async commit(): Promise<void> {
     this.generation++;
     this.subscription.wake();
     await this.settled();
   }
 
-  /** Lets go on what has nothing to wait for any more. */
+  /** Lets everything continue that has nothing left to wait for. */
   settled(): Promise<void> {
     return new Promise((resolve) => setImmediate(resolve));
   }
@@ -123,7 +123,7 @@ describe('the subscription of a handler', () => {
     one.gain(1);
     await one.settled();
     expect([one.reads, one.handler.seen]).toEqual([[['0,1', 'c0']], ['a1']]);
-    // Of the other slot nothing was wanted.
+    // Nothing of the other slot was wanted.
     expect(one.moved.map(({ slot, cursor }) => [slot.slot, cursor])).toEqual([[1, 'c1']]);
     hold.open();
     await one.settled();

@@ -98,7 +98,7 @@ describe('a handler that waits when its batches fail', () => {
       [
         batchHandler(async (ids) => {
           called.push(...ids);
-          // Another slot has the process stop for as long as it may.
+          // Another slot delays the end of the process as long as it may.
           if (ids.includes('b1')) await bench.clock.sleep(10_000);
           await hold.opened;
           if (ids.includes('a1')) throw new Error('the broker is down');

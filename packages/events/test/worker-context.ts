@@ -4,15 +4,15 @@ import { type DeliveryOverrides, type EngineSettings, engineSettings } from '../
 import { type DeliveryTuning, tuned } from '../src/delivery-tuning.js';
 import type { WorkerContext } from '../src/worker-context.js';
 
-/** What a test changes in the settings, also of what no user can. */
+/** Overrides of the settings by a test, including values that users cannot set. */
 export type TestSettings = DeliveryOverrides & Partial<DeliveryTuning>;
 
-/** All settings, with what a test changes in them. */
+/** All settings, with the overrides of a test. */
 export function testSettings(settings: TestSettings = {}): EngineSettings {
   return engineSettings(tuned(settings));
 }
 
-/** What a part of a delivery gets whose process is not stopping; errors and failed attempts go nowhere. */
+/** What a part of a delivery gets if its process is not stopping; errors and failed attempts are ignored. */
 export function workerContext(own: Partial<WorkerContext> = {}): WorkerContext {
   return {
     settings: engineSettings(),

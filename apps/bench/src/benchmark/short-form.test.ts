@@ -7,7 +7,7 @@ import { compareWithRecorded, comparisonOf, lineOf } from './short-form.js';
 const faster: Figure = { title: 'faster', value: 1, unit: '×', atLeast: 2, measured: {} };
 const slower: Figure = { title: 'slower', value: 1, unit: '×', atMost: 2, measured: {} };
 
-/** A benchmark that gives these values in turn, run by run. */
+/** A benchmark that returns these values in turn, run by run. */
 function giving(...values: readonly number[]): Benchmark & { readonly runs: () => number } {
   let count = 0;
   return {

@@ -16,7 +16,7 @@ Faults:
 ${faults.map(({ name, what }) => `  ${name.padEnd(18)} ${what}`).join('\n')}
 `;
 
-/** What is asked for, or why that cannot be done. */
+/** The parsed request, or the reason why it is invalid. */
 function commandLine() {
   const { values } = parseArgs({
     options: {

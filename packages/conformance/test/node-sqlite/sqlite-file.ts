@@ -2,7 +2,8 @@ import type { ShardIdentifier } from '@framework/core';
 import { NestedTransactionError, OpenTransactions, TransactionOverError } from '@framework/core/adapter';
 import { DatabaseSync } from 'node:sqlite';
 
-// Every model is a row of one table, its own fields as JSON: an application needs no migrations, and finds by `fields ->> 'owner'`.
+// Every model is a row of one table, with its own fields as JSON: an application needs no migrations, and queries with `fields
+// ->> 'owner'`.
 const tables = `
   pragma journal_mode = wal;
   pragma synchronous = full;
@@ -26,23 +27,23 @@ const tables = `
     unique (namespace, principal, key)
   ) strict`;
 
-/** A transaction of a script, on a connection of its own. */
+/** A transaction of a script, on its own connection. */
 interface OpenTransaction {
   readonly connection: DatabaseSync;
-  /** Whether it has ended, while something that it started still runs. */
+  /** Whether it has ended, although something that it started is still running. */
   isOver: boolean;
 }
 
 const transactions = new OpenTransactions<OpenTransaction>();
 
 /**
- * One SQLite file. Statements are synchronous, so what does not wait in between needs no more than a `begin` and a `commit`; a
- * transaction that waits has a connection of its own, and whoever else writes waits for its end.
+ * One SQLite file. Statements are synchronous, so a transaction without waits is only a `begin` and a `commit`. A transaction
+ * that waits has its own connection, and other writers wait until it ends.
  */
 export class SqliteFile {
   readonly #path: string;
   readonly #connection: DatabaseSync;
-  /** Ends with the last one that was let write. */
+  /** Resolves when the last admitted writer has finished. */
   #written: Promise<unknown> = Promise.resolve();
 
   constructor(path: string) {
@@ -51,7 +52,7 @@ export class SqliteFile {
     this.#connection.exec(tables);
   }
 
-  /** The connection of the transaction in which the caller runs, or that of all others, which see what is committed. */
+  /** The connection of the caller's transaction; outside of transactions, the common one, which sees what is committed. */
   connection(shard: ShardIdentifier): DatabaseSync {
     const open = transactions.of(this);
     if (open?.isOver === true) throw new TransactionOverError(shard);
@@ -77,7 +78,7 @@ export class SqliteFile {
     });
   }
 
-  /** Runs work in one transaction, which every read and write joins that it begins. */
+  /** Runs work in one transaction, which every read and write started by it joins. */
   inTransaction<T>(shard: ShardIdentifier, work: () => Promise<T>): Promise<T> {
     return this.#alone(shard, async () => {
       const transaction = { connection: this.#connect(), isOver: false };
@@ -88,13 +89,13 @@ export class SqliteFile {
         return result;
       } finally {
         transaction.isOver = true;
-        // What was not committed is rolled back.
+        // Anything that was not committed is rolled back.
         transaction.connection.close();
       }
     });
   }
 
-  /** Lets one write after the other. */
+  /** Admits one writer after the other. */
   async #alone<T>(shard: ShardIdentifier, work: () => Promise<T>): Promise<T> {
     this.connection(shard);
     if (this.isInTransaction()) throw new NestedTransactionError(shard);
@@ -103,12 +104,12 @@ export class SqliteFile {
     return result;
   }
 
-  /** Waits for a short time where another process is writing. */
+  /** Waits for a short time if another process is writing. */
   #connect(): DatabaseSync {
     return new DatabaseSync(this.#path, { timeout: 5_000 });
   }
 
-  /** Finishes what is being written. */
+  /** Finishes the current writes. */
   async close(): Promise<void> {
     await this.#written;
     this.#connection.close();

@@ -39,7 +39,7 @@ const tagCodec: z.ZodType<Tag> = z.codec(tagFields, z.instanceof(Tag), {
   encode: (tag) => tag,
 });
 
-/** The suite's accounts on SQLite, with the queries that an application would write. */
+/** The suite's accounts on SQLite, with the queries of an application. */
 class SqliteAccounts extends SqliteRepository<Account> implements AccountReader {
   constructor(databases: DatabaseRegistry) {
     super({ model: Account, codec: accountCodec, databases });

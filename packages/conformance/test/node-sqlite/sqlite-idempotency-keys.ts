@@ -57,7 +57,7 @@ export class SqliteIdempotencyKeys implements IdempotencyKeys {
     readonly after?: string;
   }): Promise<Page<HandlerKey>> {
     return this.#access.read((connection) => {
-      // The place is a number that only grows, so that what is deleted moves nothing.
+      // The position is a number that only grows, so deletions shift nothing.
       const rows = connection
         .prepare(
           `select serial, namespace, principal, key, source from idempotency_keys
@@ -89,7 +89,7 @@ export class SqliteIdempotencyKeys implements IdempotencyKeys {
   }
 }
 
-/** Whether a change set has a key that is there already and has not expired. */
+/** Whether a change set has a key that already exists and has not expired. */
 export function isKeyTaken(connection: DatabaseSync, { key }: ChangeSet): boolean {
   if (key === undefined) return false;
   const found = connection.prepare(
@@ -98,7 +98,7 @@ export function isKeyTaken(connection: DatabaseSync, { key }: ChangeSet): boolea
   return found.get(key.namespace, key.principal, key.key, Date.now()) !== undefined;
 }
 
-/** Stores the key of a change set, if it has one, in the place of an expired one. */
+/** Stores the key of a change set, if it has one, and replaces an expired one. */
 export function storeKey(connection: DatabaseSync, { key, action }: ChangeSet): void {
   if (key === undefined) return;
   const { namespace, principal, key: text, fingerprint, result = null, source = null, lifetimeMs } = key;

@@ -34,7 +34,7 @@ import {
   sqliteManager,
 } from './sqlite-transaction-manager.js';
 
-/** What a read asks for, such as `fields ->> 'owner' = ?` with the value of its parameter. */
+/** A condition of a read, such as `fields ->> 'owner' = ?`, with the values of its parameters. */
 interface Condition {
   readonly where: string;
   readonly values: readonly SQLInputValue[];
@@ -42,7 +42,7 @@ interface Condition {
 
 const everything: Condition = { where: 'true', values: [] };
 
-/** A repository on SQLite, which writes the fields of its models by a codec. */
+/** A repository on SQLite, which writes the fields of its models with a codec. */
 export class SqliteRepository<M extends AnyEntity> implements Repository<M>, ModelMapper<M> {
   readonly model: ModelClass<M>;
   readonly strategy: EmbeddedBitsShardingStrategy = new EmbeddedBitsShardingStrategy();
@@ -112,21 +112,21 @@ export class SqliteRepository<M extends AnyEntity> implements Repository<M>, Mod
     return this.findAllWhere(everything, rowsMax);
   }
 
-  /** All models that match, on all shards, in the order of ids; refused with `limit-exceeded` beyond `rowsMax`. */
+  /** All matching models on all shards, in the order of ids; throws `limit-exceeded` beyond `rowsMax`. */
   async findAllWhere(condition: Condition, rowsMax = 10_000): Promise<readonly M[]> {
     const models = await this.#merged(condition, rowsMax + 1);
     if (models.length <= rowsMax) return models;
     throw new LimitExceededError('rowsMax', rowsMax, `More than ${rowsMax} match: read them by findPage`);
   }
 
-  /** The one model that matches; refused with `not-unique` when several do. */
+  /** The one matching model; throws `not-unique` if there are several. */
   async findOneWhere(condition: Condition): Promise<M | undefined> {
     const [model, another] = await this.#merged(condition, 2);
     if (another !== undefined) throw new NotUniqueError(modelNameOf(this.model));
     return model;
   }
 
-  /** Pages by key where that is the id; in other orders they are cut from all models, since fields in JSON have no types. */
+  /** Reads pages by key in the order of ids. Other orders are cut from all models, since fields in JSON have no types. */
   async findPage({
     condition = everything,
     ...request
@@ -154,7 +154,7 @@ export class SqliteRepository<M extends AnyEntity> implements Repository<M>, Mod
     return `models where model = '${modelNameOf(this.model).replaceAll("'", "''")}' and state <> 'DELETED'`;
   }
 
-  /** The first models that match, of all databases, in the order of ids. */
+  /** The first matching models of all databases, in the order of ids. */
   async #merged({ where, values }: Condition, limit: number, after = ''): Promise<readonly M[]> {
     const text = `select id, fields from ${this.#present} and id > ? and ${where} order by id limit ?`;
     const rows = await this.#everywhere((connection) =>
@@ -167,7 +167,7 @@ export class SqliteRepository<M extends AnyEntity> implements Repository<M>, Mod
       .map((row) => this.decode({ fields: String(row['fields']) }));
   }
 
-  /** Asks each database once, side by side, in the transaction in which the caller runs. */
+  /** Asks each database once, in parallel, in the caller's transaction if there is one. */
   #everywhere<T>(work: (connection: DatabaseSync) => T): Promise<readonly T[]> {
     return Promise.all(
       this.#databases
@@ -184,7 +184,7 @@ export class SqliteRepository<M extends AnyEntity> implements Repository<M>, Mod
     return sqliteManager(this.#databases.transactionManager(shard));
   }
 
-  /** Reads by id, which core combines for the executions of a moment. */
+  /** Reads by id, which core combines when they happen at the same time. */
   #source(manager: SqliteTransactionManager): ModelSource<M> {
     const known = this.#sources.get(manager);
     if (known !== undefined) return known;

@@ -30,7 +30,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { SqliteFile } from './sqlite-file.js';
 import { SqliteIdempotencyKeys, isKeyTaken, storeKey } from './sqlite-idempotency-keys.js';
 
-/** What a repository makes of a model. */
+/** The row that a repository makes of a model. */
 export interface SqliteRow {
   readonly id: string;
   readonly state: string;
@@ -69,12 +69,12 @@ export class SqliteTransactionManager implements TransactionManager, EventLog {
     return this.write((connection) => writeChangeSet(connection, changes, this.timeline));
   }
 
-  /** There is no round trip that a group would save. */
+  /** A group would save no round trips. */
   async persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]> {
     return group.map(() => 'single');
   }
 
-  /** A commit in the own process has an answer; another process may ask for one that it has not got. */
+  /** Commits of this process always have an answer; another process may ask for one whose answer was lost. */
   isCommitted(unknown: CommitOutcomeUnknownError): Promise<boolean> {
     return this.read((connection) => isLogged(connection, unknown));
   }
@@ -105,7 +105,7 @@ export class SqliteTransactionManager implements TransactionManager, EventLog {
     return { items, next: rows.length > size ? `${last?.modelVersion}.${last?.ordinal}` : undefined };
   }
 
-  /** Reads as the transaction sees it in which the caller runs. */
+  /** Reads within the caller's transaction, if there is one. */
   async read<T>(work: (connection: DatabaseSync) => T): Promise<T> {
     return this.#explained(async () => work(this.#file.connection(this.shard)));
   }
@@ -115,7 +115,7 @@ export class SqliteTransactionManager implements TransactionManager, EventLog {
     return this.#explained(() => this.#file.write(this.shard, work));
   }
 
-  /** Says of an error of SQLite whether trying again can help. */
+  /** Converts an error of SQLite, depending on whether trying again can help. */
   async #explained<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
@@ -135,7 +135,7 @@ export function sqliteManager(manager: TransactionManager): SqliteTransactionMan
   throw new InvariantViolationError(`${manager.shard.toString()} was not opened by sqlite`);
 }
 
-/** Writes a change set as a whole, or throws, so that its transaction is rolled back. */
+/** Writes a change set completely, or throws, so that its transaction is rolled back. */
 function writeChangeSet(connection: DatabaseSync, changes: ChangeSet, timeline: number): PersistOutcome {
   const stale = updateOfOtherTimeline(changes, timeline);
   if (stale !== undefined) throw StaleRecordError.of(stale);
@@ -174,7 +174,7 @@ function writeChange(connection: DatabaseSync, shard: ShardIdentifier, change: C
     });
 }
 
-/** Where there are none, the action is recorded by a row without event type. */
+/** Without events, the action is recorded by a row without an event type. */
 function writeEvents(connection: DatabaseSync, { action, shard, events }: ChangeSet): void {
   const insert = connection.prepare(
     `insert into events (shard, action_id, namespace, action_name, action_params, principal, headers, started_ms,

@@ -4,14 +4,14 @@ import { resolve } from 'node:path';
 import { SqliteFile } from './sqlite-file.js';
 import { SqliteTransactionManager } from './sqlite-transaction-manager.js';
 
-/** Opens SQLite databases, which store and do not deliver: the address of each is the path of its file. */
+/** Opens SQLite databases, which store and do not deliver; the address is the path of the file. */
 export const sqlite: DatabaseDriver = {
   parseAddress: (address) => ({ key: resolve(address), place: address }),
   open: ({ address }) => {
     const file = new SqliteFile(address);
     return {
       transactionManager: (shard) => new SqliteTransactionManager(shard, file),
-      // A file that can be opened serves at once, and for ever.
+      // A file that can be opened is always available.
       ready: async () => undefined,
       ping: async () => undefined,
       close: () => file.close(),

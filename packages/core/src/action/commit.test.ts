@@ -15,7 +15,7 @@ import type { Plan } from './plan.js';
 
 const unknown = new CommitOutcomeUnknownError(global, 'action-1', { session: 'session-1' });
 
-/** Runs an action whose commit gets no answer, and the log says each of these in turn. */
+/** Runs an action whose commit gets no answer; the log gives the listed answers in turn. */
 function lost(...outcomes: readonly (boolean | Error)[]): TestExecutor & { performed: () => number } {
   let performed = 0;
   const running = executorOf(async () => ++performed);
@@ -24,7 +24,7 @@ function lost(...outcomes: readonly (boolean | Error)[]): TestExecutor & { perfo
   return { ...running, performed: () => performed };
 }
 
-/** Stages a wallet on each shard, of which the later one fails. */
+/** Stages a wallet on each of two shards, of which the later one fails. */
 function onBothShards(failure: unknown): TestExecutor & { performed: () => number } {
   let performed = 0;
   const running = executorOf(async (plan) => {
@@ -85,7 +85,7 @@ describe('when the outcome of a commit is unknown', () => {
   });
 });
 
-/** Counts its runs; to the first one the answer is lost, and the log is said not to hold it. */
+/** Counts its attempts; the answer to the first one is lost, and the log does not contain it. */
 function lostOnce(
   work: (run: number) => unknown = (run) => run,
   options: Partial<ExecutorOptions> = {},
@@ -117,7 +117,7 @@ describe('an attempt after a commit whose outcome was unknown', () => {
     expect(await execute()).toBe(1);
     expect(runs()).toBe(2);
     expect(driver.committed).toEqual([]);
-    // Once before the second run, and once after it.
+    // Once before the second attempt, and once after it.
     expect(manager(global).asked).toHaveLength(2);
   });
 
@@ -213,7 +213,7 @@ describe('an execution whose policy retries unknown outcomes', () => {
   const retry = { attemptsMax: 3, isRetryable: () => true };
   type Answer = boolean | 'unknown';
 
-  /** Counts its runs; the answer to the first one is lost, and the log answers the questions about it in turn. */
+  /** Counts its attempts; the answer to the first one is lost, and the log answers the questions about it in turn. */
   function lostAndAsked(
     answers: readonly [Answer, ...Answer[]],
     work: (run: number, plan: () => Plan) => unknown = (run) => run,

@@ -36,14 +36,14 @@ class UnmarkedAction extends NotingAction {}
 
 type ClassDecorator<C> = (target: C) => C | void;
 
-/** Applies class decorators as the code does that TypeScript emits with `experimentalDecorators`. */
+/** Applies class decorators like the code that TypeScript emits with `experimentalDecorators`. */
 function decorate<C>(decorators: readonly ClassDecorator<C>[], target: C): C {
   return decorators.reduceRight((decorated, decorator) => decorator(decorated) ?? decorated, target);
 }
 
 const clock = new VirtualClock('2026-01-01T00:00:00Z');
 
-/** Makes an action as a container would. */
+/** Creates an action as a container would. */
 function create(action: ActionClass<never, unknown>): AnyAction {
   return new (action as unknown as new (given: VirtualClock) => AnyAction)(clock);
 }

@@ -89,7 +89,7 @@ describe('params that JSON cannot represent', () => {
   }
   FrameworkAction()(UnwrittenAction);
   const levels = 50_000;
-  /** Params within params, so many levels deep. */
+  /** Params nested to this depth. */
   const nested = (within: (inner: unknown) => unknown): unknown => {
     let value: unknown = 1;
     for (let level = 0; level < levels; level++) value = within(value);

@@ -46,7 +46,7 @@ function storedWallet(version = 3, shard = global): Wallet {
   });
 }
 
-/** What a plan holds, short enough to compare. */
+/** The contents of a plan, short enough to compare. */
 function staged(plan: Plan): readonly unknown[] {
   return sealPlan(plan).map(({ shard, changes, events }) => ({
     shard: `${shard}`,
@@ -230,7 +230,7 @@ describe('a refused model', () => {
   });
 });
 
-/** A function that throws at its first call and then gives the value. */
+/** A function that throws at its first call and returns the value afterwards. */
 function failOnce<T>(failure: Error, value?: T): () => T {
   let called = false;
   return () => {

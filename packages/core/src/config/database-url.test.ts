@@ -38,13 +38,13 @@ describe('parseDatabaseUrl', () => {
     'postgresql://db-1:port/global',
     'jdbc:postgresql:global',
     'jdbc:postgresql://db-1:5432,db-2:5432/global',
-    // a slash is missing, or something in the password is not escaped: it would count as the path
+    // a slash is missing, or something in the password is not escaped: it would count as part of the path
     'postgres:ann:s3cret@db-1/global',
     'postgres://ann:12/s3cret@db-1/global',
     'postgres://ann:12/s3cret@db-1',
     'postgres://ann:s3#cret@db-1/global',
     'postgres://ann:12?s3cret@db-1/global',
-    // parameters as other databases have them would count as the name of the database
+    // parameters in the style of other databases would count as part of the name of the database
     'jdbc:postgresql://db-1/global;password=s3cret',
     'jdbc:postgresql://db-1/global&password=s3cret',
     'jdbc:postgresql://db-1/password=s3cret',

@@ -13,7 +13,7 @@ const primary = { 'jdbc-url': jdbcUrl, username: 'wallet', password: 's3cret-1' 
 const member = { member: 0, name: 'global-1', configs: { 'primary-config': primary } };
 const group = { group: 0, name: 'global', members: [member] };
 
-/** A whole configuration with these shards and this default. */
+/** A complete configuration with these shards and this default. */
 function treeOf(
   groups: unknown,
   defaultShard: unknown = { group: 0, member: 0 },
@@ -40,12 +40,12 @@ function treeWithGroupCommit(groupCommit: unknown): unknown {
   return { framework: { ...framework, 'group-commit': groupCommit } };
 }
 
-/** What a configuration with this section of group commit says of it. */
+/** The result for a configuration with this section of group commit. */
 function groupCommitOf(section: unknown): unknown {
   return parseFrameworkConfig(treeWithGroupCommit(section)).groupCommit;
 }
 
-/** The username, the password and the address that a configuration with this database has. */
+/** The username, password and address from a configuration with this database. */
 function addressAndCredentials(database: object): readonly unknown[] {
   const [first] = parseFrameworkConfig(treeWith(database)).sharding.members;
   const config = first?.databases.get('primaryConfig');

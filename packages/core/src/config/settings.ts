@@ -40,13 +40,13 @@ export function settingsOf<T extends object>(
 export type OptionNames<T> = { readonly [K in keyof T]-?: true };
 
 /**
- * Refuses options that nobody reads, such as a name that is misspelled: also where no compiler looks.
+ * Refuses unknown options, such as a misspelled name, even in programs that are not type-checked.
  *
- * @param path where they stand, such as `postgres.`
- * @throws ConfigurationError `invalid-configuration` with the path of each one that is not known
+ * @param path the path of the options, such as `postgres.`
+ * @throws ConfigurationError `invalid-configuration` with the path of each unknown option
  */
 export function refuseUnknownOptions<T extends object>(path: string, known: OptionNames<T>, given: T): void {
-  // Executions pass here, mostly with options that are all known: nothing is made for them.
+  // Executions call this, mostly with options that are all known: then it allocates nothing.
   for (const name in given) {
     if (!Object.hasOwn(known, name)) throw unknownOptions(path, known, given);
   }

@@ -125,7 +125,7 @@ describe('is', () => {
   );
 });
 
-/** The error as the cause of so many others. */
+/** The error as the cause of a chain of this many others. */
 function wrapped(error: unknown, times: number): unknown {
   return times === 0 ? error : new Error('Failed query', { cause: wrapped(error, times - 1) });
 }

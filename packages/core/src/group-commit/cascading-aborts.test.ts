@@ -25,7 +25,7 @@ describe('a model that is staged but not committed yet', () => {
     running.manager(global).persistFailures.push(refusal);
     running.release();
     await expect(first).rejects.toBe(refusal);
-    // No clock has to move for that.
+    // This happens without moving the clock.
     await Promise.all(built);
     expect(running.seen).toEqual([100n, 101n, 102n, 100n, 101n]);
     expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1, 2]);

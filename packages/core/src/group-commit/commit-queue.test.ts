@@ -118,7 +118,7 @@ describe('a plan that waits behind a locked model', () => {
     await single.passWait();
     expect(single.open).toEqual(['locked']);
     expect(second.state).toBe('aborted');
-    // Nobody knows of a lock.
+    // The model is not known to be locked.
     expect(await errorOf(second)).toMatchObject({
       code: 'shard-unavailable',
       kind: undefined,
@@ -325,7 +325,7 @@ describe('a write whose outcome only the log knows', () => {
   });
 });
 
-/** What happens first: that it goes on, or that the event loop comes round. */
+/** Which happens first: that it continues, or that a turn of the event loop ends. */
 async function orderOf(
   writer: ManualWriter,
   plan: PendingCommit,

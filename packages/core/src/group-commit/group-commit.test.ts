@@ -19,7 +19,7 @@ import { GroupCommit } from './group-commit.js';
 const once: ExecutionConfiguration = { retry: { attemptsMax: 1 } };
 const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });
 
-/** A list of so many, of which only the number matters. */
+/** A list of this length, whose contents do not matter. */
 function listOf(count: number): never[] {
   return Array.from({ length: count }, () => ({ payload: '' }) as never);
 }
@@ -48,7 +48,7 @@ async function busy(
   return { ...running, clock, release: gate.resolve, first };
 }
 
-/** Executes so often at once, and lets everything come as far as it can. */
+/** Executes this many times at once, and lets everything get as far as it can. */
 async function executeAll(
   { execute }: TestExecutor,
   count: number,
@@ -60,7 +60,7 @@ async function executeAll(
   return executions;
 }
 
-/** Gives these outcomes to the first group, and writes nothing of it. */
+/** Returns these outcomes for the first group, and writes nothing of it. */
 function answering(running: TestExecutor, ...outcomes: readonly GroupOutcome[]): void {
   const manager = running.manager(global);
   const persistAll = manager.persistAll.bind(manager);
@@ -112,7 +112,7 @@ describe('group commit', () => {
     const persistAll = manager.persistAll.bind(manager);
     const order: string[] = [];
     manager.persistAll = async (group) => {
-      // As a pool takes a while to lend a connection.
+      // Like a pool that takes a while to lend a connection.
       for (let hop = 0; hop < 50; hop++) await Promise.resolve();
       order.push('sent');
       return persistAll(group);
@@ -195,7 +195,7 @@ describe('group commit', () => {
     await Promise.all([running.execute(2), running.execute(2)]);
     expect(running.manager(global).groups).toHaveLength(1);
     const long = executorOf(async () => null, { groupCommit: { planCharactersMax: 100 } });
-    // With its quotation marks and the empty headers.
+    // Including its quotation marks and the empty headers.
     const executeLong = (length: number) => long.execute('x'.repeat(length - 4));
     await Promise.all([executeLong(101), executeLong(101)]);
     expect(long.manager(global).groups).toEqual([]);
@@ -292,7 +292,7 @@ describe('the plans of a group', () => {
     running.release();
     await Promise.all(executions);
     expect(running.clock.sleeps).toEqual([10]);
-    // Of the group itself the fake has kept nothing.
+    // The fake has kept nothing of the group itself.
     expect(running.driver.committed).toHaveLength(2);
   });
 

@@ -96,7 +96,7 @@ describe('more locked models than writes that may wait for locks', () => {
   test('leave capacity for unlocked plans that must commit separately', async () => {
     const { writer } = await lockedGroup();
     for (let index = 6; index < 12; index++) await writer.answer(`p${index}`);
-    // It takes the last place for those that are known to be locked out.
+    // It takes the last place for plans that are known to wait for a lock.
     await writer.answer('p5', locked);
     await writer.add('alone-1', a);
     await writer.add('alone-2', b);
@@ -143,7 +143,7 @@ describe('more locked models than writes that may wait for locks', () => {
     let count = 0;
     for (; writer.open.includes('p5') && count < 100; count++) await writer.answer('p5', locked);
     expect(await errorOf(plans[5]!)).toBe(locked);
-    // Fifty tries for a moment, and the one after which it is given up.
+    // Fifty tries for a moment, and the one after which it fails.
     expect(count).toBe(51);
   });
 });
@@ -152,7 +152,7 @@ describe('plans of handlers for models that another session has locked', () => {
   const refused = { code: 'shard-unavailable', kind: 'locked' };
   const waiting = ['p0', 'p1', 'p2', 'p3', 'p4'];
 
-  /** A writer whose places to wait for locks in the database are taken. */
+  /** A writer on which the maximum number of writes are already waiting for locks. */
   async function fullWriter(): Promise<ManualWriter> {
     const { writer } = await lockedGroup();
     for (let index = 5; index < 12; index++) await writer.answer(`p${index}`);
@@ -238,7 +238,7 @@ describe('plans of handlers for models that another session has locked', () => {
     await writer.lockOut('h0');
     const plans: PendingCommit[] = [];
     for (let index = 1; index < 8; index++) plans.push(await writer.addOfHandler(`h${index}`, a));
-    // That it has waited is told late.
+    // The end of its wait is reported late.
     await sent!.lockOut();
     expect(plans.map(({ state }) => state)).toEqual(Array<string>(7).fill('queued'));
   });

@@ -20,7 +20,7 @@ function changeOf({ id, createdDate, ownerId, balance }: Wallet, expectedVersion
   return { kind: 'update', repository: wallets, model, expectedVersion, row: {} };
 }
 
-/** A plan that depends on what these others stage, all of it unless told otherwise. */
+/** A plan that depends on what these others stage, on all of it by default. */
 function planOf(
   changes: readonly Change[],
   dependsOn: readonly (PendingCommit | PendingVersion)[] = [],

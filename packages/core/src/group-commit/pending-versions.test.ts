@@ -17,11 +17,11 @@ interface Rereading {
   readonly wallet: Wallet;
   readonly amount: bigint;
   readonly rereads: boolean;
-  /** Which of two versions that it has read it stages from. */
+  /** From which of the two versions that it has read it stages. */
   readonly from?: 'older' | 'newer';
 }
 
-/** An executor without locks of models, whose action may read its wallet a second time. */
+/** An executor without locks on models, whose action may read its wallet a second time. */
 function rereading(): TestExecutor & {
   readonly readAgain: () => void;
   readonly release: () => void;
@@ -59,7 +59,7 @@ function rereading(): TestExecutor & {
   return { ...running, readAgain: again.resolve, release: gate.resolve, seen, sent };
 }
 
-/** The wallet of a state that its type does not have, as another version of the code may know it. */
+/** The wallet in a state that its type does not have, as another version of the code may have it. */
 function deletedOf({ id, version, createdDate, ownerId, balance }: Wallet): Wallet {
   const state = 'DELETED' as 'CLOSED';
   return new Wallet({ id, version, createdDate, ownerId, balance, state });
@@ -197,7 +197,7 @@ describe('a model that is staged but not committed yet', () => {
       { version: 3, balance: 205n },
       { version: 2, balance: 200n },
     ]);
-    // What is stale for certain is not sent at all.
+    // A plan that is certainly stale is not sent at all.
     expect(running.sent).toEqual([[2], [3]]);
   });
 
@@ -300,7 +300,7 @@ describe('a model that is staged but not committed yet', () => {
     const [wallet, other] = [storedWallet(running), storedWallet(running)];
     const first = running.deposit([other]);
     await settled();
-    // Both hold the lock of another wallet, so neither waits for this one.
+    // Each holds the lock on another wallet, so neither waits for this one.
     const [third, fourth] = [storedWallet(running), storedWallet(running)];
     const both = [running.deposit([third, wallet]), running.deposit([fourth, wallet])];
     await settled();
@@ -316,7 +316,7 @@ describe('a model that is staged but not committed yet', () => {
   });
 });
 
-/** An executor of an action that reads a wallet, whose commit waits, and changes that, another one, or nothing. */
+/** An executor whose action reads a wallet, waits in its commit, and changes that wallet, another one, or none. */
 async function lockedOut() {
   const manual = new ManualClock();
   const seen: number[] = [];
@@ -363,7 +363,7 @@ describe('a staged model whose row another session has locked for long', () => {
       await expect(early).rejects.toMatchObject(refused);
       const next = execute(wallet, once);
       await settled();
-      // The clock stands still, also where it was changed again just now.
+      // The clock stands still, although the wallet was changed again just now.
       await expect(executeOfHandler()).rejects.toMatchObject(refused);
       release();
       await Promise.all([first, next]);

@@ -132,7 +132,7 @@ describe('plans that a group could not hold', () => {
   });
 });
 
-/** A chain of two plans whose group ends as unknown, and one that waits behind it. */
+/** A chain of two plans whose group ends as unknown, and a third plan that waits behind it. */
 async function unknownChain(): Promise<{
   readonly writer: ManualWriter;
   readonly plans: readonly PendingCommit[];

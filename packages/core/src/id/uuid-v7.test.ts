@@ -5,7 +5,7 @@ import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { ShardedId } from './sharded-id.js';
 import { type IdSource, randomUuid, timeOrderedUuid, useIdSource } from './uuid-v7.js';
 
-/** The milliseconds that an id shows. */
+/** The milliseconds in an id. */
 function timeOf(id: string): number {
   return Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16);
 }
@@ -54,7 +54,7 @@ function madeIds(): readonly string[] {
   ];
 }
 
-/** The ids that another source gives. */
+/** The ids from another source. */
 function idsFromSource(): readonly string[] {
   const putBack = useIdSource(countingSource());
   try {

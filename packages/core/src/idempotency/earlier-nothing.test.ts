@@ -22,11 +22,11 @@ import { ShardIdentifier } from '../sharding/shard-identifier.js';
 interface LaterDue {
   /** Which shards each perform accesses, in order. */
   readonly turnsTo?: readonly ShardIdentifier[];
-  /** Whether the first perform, which has nothing to do, accesses them as well. Default true. */
+  /** Whether the first perform, which has nothing to do, also accesses them. Default true. */
   readonly readsAtFirst?: boolean;
 }
 
-/** Names a wallet of each shard, has nothing to do the first time, and later changes the one in Mexico. */
+/** Its params name a wallet on each shard; it has nothing to do the first time, and later changes the one in Mexico. */
 function laterDue({ turnsTo = [], readsAtFirst = true }: LaterDue): TestExecutor & {
   readonly once: (configuration: ExecutionConfiguration) => Promise<unknown>;
 } {

@@ -14,7 +14,10 @@ async function down(): Promise<never> {
 
 const elsewhere = ShardIdentifier.of(9, 9);
 
-/** A sweep of one shard's keys, each named after its event unless its text names none, and what its databases say of those events. */
+/**
+ * A sweep of one shard's keys, each named after its event unless its text names none, and what its databases say about those
+ * events.
+ */
 function sweepOf(
   keys: readonly (readonly [eventId: string, shard: ShardIdentifier | undefined])[],
   mayComeAgain: (eventIds: readonly string[]) => Promise<readonly string[]>,
@@ -27,7 +30,7 @@ function sweepOf(
       return events.filter(({ eventId }) => again.includes(eventId));
     },
   };
-  // One for all shards of a database, so that it is asked once.
+  // One for all shards of a database, so that it is asked only once.
   const store = { blocked };
   const manager = {
     keys: {

@@ -94,7 +94,7 @@ describe('a repeat that the rules refuse', () => {
     await execute(params, unsearched);
     manager(global).keys.findFailures.push(unavailable);
     expect(await execute(params, unsearched)).toBeUndefined();
-    // Nobody waits for the others when the key is found.
+    // The search does not wait for the others when the key is found.
     manager(global).keys.find = () => new Promise(() => undefined);
     expect(await execute(params, unsearched)).toBeUndefined();
     expect(manager(mexico).keys.waits).toEqual([undefined, undefined]);
@@ -126,7 +126,7 @@ function linked(repeated: () => unknown): TestExecutor & { readonly once: () => 
   let performed = 0;
   const running = executorOf(
     async (plan) => {
-      // As every repository does to read.
+      // Like every repository when it reads.
       running.databases.transactionManager(mexico);
       if (++performed > 1) return repeated();
       plan().update(wallet);

@@ -55,7 +55,7 @@ describe('an execution with an idempotency key', () => {
       const { waits } = manager(global).keys;
       waits.length = 0;
       await expect(count(2n, configuration)).rejects.toMatchObject({ code: 'idempotency-key-reused' });
-      // Nobody looks for an effect of its own after that.
+      // After that, no earlier effect is searched for.
       expect(waits).toEqual([100]);
     }
     expect(driver.committed).toHaveLength(1);

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { global, mexico, openWallet } from '../../test/test-executor.js';
 import { namedShards } from './key-search.js';
 
-/** So many objects, each within the next one. */
+/** Objects nested to this depth. */
 function within(value: unknown, depth: number): unknown {
   return depth === 0 ? value : { field: within(value, depth - 1) };
 }

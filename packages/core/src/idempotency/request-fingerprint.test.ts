@@ -12,7 +12,7 @@ async function sha256(text: string): Promise<string> {
   return Buffer.from(digest).toString('hex');
 }
 
-/** The same action as different deployments declare it: each with a schema of its own. */
+/** The same action as different deployments declare it, each with its own schema. */
 function deployed(params: z.ZodType<Record<string, unknown>>, databases?: DatabaseRegistry) {
   class DeployedAction extends Action<Record<string, unknown>, void> {
     protected async perform(): Promise<void> {}

@@ -116,7 +116,7 @@ describe('requestJson', () => {
   });
 
   test('differs for params that differ', () => {
-    // Where Node 24 has read a key with a backslash, it takes others that are written with one for the same.
+    // After Node 24 has read a key with a backslash, it mistakes other escaped keys for it.
     const json = fc.jsonValue().filter((value) => !JSON.stringify(value).includes('\\\\'));
     fc.assert(
       fc.property(json, json, (one, other) => {

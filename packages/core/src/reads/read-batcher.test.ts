@@ -9,7 +9,7 @@ import { ShardUnavailableError } from '../errors/storage-errors.js';
 import type { ModelSource } from '../storage/repository.js';
 import { ReadCombiner } from './read-batcher.js';
 
-/** A source of wallets that keeps what it was asked for, and answers when a test lets it. */
+/** A source of wallets that records what it was asked for, and answers when a test lets it. */
 class FakeSource implements ModelSource<Wallet> {
   readonly model = Wallet;
   readonly asked: (string | readonly string[])[] = [];

@@ -129,7 +129,7 @@ function at(host: string): readonly DatabaseConfig[] {
   return [databaseConfig({ address: `postgresql://${host}/global` })];
 }
 
-/** The member with a primary config, if it has none by now. */
+/** The member with a primary config, added if it has none. */
 function withPrimary(member: MemberConfig): MemberConfig {
   const databases = new Map([['primaryConfig', databaseConfig()], ...member.databases]);
   return { ...member, databases };

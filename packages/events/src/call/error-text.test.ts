@@ -11,7 +11,7 @@ function withThrowing(property: 'name' | 'message' | 'cause'): Error {
   });
 }
 
-/** Refuses whatever is asked of it. */
+/** Throws at every access. */
 const hostile = new Proxy(new Error('never seen'), {
   get: () => {
     throw new Error('get');
@@ -69,7 +69,7 @@ describe('the text of an error', () => {
   });
 
   test('is never cut in the middle of a character', () => {
-    // Those whose halves are the first and the last that there are, too.
+    // Also for the first and the last surrogates that exist.
     for (const character of ['👍', '\u{10000}', '\u{10ffff}']) {
       for (const prefix of ['', 'x']) {
         const text = errorText(new Error(prefix + character.repeat(5_000)));

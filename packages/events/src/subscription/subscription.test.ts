@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { HeldSlot } from '../slots/cursor-saver.js';
 import { SubscriptionSlots, type SlotPosition, groupPositions } from './subscription.js';
 
-/** What a cursor saver was told, and how often something may have become readable. */
+/** The calls of a cursor saver, and how often something may have become readable. */
 function subscriptionSlots() {
   const moves: { readonly cursor: Cursor; readonly onSaved: (wantedCount: number) => void }[] = [];
   let readableCount = 0;
