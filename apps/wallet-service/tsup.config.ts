@@ -9,7 +9,7 @@ const service = {
   keepNames: true,
 } as const;
 
-/** What makes up most of the modules. */
+/** These make up most of the modules. */
 const bundled = [
   /^drizzle-orm/,
   /^@framework\/(core|drizzle-adapter|events)(\/adapter)?$/,
@@ -20,8 +20,8 @@ const bundled = [
 ];
 
 /**
- * Keeps the names of classes, but not those of arrow functions and the like: esbuild defines them anew whenever an inner
- * function is made, which took a twentieth of a request's processor time.
+ * Keeps the names of classes, but not those of arrow functions and the like: esbuild defines the names again whenever an inner
+ * function is created, which took a twentieth of a request's processor time.
  */
 const cheapNames = {
   name: 'cheap-names',
@@ -38,18 +38,18 @@ const cheapNames = {
 };
 
 export default defineConfig([
-  // In one file the process starts several times faster and needs half of the memory: Node looks for a manifest for each
-  // of Drizzle's many modules.
+  // Bundled into one file, the process starts several times faster and needs half the memory: otherwise Node looks for a manifest
+  // for each of Drizzle's many modules.
   {
     ...service,
     entry: ['src/main.ts'],
     plugins: [cheapNames],
     noExternal: bundled,
-    // The driver that comes with them asks for Node's own modules by require.
+    // The driver in the bundle loads Node's own modules with require.
     banner: {
       js: "import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);",
     },
   },
-  // Who embeds the service has the framework's packages, too, and there must be one copy of them.
+  // Programs that embed the service have the framework's packages, too, and there must be only one copy of them.
   { ...service, entry: ['src/index.ts'] },
 ]);

@@ -1,4 +1,4 @@
-// What who embeds the service, or measures it, needs of it.
+// For programs that embed the service or measure it.
 export { composeWalletService } from './composition.js';
 export { WalletCreateAction } from './wallet/wallet-create-action.js';
 export { WalletDepositMoneyAction } from './wallet/wallet-deposit-money-action.js';

@@ -68,7 +68,7 @@ describe('a wallet that another transaction changes meanwhile', () => {
   });
 });
 
-/** 0.1 as often as said, as exact text. */
+/** The given number of times 0.1, as exact text. */
 function tenths(count: number): string {
   const whole = Math.floor(count / 10);
   return count % 10 === 0 ? `${whole}` : `${whole}.${count % 10}`;

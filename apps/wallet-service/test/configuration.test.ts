@@ -34,7 +34,7 @@ framework:
                 maximum-pool-size: 20
 `;
 
-/** Some lines that stand for 59,049 values. */
+/** A few lines that expand to 59,049 values. */
 const aliasBomb = ['a', 'b', 'c', 'd', 'e']
   .map(
     (name, index, names) =>
@@ -177,7 +177,7 @@ describe('the environment', () => {
   });
 });
 
-/** Reads a configuration as a file. */
+/** Reads a configuration from a file. */
 async function read(text: string): Promise<FrameworkConfig> {
   const file = join(folder, 'wallet.yaml');
   await writeFile(file, text);

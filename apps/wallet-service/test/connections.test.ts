@@ -142,7 +142,7 @@ describe('a limit', () => {
   ])('on headers is exact: %s', async (_what, bytes, count) => {
     const connection = await open();
     await connection.send(getWith({ bytes, count })).answered();
-    // One header more where their number is the limit, one byte more elsewhere.
+    // One header more if their number is the limit, otherwise one byte more.
     const more = bytes < 16_384 ? { bytes, count: count + 1 } : { bytes: bytes + 1, count };
     const [, answer] = await connection.send(getWith(more)).ended();
     expect(connection.statuses).toEqual([200, 431]);
@@ -212,13 +212,13 @@ async function open(): Promise<RawConnection> {
   return connection;
 }
 
-/** A request that has so many bytes, and so many headers besides two others. */
+/** A request with this many bytes, and this many headers besides two others. */
 function getWith({ bytes, count }: { readonly bytes: number; readonly count: number }): string {
   const many = get('/health/live').replace('\r\n\r\n', `\r\n${'a: \r\n'.repeat(count)}x: \r\n\r\n`);
   return many.replace('x: ', `x: ${'x'.repeat(bytes - many.length)}`);
 }
 
-/** A wallet with 100, and a request that puts 1 into it. */
+/** A wallet with 100, and a request that deposits 1 into it. */
 async function aDeposit(): Promise<{ readonly id: string; readonly deposit: string }> {
   const { id } = await service.client.openWallet();
   return { id, deposit: post(`/wallets/${id}/deposit`, `content-length: ${one.length}`) + one };

@@ -10,7 +10,7 @@ import { Fleet } from './delivery/fleet.js';
 import { WalletClient } from './wallet-client.js';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
-/** Of several passes the shortest one counts: others meet a renewal of leases, a poll or a sweep. */
+/** Of several passes the one with the fewest files counts: the others include a renewal of leases, a poll or a sweep. */
 const passCount = 8;
 /** They only pass names on. */
 const entries = /\/src\/(index|adapter)\.ts$/;
@@ -20,7 +20,7 @@ let fleet: Fleet;
 const inspector = new Session();
 
 beforeAll(async () => {
-  // Cursors that are saved sooner would be saved in every pass.
+  // Otherwise cursors would be saved in every pass.
   fleet = await Fleet.create({ 'cursor-save-ms': 1_000 });
   inspector.connect();
   await inspector.post('Profiler.enable');
@@ -66,7 +66,7 @@ class TellDeposit implements EventHandler<WalletMoneyDepositedEvent> {
   }
 }
 
-/** The files among those counted of which functions ran, in the pass that ran functions of the fewest. */
+/** The counted files of which functions ran, in the pass with the fewest. */
 async function fewestFiles(pass: () => Promise<unknown>, counted: RegExp): Promise<readonly string[]> {
   let fewest: readonly string[] | undefined;
   for (let count = 0; count < passCount; count++) {

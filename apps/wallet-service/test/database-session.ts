@@ -1,7 +1,7 @@
 import type { TestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 
-/** Runs work on a connection of its own to a database, beside the service. */
+/** Runs work on a separate connection to a database, beside the service. */
 export async function withSession<T>(
   database: TestDatabase,
   work: (session: pg.Client) => Promise<T>,
@@ -24,7 +24,7 @@ export async function rowsOf(
   return withSession(database, async (session) => (await session.query(text, [...values])).rows);
 }
 
-/** How many statements of the service wait for a lock in the database. */
+/** How many statements of the service are waiting for a lock in the database. */
 export async function lockedCount(database: TestDatabase): Promise<number> {
   const rows = await rowsOf(
     database,

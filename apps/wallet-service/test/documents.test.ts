@@ -37,7 +37,7 @@ import { WalletClosedError, WalletError } from '../src/wallet/wallet-error.js';
 import { Wallet, WalletMoneyDepositedEvent, WalletTransferReceivedEvent } from '../src/wallet/wallet.js';
 import { global, mexico, ownerId as owner, walletOf } from './wallet-specification.js';
 
-// Code that pages show and that stands nowhere else: scripts/check-docs.mjs compares it with this file, line by line.
+// Code that is shown on pages and is nowhere else: scripts/check-docs.mjs compares it with this file, line by line.
 const shard = global;
 const principal: Principal = { name: 'ana' };
 const amount = new Big('25.50');
@@ -86,7 +86,7 @@ describe('the pages about actions and models', () => {
     }
     class Order extends Model<Order, ShardedId<Order>, 'OPEN' | 'PAID'> {}
     const id: ShardedId<Order> = ShardedId.generate(Order, shard);
-    // @ts-expect-error an id of an order is none of an invoice
+    // @ts-expect-error the id of an order is not the id of an invoice
     const wrong: New<Invoice>['id'] = id;
     expect(wrong).toBe(id);
   });

@@ -6,9 +6,9 @@ import { ServiceProcess, fromSources } from './service-process.js';
 import { WalletClient } from './wallet-client.js';
 
 const timeout = 240_000;
-/** Databases are made first, which takes seconds, and much longer where many start at the same time. */
+/** The databases are created first, which takes seconds, and much longer if many start at the same time. */
 const startTimeoutMs = 90_000;
-/** How soon after its end everything is well, besides what the same takes without a fault, on a slow machine ten times that. */
+/** How soon after its end the service must work again, in addition to ten times the time that the checks take without a fault. */
 const wellWithinMs = 10_000;
 const slownessMax = 10;
 
@@ -31,7 +31,7 @@ it(
   { timeout },
   async () => {
     const client = new WalletClient(await service.served(startTimeoutMs));
-    // A healthy start has nothing to say to operators.
+    // A healthy start has nothing to report to operators.
     expect(service.stderr).toBe('');
     const startedAtMs = performance.now();
     await seeThatAllIsWell(client, startTimeoutMs);
@@ -56,7 +56,7 @@ it('the embedded server is stopped after the service, by one Ctrl-C', { timeout 
   expect(await readFile(join(folder, 'server.log'), 'utf8')).toMatch(/database system is shut down\s*$/);
 });
 
-/** That wallets are opened on both shards, money goes from one to the other, and the service says that it is ready. */
+/** Checks that wallets are opened on both shards, money goes from one to the other, and the service reports that it is ready. */
 async function seeThatAllIsWell(client: WalletClient, withinMs: number): Promise<void> {
   const startedMs = performance.now();
   const soon = <T>(look: () => Promise<T>): Promise<T> =>

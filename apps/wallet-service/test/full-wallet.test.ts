@@ -9,7 +9,7 @@ import { seed } from './seed.js';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { walletOf } from './wallet-specification.js';
 
-/** The most that deposits may lead to. */
+/** The highest balance that deposits can reach. */
 const fullBalance = '99999999999999999999.99';
 const sentCount = 3;
 const patience = { timeout: 30_000, interval: 50 };
@@ -46,7 +46,7 @@ it('a wallet that was filled up meanwhile takes back every transfer that is refu
   }, patience);
   const all = new Big(fullBalance).times(sentCount + 1).toFixed();
   expect(await client.wallet(source.id)).toMatchObject({ balance: all });
-  // What is above the limit can be taken out, and nothing can be added.
+  // Money above the limit can be taken out, and nothing can be added.
   expect((await client.post(`/wallets/${source.id}/deposit`, { amount: '1' })).status).toBe(422);
   expect((await client.post(`/wallets/${source.id}/withdraw`, { amount: fullBalance })).status).toBe(200);
   expect(await rowsOf(service.global, 'select from eventlog.parked_events where dead')).toEqual([]);
@@ -60,7 +60,7 @@ test(`what is in transit always fits back into its column, whatever happens mean
      where table_name = 'wallets' and column_name = 'balance'`,
   );
   const most = new Big(10).pow(Number(column?.['digits']));
-  // As many as a wallet can send in its life, were there a thousand of them in each second for a hundred days.
+  // As many as a wallet could send at a thousand per second for a hundred days.
   const lifetimeCount = new Big(1_000).times(100 * 86_400);
   let wallet = walletOf('0');
   let inTransit = new Big(0);
@@ -83,7 +83,7 @@ test(`what is in transit always fits back into its column, whatever happens mean
       transferCount++;
       inTransit = inTransit.plus(amount);
     }
-    // Were all of it to come back now, it would be this much; no transfer adds more than the most of a deposit.
+    // If all of it came back now, it would be this much; no transfer adds more than the largest deposit.
     const total = wallet.balance.plus(inTransit);
     expect(total.lte(new Big(fullBalance).times(transferCount + 1))).toBe(true);
   }

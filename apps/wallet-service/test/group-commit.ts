@@ -6,5 +6,5 @@ declare module 'vitest' {
   }
 }
 
-/** Whether these tests run with group commit: `vitest.config.ts` says which do so, too. */
+/** Whether these tests run with group commit: `vitest.config.ts` lists those that also do. */
 export const groupCommit: boolean = inject('groupCommit');

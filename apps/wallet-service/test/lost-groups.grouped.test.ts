@@ -71,7 +71,7 @@ describe('a network that fails while deposits are committed together', () => {
   });
 });
 
-/** Judges what carries a group of deposits to the server, and forwards everything else. */
+/** Decides about messages with a group of deposits to the server, and forwards everything else. */
 function judgeGroups(proxy: FaultProxy, verdictOf: () => Verdict): void {
   proxy.judge = ({ direction, bytes }) =>
     direction === 'to-server' && bytes.includes('framework_group') ? verdictOf() : 'forward';

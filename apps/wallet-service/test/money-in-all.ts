@@ -5,7 +5,7 @@ import type { ShardDatabases } from './start-test-service.js';
 
 const operations = readFileSync(new URL('../../../docs/operations/transfers.md', import.meta.url), 'utf8');
 
-/** A query that the documents give to operators, by the comment that it begins with. */
+/** A query for operators from the documents, found by the comment that it begins with. */
 export function operatorQuery(name: 'money' | 'ended' | 'decisions' | 'in transit' | 'decided'): string {
   const query = new RegExp(`\`\`\`sql\\n-- ${name}\\n(.*?)\`\`\``, 's').exec(operations)?.[1];
   if (query === undefined) throw new Error(`docs/operations/transfers.md has no query '${name}'`);
@@ -15,7 +15,7 @@ export function operatorQuery(name: 'money' | 'ended' | 'decisions' | 'in transi
 /**
  * All the money of the service by currency, in wallets and in transit, whichever shard is asked first.
  *
- * A transfer that ended otherwise than its destination decided counts as what it is: money made, or lost.
+ * A transfer that ended differently from its destination's decision counts as money made, or lost.
  */
 export async function moneyByCurrency({
   global,

@@ -17,7 +17,7 @@ interface Operation {
 
 type Paths = Readonly<Record<string, Readonly<Record<string, Operation>>>>;
 
-/** A schema that says what texts are like. */
+/** A schema that constrains texts. */
 interface TextSchema {
   readonly pattern?: string;
   readonly format?: string;

@@ -84,7 +84,7 @@ describe('GET /wallets/{id}/events', () => {
 
 type Items = readonly Readonly<Record<string, unknown>>[];
 
-/** Reads a list to its end. */
+/** Reads all pages of a list. */
 async function pagesOf(path: string): Promise<readonly Items[]> {
   const pages: Items[] = [];
   let cursor: string | null = null;

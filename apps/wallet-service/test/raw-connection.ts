@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { type Socket, connect } from 'node:net';
 
-/** As long as it takes on a busy machine. */
+/** Long enough for a busy machine. */
 const answerTimeoutMs = 60_000;
 
-/** One answer as it came over the wire. */
+/** One answer as it arrived. */
 export interface RawAnswer {
   readonly status: number;
   /** By names in lower case. */
@@ -12,7 +12,7 @@ export interface RawAnswer {
   readonly body: string;
 }
 
-/** A client's connection on which anything can be sent, and all answers are kept. */
+/** A client's connection that can send anything, and keeps all answers. */
 export class RawConnection {
   readonly socket: Socket;
   readonly #answers: RawAnswer[] = [];
@@ -32,7 +32,7 @@ export class RawConnection {
       this.#onChange();
     });
     socket.on('end', onEnd).on('close', onEnd);
-    // What arrived before counts; that the server has gone is seen by hasEnded.
+    // Data that arrived before still counts; hasEnded shows that the server is gone.
     socket.on('error', () => undefined);
   }
 
@@ -43,7 +43,7 @@ export class RawConnection {
     return new RawConnection(socket);
   }
 
-  /** What has arrived so far, in order, without `100 Continue`. */
+  /** The answers that have arrived so far, in order, without `100 Continue`. */
   get answers(): readonly RawAnswer[] {
     return this.#answers;
   }
@@ -57,7 +57,7 @@ export class RawConnection {
     return this.#hasEnded;
   }
 
-  /** Bytes that are no complete answer (yet). */
+  /** Bytes that are not a complete answer (yet). */
   get rest(): string {
     return this.#received.toString('latin1');
   }
@@ -68,31 +68,31 @@ export class RawConnection {
     return this;
   }
 
-  /** Says that the next answers are to requests by these methods: an answer to HEAD has no body. */
+  /** Says that the next answers are to requests with these methods: an answer to HEAD has no body. */
   expecting(...methods: readonly string[]): this {
     this.#methods.push(...methods);
     return this;
   }
 
-  /** Sends no more, and goes on to read. */
+  /** Sends no more, but continues to read. */
   halfClose(): this {
     this.socket.end();
     return this;
   }
 
-  /** Waits for the first so many answers. */
+  /** Waits for this many answers. */
   async answered(count = 1): Promise<readonly RawAnswer[]> {
     await this.#until(() => this.#answers.length >= count);
     return this.#answers.slice(0, count);
   }
 
-  /** Waits for the first so many answers, or for the end of the connection, and gives all answers. */
+  /** Waits for this many answers, or for the end of the connection, and returns all answers. */
   async settled(count: number): Promise<readonly RawAnswer[]> {
     await this.#until(() => this.#answers.length >= count || this.#hasEnded);
     return this.#answers;
   }
 
-  /** Waits for the end of the connection, and gives all answers. */
+  /** Waits for the end of the connection, and returns all answers. */
   async ended(): Promise<readonly RawAnswer[]> {
     await this.#until(() => this.#hasEnded);
     this.socket.destroy();

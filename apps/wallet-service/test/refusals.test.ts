@@ -46,7 +46,7 @@ describe('amounts', () => {
     const before = process.cpuUsage();
     const answer = await service.client.post(`/wallets/${id}/deposit`, `{"amount":${amount}}`);
     expect(answer).toMatchObject(problem(422, 'invalid-amount'));
-    // The service runs in this process. Whoever writes all the digits down takes seconds.
+    // The service runs in this process. Writing out all the digits would take seconds.
     const { user, system } = process.cpuUsage(before);
     expect((user + system) / 1_000).toBeLessThan(1_000);
     expect(await service.client.wallet(id)).toMatchObject({ balance: '100', version: 1 });

@@ -99,7 +99,7 @@ describe('an unusual request', () => {
   });
 });
 
-/** Sends bytes as they are, and reads the answer until it is complete. */
+/** Sends raw bytes, and reads the answer until it is complete. */
 function exchange(text: string) {
   return new Promise<{ status: number; headers: Record<string, string>; body: string }>((resolve, reject) => {
     const socket = connect(Number(new URL(service.url).port), '127.0.0.1');

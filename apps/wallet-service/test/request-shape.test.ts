@@ -114,7 +114,7 @@ describe('the media type', () => {
     'application/jsonx',
     undefined,
   ])('is refused: %s', async (type) => {
-    // A body of bytes has no media type unless one is given.
+    // A body of bytes has no media type unless one is set.
     const init = {
       method: 'POST',
       body: Buffer.from('{"amount":"1"}'),
@@ -238,7 +238,7 @@ describe('the address', () => {
   });
 });
 
-/** A deposit of so many bytes. */
+/** A deposit with this many bytes. */
 function bodyOf(bytes: number): string {
   return `{"amount":"1","recipient":"${'x'.repeat(bytes - 29)}"}`;
 }

@@ -28,16 +28,16 @@ import { anOwner } from './wallet-client.js';
 
 const roundCount = 20;
 const transfersPerRound = 4;
-/** Long enough to take over what the process before has left without giving it back. */
+/** Long enough to take over slots that the previous process has left without giving them back. */
 const lifeMs = 900;
 const leaseMs = 300;
 const principal = { name: 'wallet-service' };
 
-/** Which shards a process has in its configuration: those of a rollout that is not through yet, or of a mistake. */
+/** Which shards a process has in its configuration: those of an unfinished rollout, or of a mistake. */
 const configurations = ['both', 'global', 'mexico'] as const;
 type Configuration = (typeof configurations)[number];
 
-/** Where a process dies: before it sends a step, or after the step is committed and before anything else is. */
+/** Where a process dies: before it sends a step, or right after the step is committed. */
 const deaths = ['before', 'after', 'never'] as const;
 
 let shards: ShardDatabases;
@@ -75,7 +75,7 @@ it(
       const [configuration, death] = [pick(configurations), pick(deaths)];
       const isCut = random() < 0.3;
       await (isCut ? proxy.refuse() : proxy.accept());
-      // Without the last steps, what was decided stays in transit.
+      // Without the last steps, decided transfers stay in transit.
       const process = new Process(configuration, {
         death,
         stepsMax: 1 + Math.floor(random() * 4),
@@ -91,7 +91,7 @@ it(
       if (process.isDead) count(`died ${death} a step`);
       if (isCut) count('cut off');
       if (configuration !== 'both') count('part of the configuration');
-      // What decides now may differ from what decided before.
+      // A decision now may differ from the earlier one.
       if (random() < 0.3 && wallets.closing.length > 0) await close(wallets.closing.shift()!);
       if (random() < 0.5 && transfers.length > 0)
         await decideByHand(pick(transfers), pick(['again', undefined]));
@@ -146,7 +146,7 @@ class Process {
     };
     this.#delivery = new Delivery({
       databases,
-      // Faults are what this is about.
+      // Faults are the purpose of this test.
       onError: () => undefined,
       onAttemptFailed: () => undefined,
       executor: {
@@ -175,7 +175,7 @@ class Process {
   }
 }
 
-/** Mexico is behind the proxy, and soon given up when it does not answer. */
+/** Mexico is behind the proxy, with short timeouts for when it does not answer. */
 function treeOf(configuration: Configuration): unknown {
   const mexico = { 'acquisition-timeout-ms': 1_000, 'statement-timeout-ms': 1_000 };
   const tree = configTree(shards, { mexicoPort: proxy.port, mexico }) as {
@@ -194,7 +194,7 @@ async function openWallets() {
   const closing = await Promise.all(['MX', 'DE', 'MX', 'DE', 'MX', 'MX'].map((country) => open(country)));
   const foreign = [await open('MX', 'USD'), await open('DE', 'USD')];
   const unknown = ShardedId.generate(Wallet, ShardIdentifier.of(1, 0));
-  // Wallets that will be closed are sources, too: money must go back into them.
+  // Wallets that will be closed are sources, too: money must be refunded to them.
   return {
     sources: [...sources, ...closing],
     closing: [...closing],
@@ -225,7 +225,7 @@ async function close(walletId: ShardedId<Wallet>): Promise<void> {
   await client.executor.execute(principal, WalletCloseAction, { walletId });
 }
 
-/** What an operator may do who wants to help. */
+/** What an operator may do to help. */
 async function decideByHand(
   { id: transferId, destId, amount, currency, state }: Transfer,
   key: string | undefined,
@@ -236,7 +236,7 @@ async function decideByHand(
   await client.executor.execute(principal, CompleteTransferAction, params, configuration);
 }
 
-/** Each debit has exactly one of credit and refund, and that is what its destination decided. */
+/** Each debit has exactly one credit or refund, as its destination decided. */
 async function expectOneEndEach(transfers: readonly Transfer[]): Promise<void> {
   const ends = await inBoth(`
     select payload ->> 'transferId' || ' COMPLETED' as id from eventlog.events
@@ -250,7 +250,7 @@ async function expectOneEndEach(transfers: readonly Transfer[]): Promise<void> {
   expect(await inBoth(decisions)).toEqual(ends);
 }
 
-/** The balance of each wallet is what its own events say. */
+/** The balance of each wallet matches its own events. */
 async function expectBalancesOfHistories(): Promise<void> {
   const wrong = await inBoth(`
     select id from wallets where balance <> (

@@ -7,20 +7,20 @@ import { ServiceProcess } from './service-process.js';
 const file = new URL('../src/process/service-logger.ts', import.meta.url).href;
 
 /**
- * What Node runs, with a logger of the service. Node strips the types itself: the compiler that other tests load shares
- * standard error with a process of its own, which makes writing to it wait.
+ * What Node runs, with a logger of the service. Node strips the types itself: the compiler that other tests load shares standard
+ * error with a separate process, which makes writes to it wait.
  */
 function program(code: string): readonly string[] {
   const logger = `import { logTaken, serviceLogger } from '${file}'; const logger = serviceLogger('info');`;
   return ['--input-type=module', '--eval', `${logger} ${code}`];
 }
 
-/** Runs code that has a logger of the service, in a process of its own. */
+/** Runs code with a logger of the service in a separate process. */
 function run(code: string): ServiceProcess {
   return new ServiceProcess({}, program(code));
 }
 
-/** Does so, and leaves what is logged in the pipe. */
+/** The same, but leaves the log output in the pipe. */
 function spawnUnread(code: string, stdio: StdioOptions = ['ignore', 'pipe', 'pipe']): ChildProcess {
   return spawn(process.execPath, program(code), { stdio });
 }

@@ -17,7 +17,7 @@ import { type Answer, WalletClient } from './wallet-client.js';
 const closedPort = 1;
 const closedUrl = `jdbc:postgresql://127.0.0.1:${closedPort}/none`;
 
-/** What may be wrong with the shard (1, 0) alone. */
+/** Possible problems of the shard (1, 0) alone. */
 const oneShardFaults: readonly (readonly [
   string,
   { readonly options: TestServiceOptions; readonly cause: string; readonly text: RegExp },
@@ -50,7 +50,7 @@ const oneShardFaults: readonly (readonly [
 
 const started: ServiceProcess[] = [];
 let folder: string;
-/** What the processes run: bundled, because so many start. */
+/** What the processes run: bundled, because so many are started. */
 let program: string;
 let global: TestDatabase;
 let mexico: TestDatabase;
@@ -176,7 +176,7 @@ describe('the process at its start', () => {
     worker.kill('SIGTERM');
     expect(await worker.exitCode()).toBe(0);
     expect(await rowsOf(global, lease, [worker.pid])).toEqual([]);
-    // That is said once: delivery waits until it is ready, rather than fail again and again, also when it stops.
+    // This is reported once: delivery waits until the shard is ready, rather than fail again and again, even when it stops.
     expect(worker.stderr).not.toContain('delivery continues after an error');
   });
 
@@ -245,7 +245,7 @@ describe('the process at its start', () => {
       await before.served();
       before.kill('SIGTERM');
       expect(await before.exitCode()).toBe(0);
-      // As a version leaves them in which the new name did not list the old one.
+      // As left by a version in which the new name did not list the old one.
       for (const name of ['settle-transfer', 'complete-transfer']) {
         await rowsOf(torn, 'insert into eventlog.handlers (handler) values ($1)', [name]);
         await rowsOf(torn, 'insert into eventlog.handler_names (name, handler) values ($1, $1)', [name]);
@@ -276,7 +276,7 @@ describe('the process after SIGTERM', () => {
       await idleClosed;
       await expect.poll(() => fetch(`${url}/health/live`).catch(() => 'refused')).toBe('refused');
       await session.query('commit');
-      // Its connection is not kept for the time that an idle one may last.
+      // Its connection is not kept for as long as an idle one may last.
       const headers = { connection: 'close' };
       expect(await deposit).toMatchObject({ status: 200, headers, body: { version: 2, balance: '101' } });
       expect(await service.exitCode()).toBe(0);
@@ -303,7 +303,7 @@ describe('the process after SIGTERM', () => {
     const connections = await Promise.all(
       halves.map(async (half) => (await RawConnection.open(url)).send(half)),
     );
-    // What was sent before has arrived when this is answered.
+    // Everything sent before has arrived when this is answered.
     for (let count = 0; count < 10; count += 1) await client.get('/health/live');
     service.kill('SIGTERM');
     for (const connection of connections) {
@@ -334,7 +334,7 @@ describe('the process after SIGTERM', () => {
     await whileDepositing(url, async (deposit) => {
       service.kill('SIGTERM');
       await expect.poll(() => fetch(`${url}/health/live`).catch(() => 'refused')).toBe('refused');
-      // Ctrl-C arrives more than once; only a later one is another one.
+      // Ctrl-C may arrive more than once; only a later signal counts as a second one.
       const killAgain = setInterval(() => service.kill('SIGINT'), 100);
       expect(await service.exitCode()).toBe(1);
       clearInterval(killAgain);
@@ -356,7 +356,7 @@ describe('the process after SIGTERM', () => {
   });
 });
 
-/** Starts the service on the databases of this file, unless on others. */
+/** Starts the service on the databases of this file by default. */
 async function start(
   options: TestServiceOptions = {},
   environment: Readonly<Record<string, string>> = {},
@@ -369,7 +369,9 @@ async function start(
   return service;
 }
 
-/** How a process says why a shard is not ready: when it serves the others, or later if that is not known by then. */
+/**
+ * How a process reports why a shard is not ready: when it is ready for the others, or later if the reason is not known by then.
+ */
 function notReady(shard: string, reason: RegExp): RegExp {
   return new RegExp(`${shard} on \\S+(, NOT READY| is not ready): ${reason.source}`);
 }
@@ -385,7 +387,7 @@ async function whileDepositing(
     await session.query('begin');
     await session.query('select from wallets where id = $1 for update', [id]);
     const deposit = client.post(`/wallets/${id}/deposit`, { amount: '1' });
-    // Whether it fails is for the work to see, which may come later.
+    // The work decides whether it fails, possibly later.
     deposit.catch(() => undefined);
     await expect.poll(() => lockedCount(global)).toBe(1);
     await work(deposit, session);
@@ -402,7 +404,7 @@ async function idleConnection(url: string): Promise<Socket> {
   return socket;
 }
 
-/** Sends the request that a process shows as an example. */
+/** Sends the request that a process prints as an example. */
 async function exampleOf({ stdout }: ServiceProcess): Promise<{ status: number; body: unknown }> {
   const [, url = '', type = '', body = ''] =
     /curl (\S+) -H 'Content-Type: (\S+)' -d '(.*)'/.exec(stdout) ?? [];

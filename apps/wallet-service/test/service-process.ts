@@ -6,13 +6,13 @@ import { vi } from 'vitest';
 
 /** The service's program, in its sources. */
 export const main: string = fileURLToPath(new URL('../src/main.ts', import.meta.url));
-/** As long as it takes where many start at the same time. */
+/** Long enough if many start at the same time. */
 const startTimeoutMs = 60_000;
 const loader = new URL('run-typescript.mjs', import.meta.url).href;
 /** What Node runs: the service's sources. */
 export const fromSources: readonly string[] = ['--conditions=@framework/source', '--import', loader, main];
 
-/** The service as a process of its own. */
+/** The service as a separate process. */
 export class ServiceProcess {
   readonly #child: ChildProcess;
   readonly #exit: Promise<unknown[]>;
@@ -20,10 +20,10 @@ export class ServiceProcess {
   #stderr = '';
 
   /**
-   * Starts it with an environment; PORT is a free one unless set.
+   * Starts it with an environment; PORT is a free port unless set.
    *
-   * @param program what Node is to run. Default: the service's sources.
-   * @param options.leadsGroup whether it leads a process group, as what a shell starts does; else it is in that of the tests
+   * @param program what Node runs. Default: the service's sources.
+   * @param options.leadsGroup whether it leads a process group, as when a shell starts it; otherwise it is in that of the tests
    */
   constructor(
     environment: Readonly<Record<string, string>>,
@@ -52,9 +52,9 @@ export class ServiceProcess {
   }
 
   /**
-   * Waits for a text on standard output, and gives the address that stands there.
+   * Waits for a text on standard output, and returns the address in it.
    *
-   * @param timeoutMs how long. Default: a minute, which is enough where it starts no databases itself.
+   * @param timeoutMs how long. Default: a minute, which is enough if it starts no databases itself.
    */
   async printed(text: string, timeoutMs: number = startTimeoutMs): Promise<string> {
     await vi.waitFor(() => assert.ok(this.#stdout.includes(text), this.#stdout + this.#stderr), {
@@ -63,7 +63,7 @@ export class ServiceProcess {
     return /http:\/\/127\.0\.0\.1:\d+/.exec(this.#stdout)?.[0] ?? '';
   }
 
-  /** Waits until it serves every shard, which may be later than it says that it is ready, and gives its address. */
+  /** Waits until every shard is ready, which may be later than its report that it is ready, and returns its address. */
   async served(timeoutMs: number = startTimeoutMs): Promise<string> {
     const url = await this.printed('http://', timeoutMs);
     await vi.waitFor(async () => assert.equal((await fetch(`${url}/health/ready`)).status, 200), {
@@ -76,7 +76,7 @@ export class ServiceProcess {
     return this.#child.pid;
   }
 
-  /** Whether it has not ended. */
+  /** Whether it is still running. */
   get running(): boolean {
     return this.#child.exitCode === null && this.#child.signalCode === null;
   }
@@ -85,13 +85,13 @@ export class ServiceProcess {
     this.#child.kill(signal);
   }
 
-  /** As Ctrl-C in a terminal: SIGINT to every process of the group that it leads. */
+  /** Like Ctrl-C in a terminal: SIGINT to every process of the group that it leads. */
   interruptGroup(): void {
     assert.ok(this.pid !== undefined);
     process.kill(-this.pid, 'SIGINT');
   }
 
-  /** Waits for its end and gives its exit code; `null` after a signal that it did not handle. */
+  /** Waits for its end and returns its exit code; `null` after a signal that it did not handle. */
   async exitCode(): Promise<unknown> {
     const [code] = await this.#exit;
     return code;

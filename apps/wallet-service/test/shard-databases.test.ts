@@ -51,7 +51,7 @@ describe('a service whose jdbc-urls were exchanged', () => {
     closing.push(() => third.drop());
     await serveOnce({ global, mexico }, { third });
     const before = await walletsIn(third);
-    // The shard (0, 0) is at its place; that of Mexico is led to the database of a third shard.
+    // The shard (0, 0) is in its own database; that of Mexico is pointed to the database of a third shard.
     const { client } = await start({ global, mexico: third });
     const isRefused = async (): Promise<unknown> => (await client.get('/health/ready')).body;
     await expect.poll(isRefused).toMatchObject({
@@ -150,7 +150,7 @@ describe('a service whose role owns nothing', () => {
   });
 });
 
-/** How a message about the shard of a group begins. */
+/** The beginning of a message about the shard of a group. */
 function path(group: number): string {
   return `framework.sharding.groups[${group}].members[0].configs.primary-config: shard (${group}, 0)`;
 }
@@ -187,7 +187,7 @@ async function walletsIn(...databases: readonly TestDatabase[]): Promise<readonl
   return Promise.all(databases.map((database) => rowsOf(database, 'select id from wallets order by id')));
 }
 
-/** Does what an operator asks for; gives what it says. */
+/** Runs an operator's command; returns its output. */
 async function operate(databases: ShardDatabases, words: readonly string[]): Promise<string> {
   const command = operatorCommand(words);
   const said: string[] = [];

@@ -24,7 +24,7 @@ it('concurrent deposits share transactions in a process of its own', async () =>
   expect(await transactionCount(client, fleet.databases)).toBeLessThan(walletCount);
 });
 
-/** Deposits into many wallets while the deposit into another one waits: in how many transactions that is done. */
+/** Deposits into many wallets while the deposit into another one waits; returns the number of transactions. */
 async function transactionCount(client: WalletClient, { global }: ShardDatabases): Promise<number> {
   const deposit = (id: string): Promise<Answer> => client.post(`/wallets/${id}/deposit`, { amount: '1' });
   const { id: held } = await client.openWallet();
@@ -36,7 +36,7 @@ async function transactionCount(client: WalletClient, { global }: ShardDatabases
     const first = deposit(held);
     await expect.poll(() => lockedCount(global)).toBe(1);
     const others = ids.map(deposit);
-    // What is asked later is answered when those are performed.
+    // Later requests are answered when those are done.
     await Promise.all(ids.map((id) => client.wallet(id)));
     await session.query('commit');
     for (const { status } of await Promise.all([first, ...others])) expect(status).toBe(200);

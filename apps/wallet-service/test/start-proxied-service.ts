@@ -15,7 +15,7 @@ export interface ProxiedService {
   readonly stop: () => Promise<void>;
 }
 
-/** Starts the service for a test file, with a proxy before the shard (1, 0) that the tests let fail. */
+/** Starts the service for a test file, with a proxy in front of the shard (1, 0) that the tests can make fail. */
 export async function startProxiedService(
   options: TestServiceOptions & Required<Pick<TestServiceOptions, 'mexico'>>,
 ): Promise<ProxiedService> {

@@ -9,19 +9,19 @@ import { WalletClient } from './wallet-client.js';
 /** Keys of a `primary-config`, in kebab-case. */
 type DatabaseSettings = Readonly<Record<string, string | number>>;
 
-/** What differs from two healthy shards with the default settings. */
+/** Differences from two healthy shards with the default settings. */
 export interface TestServiceOptions {
   /** Settings of the shard (0, 0), such as `maximum-pool-size`. */
   readonly global?: DatabaseSettings;
-  /** Where the shard (1, 0) is reached, when not at its database itself. */
+  /** The address of the shard (1, 0), if it is not its database's own. */
   readonly mexicoPort?: number;
   /** Settings of the shard (1, 0). */
   readonly mexico?: DatabaseSettings;
-  /** A port for a third shard, (2, 0), where nothing of its own answers. */
+  /** A port for a third shard, (2, 0), on which no database of the service answers. */
   readonly thirdPort?: number;
   /** A database for a third shard, (2, 0). */
   readonly third?: TestDatabase;
-  /** What is done about the databases' schemas. Default `on-start`. */
+  /** The `migrate` setting of the databases. Default `on-start`. */
   readonly migrate?: string;
   /** The section `delivery`, in kebab-case. */
   readonly delivery?: object;
@@ -34,7 +34,7 @@ export interface ShardDatabases {
   readonly mexico: TestDatabase;
 }
 
-/** The wallet service on a free port, with a database of its own for each shard. */
+/** The wallet service on a free port, with a separate database for each shard. */
 export interface TestService extends RunningService, ShardDatabases {
   readonly client: WalletClient;
   /** The lines that the service has logged so far. */
@@ -47,7 +47,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
   return startTestServiceOn({ global, mexico }, options);
 }
 
-/** Starts it on databases that the caller has made, such as ones behind a proxy. */
+/** Starts it on databases from the caller, for example behind a proxy. */
 export async function startTestServiceOn(
   databases: ShardDatabases,
   options: TestServiceOptions = {},
@@ -72,7 +72,7 @@ export async function stopTestService({ stop, global, mexico }: TestService): Pr
   await Promise.all([global.drop(), mexico.drop()]);
 }
 
-/** The configuration of the two shards as a file would hold it, with group commit where the project has it. */
+/** The configuration of the two shards as in a file, with group commit if the project has it. */
 export function configTree({ global, mexico }: ShardDatabases, options: TestServiceOptions = {}): unknown {
   const groups = [
     group(0, 'global', global, global.port, options.global),

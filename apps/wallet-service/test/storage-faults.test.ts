@@ -17,7 +17,7 @@ const unavailable = {
   headers: { 'content-type': 'application/problem+json', 'retry-after': '1' },
   body: {
     code: 'shard-unavailable',
-    // Nothing of the inside: no address, no text of a server.
+    // No internal details: no address, no text of a server.
     detail: expect.stringMatching(
       /^Shard \(\d, 0\) is unavailable: its database server cannot be reached\. Nothing was written; try again later\.$/,
     ) as string,

@@ -11,7 +11,7 @@ import { Wallet } from '../src/wallet/wallet.js';
 import { rowsOf } from './database-session.js';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 
-// Answers are kept beside their keys for longer than a version of the service runs: what stands here was written by the first one.
+// Answers are kept beside their keys for longer than a version of the service runs: these were written by the first version.
 const walletId = '019a0c11-2233-7445-8040-66778899aabb';
 const transferId = '019a0c11-2233-7446-8040-66778899aabb';
 const destId = '019a0c11-2233-7447-8000-66778899aabb';

@@ -8,7 +8,7 @@ import { rowsOf } from './database-session.js';
 import { configTree } from './start-test-service.js';
 import { WalletClient } from './wallet-client.js';
 
-// The placement rule is the only line of code that a third shard changes.
+// The placement rule is the only line of code that changes for a third shard.
 vi.mock('../src/wallet/placement.js', () => ({
   placementOf: (country: string) => ShardIdentifier.of(country === 'BR' ? 2 : 0, 0),
 }));

@@ -41,7 +41,7 @@ import { anOwner } from './wallet-client.js';
 const principal = { name: 'wallet-service' };
 const amount = new Big(40);
 
-/** As it was before there were decisions. */
+/** As it was before decisions were introduced. */
 @FrameworkAction()
 class ReceiveTransferAction extends Action<{ transferId: string; destId: Id<Wallet> }, undefined> {
   constructor(
@@ -59,7 +59,7 @@ class ReceiveTransferAction extends Action<{ transferId: string; destId: Id<Wall
   }
 }
 
-/** What a process of that time could do, on databases that nobody has migrated since. */
+/** What a process of that time could do, on databases that have not been migrated since. */
 class EarlierVersion {
   readonly #databases;
   readonly #executor;
@@ -158,7 +158,7 @@ describe('a database of the time before transfers were decided by their destinat
     earlier = new EarlierVersion(shards, folder);
     await earlier.ready();
     opened = await earlier.open('DE');
-    // What wallets were opened with stood under another name, and without their ids.
+    // The wallets' initial balances had another name in the events, which lacked the ids.
     const openings = `update eventlog.events set payload = payload - 'id' - 'initialBalance'
       || jsonb_build_object('balance', payload -> 'initialBalance') where event_type = 'WalletCreatedEvent'`;
     await rowsOf(global, openings);
@@ -242,7 +242,7 @@ describe('a database of the time before transfers were decided by their destinat
   });
 });
 
-/** The migrations of the service up to that time, in a folder of their own. */
+/** The migrations of the service up to that time, in a separate folder. */
 async function earlierMigrations(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'wallet-earlier-'));
   await cp(fileURLToPath(new URL('../migrations', import.meta.url)), folder, { recursive: true });

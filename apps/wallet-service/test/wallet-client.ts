@@ -4,7 +4,7 @@ import { expect } from 'vitest';
 
 import type { walletSchema } from '../src/http/resources.js';
 
-/** A wallet as the service answers it. */
+/** A wallet as the service returns it. */
 export type WalletBody = z.infer<typeof walletSchema>;
 
 /** What came back. */
@@ -14,10 +14,10 @@ export interface Answer {
   readonly body: Readonly<Record<string, unknown>>;
 }
 
-/** An owner that the tests use where any will do. */
+/** An owner for tests in which any owner will do. */
 export const anOwner = '7c9e6679-7425-40de-944b-e07fc1f90ae7';
 
-/** Speaks HTTP with the service, as its clients do. */
+/** Sends HTTP requests to the service, as its clients do. */
 export class WalletClient {
   readonly url: string;
 
@@ -25,7 +25,7 @@ export class WalletClient {
     this.url = url;
   }
 
-  /** Sends a request as it is. */
+  /** Sends a request unchanged. */
   async send(path: string, init: RequestInit = {}): Promise<Answer> {
     const response = await fetch(`${this.url}${path}`, init);
     const text = await response.text();
@@ -38,7 +38,7 @@ export class WalletClient {
     return this.send(path);
   }
 
-  /** Sends a JSON body: a value, or a text exactly as it is. */
+  /** Sends a JSON body: a value, or a text unchanged. */
   post(path: string, body: object | string): Promise<Answer> {
     const text = typeof body === 'string' ? body : JSON.stringify(body);
     return this.send(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: text });
@@ -50,7 +50,7 @@ export class WalletClient {
     return this.send(path, { method: 'POST', headers, body: JSON.stringify(body) });
   }
 
-  /** Opens a wallet in EUR on the shard (0, 0), unless told otherwise. */
+  /** Opens a wallet, by default in EUR on the shard (0, 0). */
   async openWallet(fields: Readonly<Record<string, unknown>> = {}): Promise<WalletBody> {
     const wallet = { country: 'DE', ownerId: anOwner, currency: 'EUR', initialBalance: '100', ...fields };
     const { status, body } = await this.post('/wallets', wallet);
@@ -58,7 +58,7 @@ export class WalletClient {
     return body as WalletBody;
   }
 
-  /** Reads a wallet that is there. */
+  /** Reads an existing wallet. */
   async wallet(id: string): Promise<WalletBody> {
     const { status, body } = await this.get(`/wallets/${id}`);
     assert.equal(status, 200);
@@ -66,7 +66,7 @@ export class WalletClient {
   }
 }
 
-/** What a problem of RFC 9457 looks like as an answer. */
+/** The expected form of an answer with a problem of RFC 9457. */
 export function problem(status: number, code: string): object {
   return {
     status,

@@ -31,11 +31,11 @@ export const mexico: ShardIdentifier = ShardIdentifier.of(1, 0);
 const shards: readonly [ShardIdentifier, ...ShardIdentifier[]] = [global, mexico];
 export const ownerId = '6f1c0c5e-6d5b-4a53-9b1e-0d5f7c2b9a10';
 
-/** The service's actions and handlers on two shards in memory, put together as by the composition on PostgreSQL. */
+/** The service's actions and handlers on two shards in memory, composed as on PostgreSQL. */
 export const walletSpecification: Specification = walletSpecificationWhile(() => undefined);
 
 /**
- * The same while something happens whenever the destination of a transfer is asked to decide.
+ * The same, with a function that is called whenever the destination of a transfer is asked to decide.
  *
  * @param happens is told how long the specification has run so far, in milliseconds, and may throw
  */
@@ -48,7 +48,7 @@ export function walletSpecificationWhile(happens: (elapsedMs: number) => void): 
       const startedMs = clock.now().getTime();
       const wallets = repository(Wallet);
       const transfers = repository(Transfer);
-      // All that a destination is asked for.
+      // The only action that a destination is asked for.
       const destinations = {
         findById: async (id) => {
           happens(clock.now().getTime() - startedMs);

@@ -1,4 +1,4 @@
-// Checked by the type checker only: what must compile, and behind each @ts-expect-error what must not.
+// Only type-checked: what must compile, and after each @ts-expect-error what must not.
 import {
   type DatabaseRegistry,
   type Id,
@@ -13,7 +13,7 @@ import { PgRepository, bigDecimal, modelColumns, shardedId, textId } from '../sr
 
 declare const databases: DatabaseRegistry;
 
-/** Any class of decimals that is made of digits. */
+/** Any class of decimals that is constructed from digits. */
 class Decimal {
   constructor(readonly digits: string) {}
   toFixed(): string {
@@ -86,12 +86,12 @@ export function tables(): void {
     toRow: ({ ...order }) => ({ ...order, amount: order.amount.toFixed() }),
   });
   const nullable = pgTable('orders', { ...columns, ownerId: textId('owner_id', Owner) });
-  // @ts-expect-error a column that may be null, for a field that is always there
+  // @ts-expect-error a nullable column for a field that is always there
   void new PgRepository({ model: Order, table: nullable, databases });
   const foreign = pgTable('orders', { ...columns, id: shardedId('id', Owner).primaryKey() });
   // @ts-expect-error the ids of another model
   void new PgRepository({ model: Order, table: foreign, databases });
-  // @ts-expect-error a class of decimals that is not made of digits
+  // @ts-expect-error a class of decimals that is not constructed from digits
   bigDecimal('amount', Date, { precision: 20 });
   // @ts-expect-error a table without the columns of models
   void new PgRepository({ model: Order, table: pgTable('orders', { count: integer('count') }), databases });

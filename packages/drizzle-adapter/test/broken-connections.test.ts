@@ -9,9 +9,9 @@ import { query } from './fixtures/query.js';
 import { refusal } from './fixtures/refusal.js';
 
 const patience = { timeout: 30_000, interval: 5 };
-/** With one connection at most, whoever comes next gets the same one, or a new one. */
+/** With at most one connection, the next caller gets the same one, or a new one. */
 const single = { 'maximum-pool-size': 1 };
-/** What no statement takes but one that sleeps. */
+/** Longer than any statement except one that sleeps. */
 const hasty = { ...single, 'statement-timeout-ms': 1_000 };
 
 describe('connections on which something went wrong', () => {
@@ -73,7 +73,7 @@ async function sleep({ fixture }: SuiteContext): Promise<void> {
   await new PgFixture(fixture.databases).accounts.db(firstShard).execute(sql`select pg_sleep(30)`);
 }
 
-/** Breaks a constraint, in a statement of its own. */
+/** Violates a constraint, in a separate statement. */
 async function conflict({ fixture }: SuiteContext): Promise<void> {
   await new PgFixture(fixture.databases).accounts.db(firstShard).execute(sql`insert into tags values (null)`);
 }
@@ -83,7 +83,7 @@ async function isAsleep({ url }: TestDatabase, pid: number): Promise<boolean> {
   return (await query(url, text, [pid])).length === 1;
 }
 
-/** Ends a server's process and waits until it is gone. */
+/** Ends a process of the server and waits until it is gone. */
 async function terminate({ url }: TestDatabase, pid: number): Promise<void> {
   await query(url, 'select pg_terminate_backend($1, 5000)', [pid]);
 }

@@ -41,7 +41,7 @@ beforeEach(async () => {
   });
 });
 
-/** A withdrawal that is refused when there is not enough. */
+/** A withdrawal that is refused if the balance is too low. */
 function withdraw(account: Account, amount: string): Promise<unknown> {
   return recorder.call(`withdraw ${amount}`, (key) =>
     suite.withdraw(account, amount, { idempotencyKey: key }).catch((error: unknown) => error as Error),
@@ -59,7 +59,7 @@ function violations(own: Partial<RecordCheck<Account | Error>> = {}): Promise<re
   });
 }
 
-/** A statement that writes what was written last once more, with other values. */
+/** A statement that writes the last event once more, with other values. */
 function againWith(values: string): string {
   return `insert into eventlog.events select again.* from eventlog.events e,
     jsonb_populate_record(e, jsonb_build_object(${values})) again where e.model_version = 2`;
@@ -67,7 +67,7 @@ function againWith(values: string): string {
 
 const inBoth = (text: string): Promise<unknown> => Promise.all(databases.map(({ url }) => query(url, text)));
 
-/** Says what it was given, as an invariant of an application's own. */
+/** Returns its arguments, as an application's own check may report them. */
 const sayAll: RecordCheck<Account | Error>['check'] = async ({ calls, events, rows }) => {
   const [first] = await rows(`select sum(balance)::integer as sum from accounts where balance > $1`, [6]);
   return [`${calls.length} calls, ${events.length} events, ${String(first?.['sum'])} left`];

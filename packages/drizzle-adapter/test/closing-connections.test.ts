@@ -6,7 +6,7 @@ import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { isSent, proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 
-/** What a client says to the server before it closes its connection. */
+/** The message that a client sends before it closes its connection. */
 const goodbye = Buffer.from([0x58, 0, 0, 0, 4]);
 const settings = { 'statement-timeout-ms': 500, 'acquisition-timeout-ms': 1_000 };
 const patience = { timeout: 10_000, interval: 50 };
@@ -44,7 +44,7 @@ it('a database is tried again when the network falls silent while a refused conn
   await registry.close();
 });
 
-/** Has the network fall silent when the next client says goodbye, which the server does not hear. */
+/** Silences the network when the next client says goodbye, which the server does not receive. */
 function fallSilentAtGoodbye(proxy: FaultProxy): { readonly isSilent: () => boolean } {
   let silent = false;
   proxy.judge = (passage) => {

@@ -133,7 +133,7 @@ describe('a row that is not written yet', () => {
     const { accounts } = new PgFixture(registry);
     const account = Account.blank(firstShard, systemClock.now(), fields).variant({ version: 1 });
     const row = accounts.encode(account);
-    // The catalog is asked about the table at first.
+    // The catalog is queried about the table first.
     const staged = await vi.waitUntil(() => accounts.decode(row, firstShard), 30_000);
     await persistInGroup(registry, accounts, account);
     expect(staged).toEqual(await accounts.getById(account.id));

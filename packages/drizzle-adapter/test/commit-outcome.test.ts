@@ -8,12 +8,12 @@ import { type ProxiedDatabase, cutOnce, isSent, proxied } from './fixtures/proxi
 import { lockWaiters } from './fixtures/lock-waiters.js';
 import { query } from './fixtures/query.js';
 
-/** In every message that sends a write of one statement. */
+/** A marker in every message that sends a single-statement write. */
 const write = 'framework_write';
-/** In the message that ends a write of several statements. */
+/** A marker in the message that ends a write of several statements. */
 const lastOfSeveral = 'commit\0';
 const hasty = { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 1_500 };
-/** How long it takes with these settings, on a busy machine too; with the default ones, it would take longer. */
+/** How long it takes with these settings, even on a busy machine; with the default ones, it would take longer. */
 const hastyMs = 9_000;
 
 describe('a connection that breaks around a commit', () => {
@@ -56,7 +56,7 @@ describe('a connection that breaks around a commit', () => {
     await holder.query('begin');
     await holder.query('select from accounts where id = $1 for update', [account.id.value]);
     let questions = 0;
-    // The first one waits for a moment only.
+    // The first one waits only for a moment.
     let writes = 0;
     proxy.judge = (passage) => {
       if (isSent(passage, 'pg_stat_activity where pid = $1')) questions++;
@@ -90,7 +90,7 @@ describe('a connection that breaks around a commit', () => {
     const holder = new pg.Client({ connectionString: database.url });
     await holder.connect();
     onTestFinished(() => holder.end());
-    // The inserted row waits for the one to which it refers.
+    // The inserted row waits for the one that it references.
     await holder.query(`begin; select from owners where name = 'held' for update`);
     let questions = 0;
     let writes = 0;
@@ -99,7 +99,7 @@ describe('a connection that breaks around a commit', () => {
       return isSent(passage, write) && ++writes === 2 ? 'forward-and-cut' : 'forward';
     };
     const opened = hidden.openAccount(firstShard, { owner: 'held' });
-    // It was asked for again; or else a second write waits.
+    // It was asked for again, or else a second write is waiting.
     await vi.waitFor(async () => {
       expect(Math.max(questions, await lockWaiters(database.url))).toBeGreaterThan(1);
     }, 30_000);
@@ -214,7 +214,7 @@ describe('a connection that breaks around a commit', () => {
   });
 });
 
-/** A login that is set to another role, and so may not see when its own processes started. */
+/** A login with another role, which may not see when its own processes started. */
 async function hiddenLogin(
   database: TestDatabase,
 ): Promise<{ readonly login: string; readonly remove: () => Promise<void> }> {

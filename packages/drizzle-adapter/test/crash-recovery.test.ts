@@ -15,12 +15,12 @@ import { openRegistry, openSuite } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 
 const handler = 'mails';
-// What no commit waits for is not flushed by the time of the crash.
+// Writes that no commit waits for are not flushed by the time of the crash.
 const settings = { fsync: 'off', wal_writer_delay: '10s' };
 const roundCount = 4;
 const patience = { timeout: 30_000, interval: 20 };
 
-/** A server of its own, which crashes. */
+/** A separate server, which crashes. */
 let server: TestPostgres;
 
 beforeAll(async () => {
@@ -68,7 +68,7 @@ it.each([1, 2, 3])(
 it('an update is stale that was read before a crash which lost it, where commits do not wait for the disk', async () => {
   const { url, database } = await server.createDatabase();
   const account = await (await openSuite(url, {})).openAccount(firstShard);
-  // With this, all that was committed before is on the disk.
+  // With this, everything committed before is on disk.
   await query(url, `alter database ${database} set synchronous_commit = off`);
   const [slow, fast] = [await openSuite(url, {}), await openSuite(url, {})];
   await slow.credit(account, '100');
@@ -89,7 +89,7 @@ it('an update is stale that was read before a crash which lost it, where commits
   expect(seen).toEqual([decimal('100'), decimal('7')]);
 });
 
-/** What a process does that delivers: keeps a cursor in memory, and starts again from the saved one when it must. */
+/** What a delivering process does: keeps a cursor in memory, and starts again from the saved one when it must. */
 class Reader {
   readonly ids: string[] = [];
   readonly #store: DeliveryStore;
@@ -126,7 +126,7 @@ class Reader {
         this.ids.push(...batch.events.map(({ id }) => id));
         ({ next: this.#cursor, more } = batch);
       } catch (error) {
-        // Connections that the crash has broken are found when they are used.
+        // Connections that the crash has broken are detected when they are used.
         if (!FrameworkError.is(error) || !error.retryable) throw error;
         if (error.code === 'history-changed') await this.renew();
       }
@@ -140,7 +140,7 @@ class Reader {
   }
 }
 
-/** Ends one of the server's processes as a machine does that is out of memory; PostgreSQL then recovers by itself. */
+/** Kills one of the server's processes, as a machine does that is out of memory; PostgreSQL then recovers by itself. */
 async function crash(url: string): Promise<void> {
   const [victim, bystander] = [await connect(url), await connect(url)];
   const { rows } = await victim.query<{ pid: number }>('select pg_backend_pid() as pid');
@@ -158,7 +158,7 @@ async function connect(url: string): Promise<pg.Client> {
   return client;
 }
 
-/** Takes transaction numbers that nothing flushes, and gives the one that follows them. */
+/** Uses transaction numbers that nothing flushes, and returns the one that follows them. */
 async function burnTransactions(url: string, count: number): Promise<bigint> {
   await query(
     url,

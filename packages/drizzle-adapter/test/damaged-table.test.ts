@@ -27,7 +27,7 @@ it('reads what is sound at the same time as a row on a damaged page, which fails
   expect(credits.map(({ status }) => status)).toEqual(sound.map(() => 'fulfilled'));
 });
 
-/** Fills two pages, and overwrites the first one when its server has stopped; gives the ids of the rows on it. */
+/** Fills two pages, and overwrites the first one when its server has stopped; returns the ids of the rows on it. */
 async function fillAndDamage(
   directory: string,
 ): Promise<{ readonly accounts: readonly Account[]; readonly damaged: ReadonlySet<string> }> {

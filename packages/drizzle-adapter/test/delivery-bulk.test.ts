@@ -28,7 +28,7 @@ describe('very much that is blocked', () => {
       );
       await query(url, 'analyze eventlog.parked_models');
       expect(await modelsByPages(store, 2_000)).toHaveLength(40_000);
-      // What a connection has read is known when it has ended.
+      // The amount that a connection has read is known when it has ended.
       await registry.close();
       const connections = `select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`;
       await expect.poll(() => query(url, connections), { timeout: 20_000 }).toEqual([]);
@@ -53,7 +53,7 @@ describe('very much that is blocked', () => {
       `select * from eventlog.parked_events where event_id = '00000000-0000-7000-8000-000000000000'`,
       `select * ${of} model_id = 'one' ${order}`,
     ];
-    // Two models of three have a dead letter of one handler of two; ten times as much waits behind them.
+    // Two of three models have a dead letter of one of two handlers; ten times as many events wait behind them.
     await query(url, `insert into eventlog.handlers (handler) values ('one'), ('two')`);
     await query(
       url,
@@ -97,7 +97,7 @@ describe('very much that is blocked', () => {
       return Math.min(...timesMs);
     };
     expect(tried).toHaveLength(1_000);
-    // From the sixth time on, a prepared statement has one plan for all values.
+    // From the sixth execution on, a prepared statement has one plan for all values.
     for (let times = 0; times < 10; times++) await quickestMs([]);
     expect(await quickestMs(tried)).toBeLessThan(15 * (await quickestMs([])));
   });
@@ -120,7 +120,7 @@ describe('very much that is blocked', () => {
   });
 });
 
-/** All models of `notify` that have blocked events, as a process looks at them that gains the slots. */
+/** All models of `notify` that have blocked events, as read by a process that gains the slots. */
 async function modelsByPages(store: DeliveryStore, limit: number): Promise<readonly BlockedModel[]> {
   const found: BlockedModel[] = [];
   for (let after: BlockedModel | undefined; ; after = found.at(-1)) {

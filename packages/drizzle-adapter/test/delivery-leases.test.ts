@@ -14,7 +14,7 @@ it('slots of a process that vanished are free after its lease, also when the clo
   await store.cursors.register([mails, books]);
   await store.leases.renew('alive', ['books'], leaseMs);
   await store.leases.renew('gone', ['mails'], 300);
-  // As a server sees it whose clock is an hour behind that of the one before.
+  // As seen by a server whose clock is an hour behind that of the previous one.
   await query(
     url,
     `update eventlog.processes

@@ -9,7 +9,7 @@ import { isSent, proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 
 const dayMs = 86_400_000;
-/** What a commit takes on a busy machine at most; behind the lock, it would take longer. */
+/** The longest duration of a commit on a busy machine; behind the lock, it would take longer. */
 const lockedMs = 4_000;
 
 const addOldMonth = `
@@ -42,7 +42,7 @@ it('a partition is dropped once it is old and every cursor has passed it', async
   };
   await pass();
   expect(await store.partitions.drop(100 * 365 * dayMs)).toEqual([]);
-  // Its last events are not old enough yet, though its first ones are.
+  // Its last events are not old enough yet, although its first ones are.
   expect(await store.partitions.drop(Date.now() - Date.parse('2020-01-20T00:00:00Z'))).toEqual([]);
   expect(await store.partitions.drop(Date.now() - Date.parse('2020-01-31T23:59:00Z'))).toEqual([]);
   // While a transaction that began before the event is open anywhere on the server, the cursor may still need its month.
@@ -212,7 +212,7 @@ async function read(reader: pg.Client): Promise<void> {
   await reader.query('select count(*) from eventlog.events');
 }
 
-/** How long the longest of the commits took that were made one after the other until the work was through. */
+/** The longest duration of the commits that were made one after the other until the work was done. */
 async function longestCommitMs(url: string, work: Promise<unknown>): Promise<number> {
   const writer = await EventWriter.connect(url);
   const over = new AbortController();

@@ -51,7 +51,7 @@ describe('the turn of a model', () => {
       };
       await Promise.all([blocker(), blocker(), blocker(), retrier(), retrier(), operator(), operator()]);
 
-      // Whatever is left comes up now, or waits for nothing but an operator.
+      // Whatever is left is due now, or waits only for an operator.
       for (let busy = true; busy;)
         busy = (await tryHeads()) || (await store.deadLetters.replay({}, step)).count > 0;
       expect((await store.deadLetters.find({}, { limit: 100 })).items).toEqual([]);
@@ -89,7 +89,7 @@ async function sessionOn(url: string): Promise<pg.Client> {
   return session;
 }
 
-/** A store whose log holds events of some models, to be blocked under leases that hold. */
+/** A store whose log has events of some models, to be blocked under valid leases. */
 async function withBlockable(): Promise<{
   readonly store: DeliveryStore;
   readonly url: string;

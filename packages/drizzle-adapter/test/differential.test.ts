@@ -4,7 +4,7 @@ import { Session, operations } from './differential/session.js';
 import { StorePair } from './differential/store-pair.js';
 
 const seed = Number(process.env['FC_SEED'] ?? 1);
-/** 100 in every run of the tests; more to look for what is rare. */
+/** 100 in every run of the tests; more to look for rare cases. */
 const count = Number(process.env['DIFFERENTIAL_COUNT'] ?? 100);
 
 const sequences = fc.array(fc.tuple(fc.constantFrom(...operations), fc.nat()), {
@@ -13,7 +13,7 @@ const sequences = fc.array(fc.tuple(fc.constantFrom(...operations), fc.nat()), {
   size: 'max',
 });
 
-/** What must occur, so that no operation is compared in idle cases only. */
+/** Cases that must occur, so that operations are not only compared without an effect. */
 const expected = [
   'persist: key-taken',
   'persist: written-before',

@@ -101,7 +101,7 @@ describe.each([
       await write(registry, samples, sample);
       const read = await samples.getById(sample.id);
       expect(read.values[column]).toStrictEqual(value);
-      // What was read can be written again, unchanged.
+      // Values that were read can be written again, unchanged.
       await write(registry, samples, read.next(read.values));
       expect((await samples.getById(sample.id)).values).toStrictEqual(read.values);
     }
@@ -248,7 +248,7 @@ const messy: readonly (readonly [SampleColumn, fc.Arbitrary<unknown>])[] = [
   ['code', fc.string({ maxLength: 4, unit: 'grapheme' })],
   ['short', fc.string({ maxLength: 5, unit: 'grapheme' })],
   ['score', fc.double()],
-  // Few doubles are what a single gives back: whole numbers are among them.
+  // Few doubles survive as single-precision numbers; whole numbers are among them.
   ['weight', fc.oneof(fc.float(), fc.double(), fc.integer({ min: -(2 ** 24), max: 2 ** 24 }))],
   ['data', readableJson],
   ['doc', readableJson],
@@ -275,7 +275,7 @@ test.each(messy)(
   },
 );
 
-/** Whether the guards accept it; anything but their refusal is a fault. */
+/** Whether the guards accept it; any error other than their refusal fails the test. */
 function isStorable(sample: Sample): boolean {
   try {
     samples.encode(sample);
@@ -286,7 +286,7 @@ function isStorable(sample: Sample): boolean {
   }
 }
 
-/** JSON and PostgreSQL have one zero. */
+/** JSON and PostgreSQL have only one zero. */
 function plain(value: unknown): unknown {
   if (value === 0) return 0;
   if (Array.isArray(value)) return value.map(plain);

@@ -5,11 +5,11 @@ import { codeOf, groupMarker, lockRows, openGrouped } from './fixtures/grouped-s
 import { type ProxiedDatabase, isSent, proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 
-/** In every message that writes, in a group or alone. */
+/** A marker in every message that writes, in a group or alone. */
 const writes = [groupMarker, 'framework_write'];
 const accountCount = 8;
 const hasty = { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 1_500 };
-/** How long it takes with these settings, on a busy machine too; with the default ones, it would take longer. */
+/** How long it takes with these settings, even on a busy machine; with the default ones, it would take longer. */
 const hastyMs = 9_000;
 /** Two of three writes or their answers are lost, so that it may take many attempts. */
 const patient = { retry: { attemptsMax: 100, backoffMaxMs: 20 } };
@@ -23,7 +23,7 @@ describe('a connection that breaks around the commit of a group', () => {
   });
   afterAll(() => database.drop());
 
-  /** Opens the suite behind a proxy, and gives accounts with a balance of 10. */
+  /** Opens the suite behind a proxy, and returns accounts with a balance of 10. */
   const open = async (settings: Readonly<Record<string, unknown>> = {}) => {
     const through = await proxied(database);
     proxy = through.proxy;
@@ -32,7 +32,7 @@ describe('a connection that breaks around the commit of a group', () => {
       Array.from({ length: accountCount }, () => suite.openAccount(firstShard, { balance: decimal('10') })),
     );
   };
-  /** Credits 5 to each without reading it, so that all plans are there at once and go together. */
+  /** Credits 5 to each without reading it, so that all plans are queued at once and are sent together. */
   const creditTogether = (accounts: readonly Account[]): readonly Promise<void>[] =>
     accounts.map((account) => suite.stage((plan) => plan.update(account.credit('5'))));
   const storedOf = async (): Promise<readonly unknown[]> => {

@@ -20,10 +20,10 @@ import type { PgAccountRepository } from './fixtures/pg-account-repository.js';
 import { cutOnce, proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 
-/** Who waits for a lock waits for as long as it is held: nobody behind him gets on because he gives up. */
+/** A write that waits for a lock waits as long as it is held; others do not get ahead because it gives up. */
 const patient = { 'statement-timeout-ms': 120_000 };
 const patientQueue = { queueWaitMs: 120_000 };
-/** How soon all others are through, on a busy machine too. */
+/** How soon all others are done, even on a busy machine. */
 const soonMs = 20_000;
 
 describe('group commit', () => {
@@ -53,7 +53,7 @@ describe('group commit', () => {
         accounts.map(() => [2, decimal('1')]),
       );
       const events = (await suite.storedEvents()).filter(({ modelVersion }) => modelVersion === 2);
-      // Those of the five accounts, and of those that kept the writer busy.
+      // Those of the five accounts, and those that kept the writer busy.
       expect(events).toHaveLength(5 + heldWritesMax);
     },
   );
@@ -204,7 +204,7 @@ describe('group commit', () => {
   });
 });
 
-/** A tag as it is stored first. */
+/** A tag as it is first stored. */
 function tagOf(label: string): Tag {
   const { id, state } = Tag.of(firstShard, label);
   return new Tag({ id, state, label, version: 1 });

@@ -13,7 +13,7 @@ import { shardingConfig } from './fixtures/sharding-config.js';
 
 const [first, second, third] = [[0, 0] as const, [0, 1] as const, [1, 0] as const];
 
-/** Waits until no shard can be used, and gives what is wrong with each. */
+/** Waits until no shard can be used, and returns what is wrong with each. */
 async function refusal(registry: DatabaseRegistry): Promise<string> {
   return registry.ready().then(
     () => 'ready',
@@ -151,7 +151,7 @@ describe('a database', () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await migrateShards(shardingConfig([at(first, one), at(third, other)]));
     const journal = 'eventlog.migrations';
-    // As the release before has left it.
+    // As the previous release has left it.
     await query(other.url, `delete from ${journal} where id = (select max(id) from ${journal})`);
     const applied = await query(other.url, `select * from ${journal}`);
     await expect(migrateShards(shardingConfig([at(first, other), at(third, one)]))).rejects.toThrow(
@@ -191,7 +191,7 @@ describe('a shard', () => {
     expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': false });
     expect(await heldBy(other)).toEqual({ '0/1': true, '1/0': true });
     await opened(...after);
-    // A process that was forgotten with the configuration before is refused.
+    // A process that was forgotten, with the old configuration, is refused.
     expect(await refusal(openRegistry(before))).toContain(
       'the database holds shard (0, 0), and has released shard (0, 1), but',
     );

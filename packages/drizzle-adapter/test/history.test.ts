@@ -18,7 +18,7 @@ import { query } from './fixtures/query.js';
 const leaseMs = 60_000;
 const handler = 'mails';
 
-/** A second server, whose transaction numbers have nothing to do with those of the first. */
+/** A second server, whose transaction numbers are unrelated to those of the first. */
 let elsewhere: TestPostgres;
 
 beforeAll(async () => {
@@ -57,7 +57,7 @@ describe('a log that was copied to another server', () => {
     expect(read.slice(0, 3).toSorted()).toEqual([...lateIds, ...restIds].toSorted());
     expect(read.slice(3)).toEqual(newIds);
     expect(await readOn(moved)).toEqual([]);
-    // Lag counts on both sides of the border.
+    // Lag counts events of both epochs.
     expect(await moved.cursors.lag()).toMatchObject([{ handler, pendingCount: 0 }]);
   });
 
@@ -77,7 +77,7 @@ describe('a log that was copied to another server', () => {
     expect(await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: old.next })))).toEqual([]);
     expect(idsOf(await readOn(store))).toEqual(newIds);
 
-    // As any other place it belongs to the history in which it was learnt.
+    // Like any other position, it belongs to the history in which it was read.
     await failOver(target);
     await expect(store.log.read(allSlots, old.next, 10)).rejects.toMatchObject({ code: 'history-changed' });
   });
@@ -176,7 +176,7 @@ describe('a process whose connections reach another server', () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
     await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
-    // What the log says of its server is what a copy brings along.
+    // A copy brings along what the log records about its server.
     await query(url, `update eventlog.epochs set system_identifier = 'the server before'`);
     await query(
       url,
@@ -204,7 +204,7 @@ describe('a process whose connections reach another server', () => {
     await query(url, 'select eventlog.ensure_epoch()');
     expect(await epochsOf(url)).toEqual([1]);
     await query(url, `update eventlog.cursors set snapshot = '99999999:99999999:'`);
-    // Within one history of one server nothing gets ahead, so it is looked at once.
+    // Within one history of one server, no transaction gets ahead, so it is checked only once.
     await query(url, 'select eventlog.ensure_epoch()');
     expect(await epochsOf(url)).toEqual([1]);
     await failOver(url);
@@ -245,7 +245,7 @@ describe('a failover', () => {
     expect(renewal.leases).toHaveLength(allSlots.length);
     const before = new Set(leases.map((lease) => lease.token));
     expect(renewal.leases.some((lease) => before.has(lease.token) || lease.abandoned)).toBe(false);
-    // Also under a lease of now, a cursor of before is not saved.
+    // Even under a present lease, an old cursor is not saved.
     const renewed = renewal.leases.find((lease) => lease.slot === slot)!;
     const stale = { handler, slot, token: renewed.token, cursor: next };
     expect(await store.cursors.save([stale])).toEqual([renewed.token]);
@@ -282,7 +282,7 @@ describe('a failover', () => {
   });
 });
 
-/** A migrated database that nobody uses, on the server of the tests unless another one is given. */
+/** A migrated database without other users, by default on the server of the tests. */
 async function newDatabase(server?: TestPostgres): Promise<string> {
   const database = server === undefined ? await emptyDatabase() : await server.createDatabase();
   onTestFinished(() => database.drop());
@@ -298,7 +298,7 @@ async function openStoreOn(url: string): Promise<DeliveryStore> {
   return registry.deliveries()[0]!.store;
 }
 
-/** Reads what lies beyond the saved cursors to the end, saves them, and gives the events as they came. */
+/** Reads everything beyond the saved cursors, saves them, and returns the events in order. */
 async function readOn(
   store: DeliveryStore,
   name = handler,

@@ -18,7 +18,7 @@ const [first, second, third] = [[0, 0] as const, [0, 1] as const, [1, 0] as cons
 const shard = ShardIdentifier.of(0, 1);
 const patience = { timeout: 30_000, interval: 20 };
 
-/** Two databases, one of which holds two shards, and the configuration that moves one of these to the other. */
+/** Two databases, one of which holds two shards, and the configuration that moves one of these to the other database. */
 async function aboutToMove(): Promise<{
   readonly one: TestDatabase;
   readonly other: TestDatabase;
@@ -30,7 +30,7 @@ async function aboutToMove(): Promise<{
   return { one, other, after };
 }
 
-/** Has the note of a further shard wait, once it is tried, until somebody lets it go on. */
+/** Makes the record of a further shard wait, once it is tried, until the test lets it continue. */
 async function heldUp({ url }: TestDatabase): Promise<{
   readonly begun: () => Promise<unknown>;
   readonly goOn: () => Promise<unknown>;
@@ -59,7 +59,7 @@ async function heldUp({ url }: TestDatabase): Promise<{
   };
 }
 
-/** Ends the connections that keep the locks of a change. */
+/** Ends the connections that hold the locks of a change. */
 function loseLocks(...places: readonly TestDatabase[]): Promise<unknown> {
   return Promise.all(
     places.map(({ url }) =>
@@ -95,7 +95,7 @@ describe('a shard that is adopted', () => {
     await forgotten.ready();
     const suite = suiteOn(forgotten);
     const account = await suite.openAccount(shard);
-    // All that an operator has done who was killed after the first step.
+    // Everything done by an operator who was killed after the first step.
     await query(
       one.url,
       'update eventlog.shards set released_date = clock_timestamp() where shard_member = 1',

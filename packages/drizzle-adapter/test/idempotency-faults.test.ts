@@ -14,7 +14,7 @@ import { type ProxiedDatabase, proxied } from './fixtures/proxied.js';
 
 const key = { idempotencyKey: 'k-1' };
 const settings = { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 3_000 };
-/** Of a database that is waited for no longer than for the search of a key, much longer than a busy machine takes for a write. */
+/** For a database that is only waited for during the search of a key: much longer than a busy machine takes for a write. */
 const patient = { 'statement-timeout-ms': 60_000, 'acquisition-timeout-ms': 60_000 };
 const searchWaitMs = 3_000;
 

@@ -33,7 +33,7 @@ beforeEach(async () => {
 const account = (): Account => Account.open(firstShard, systemClock.now());
 const tag = (): Tag => Tag.of(firstShard, 'left out');
 
-/** Everything that the database holds. */
+/** All contents of the database. */
 async function counts(): Promise<unknown> {
   const [row] = await query(
     database.url,

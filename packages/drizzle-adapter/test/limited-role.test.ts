@@ -9,7 +9,7 @@ import { shardingConfig } from './fixtures/sharding-config.js';
 
 describeStorageAdapter('PostgreSQL, as a role that owns nothing', openAsLimitedRole);
 
-/** The fixture's databases, migrated by their owner and opened by a role with the grants of the guide. */
+/** The fixture's databases, migrated by their owner and opened by a role with the grants in the guide. */
 async function openAsLimitedRole(): Promise<PgFixture> {
   const [firstShard, otherDatabaseShard] = await Promise.all([createTestDatabase(), createTestDatabase()]);
   const configOf = (urlOf: (database: typeof firstShard) => string) =>

@@ -61,7 +61,7 @@ async function alter(statements: string, undo: string): Promise<void> {
   onTestFinished(() => query(database.url, undo).then(() => undefined));
 }
 
-/** What becomes of two change sets of one group that take a new tag through two labels. */
+/** The outcomes of two change sets of one group that give a new tag two labels in turn. */
 async function renamedTwice(): Promise<readonly GroupOutcome[]> {
   const tag = tagOf(Tag.of(firstShard, 'first'), 1);
   await persist(registry, tags, tag);
@@ -264,7 +264,7 @@ it('a plan that a constraint refuses is refused, whatever follows it in its grou
   const encode = vi.spyOn(suite.accounts, 'encode');
   const withdrawn = suite.credit(account!, '-5').catch((error: unknown) => FrameworkError.find(error)?.code);
   const deposited = suite.credit(account!, '10');
-  // Once more where the first write is no longer waited for, and the withdrawal is refused before that is over.
+  // Once more when the first write is no longer waited for, and the withdrawal is refused before it ends.
   await vi.waitFor(() => expect(encode.mock.calls.length).toBeGreaterThanOrEqual(2), 30_000);
   written.resolve();
   await first;

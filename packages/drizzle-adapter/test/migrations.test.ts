@@ -99,7 +99,7 @@ describe('migrations', () => {
 
   it('that are faulty say what is wrong, leave nothing half done, and are applied once they can be', async () => {
     const { url } = await emptyDatabase();
-    // It rests for ten times as long as a try takes.
+    // It pauses for ten times as long as a try takes.
     await openRegistry([{ group: 0, member: 0, url }], {}).ready();
     const folder = await folderOf('create table half_done (id int); select no_such_function()');
     const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder });
@@ -163,7 +163,7 @@ describe('migrations', () => {
     const registries = [1, 2, 3].map(() =>
       openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder }),
     );
-    // Who asks for the table, and who holds the lock under which processes migrate.
+    // The session that asks for the table, and the one that holds the lock of migrations.
     const state = async () => {
       const [row] = await query<{ asks: number | null; holds: number | null }>(
         url,
@@ -236,7 +236,7 @@ describe('migrations', () => {
     const client = new pg.Client(url);
     await client.connect();
     onTestFinished(() => client.end());
-    // What a process holds that migrates.
+    // The lock of a migrating process.
     await client.query('begin; select pg_advisory_xact_lock(7265814402)');
     const registry = openRegistry([{ group: 0, member: 0, url }]);
     await registry.ready();

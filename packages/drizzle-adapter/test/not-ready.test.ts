@@ -14,7 +14,7 @@ import { startTlsServer } from './fixtures/tls-server.js';
 const patience = { timeout: 30_000, interval: 20 };
 const password = 'Tr0ub4dor-and-3-secrets';
 
-/** A database that cannot serve, and what puts that right. */
+/** A database that is not ready, and how to fix it. */
 interface Faulty {
   readonly url: string;
   readonly heal: () => Promise<unknown>;
@@ -115,7 +115,7 @@ describe('a database', () => {
       const ready = registry.ready((status) => told.push(status));
       const suite = suiteOn(registry);
       await vi.waitFor(() => suite.openAccount(otherDatabaseShard), patience);
-      // Several tries later it was said once.
+      // It was reported only once in several tries.
       await vi.waitFor(() => expect(warnings).toHaveLength(1), patience);
       const place = `member-0-0 on ${placeOf(url)}`;
       expect(told).toMatchObject([{ shard: firstShard, name: 'member-0-0', reason: { kind } }]);

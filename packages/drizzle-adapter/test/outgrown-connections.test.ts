@@ -188,7 +188,7 @@ describe('connections whose server or table has changed under them', () => {
   });
 });
 
-/** Has every connection of the pool prepare the statement that reads one account. */
+/** Makes every connection of the pool prepare the statement that reads one account. */
 async function prepareReads(suite: SuiteContext, { id }: Account): Promise<void> {
   const manager = suite.fixture.databases.transactionManager(firstShard);
   const all = Promise.withResolvers<void>();

@@ -19,15 +19,15 @@ import { proxied } from './fixtures/proxied.js';
 
 const seed = Number(process.env['FC_SEED'] ?? Date.now() % 2 ** 31);
 const modelCount = 8;
-/** In every message of a prepared statement that writes actions of a program. */
+/** A marker in every message of a prepared statement that writes actions of a program. */
 const writes = ['framework_write', 'framework_group'];
 
-/** One change of a plan: of the model in that place, whose even ones are accounts and odd ones are tags. */
+/** One change of a plan: of the model at that position; even ones are accounts, odd ones are tags. */
 interface Step {
   readonly place: number;
-  /** How far the version that it expects is from the right one: 0 mostly. */
+  /** The difference between the version that it expects and the right one: mostly 0. */
   readonly offset: number;
-  /** Whether it adds the model, which is a violation of its key when it is there. */
+  /** Whether it adds the model, which violates the primary key if the model exists. */
   readonly adds: boolean;
   readonly events: number;
 }
@@ -103,7 +103,7 @@ describe(`random groups (seed ${seed})`, () => {
   });
 });
 
-/** How many times actions at once are tried that read and depend on each other. */
+/** How many rounds of simultaneous actions are tried that read and depend on each other. */
 const interleavings = 20;
 
 describe(`random executions (seed ${seed})`, () => {
@@ -126,7 +126,7 @@ describe(`random executions (seed ${seed})`, () => {
     for (let run = 0; run < interleavings; run++) {
       const random = seededRandom(seed + run);
       const misbehave = (): void => {
-        // Some outcomes cannot be learnt in time.
+        // Some outcomes cannot be found out in time.
         manager.isCommitted = (unknown) => (random() < 0.6 ? Promise.reject(unknown) : isCommitted(unknown));
         proxy.judge = ({ direction, bytes }) => {
           const isWrite = direction === 'to-server' && writes.some((marker) => bytes.includes(marker));
@@ -144,7 +144,7 @@ describe(`random executions (seed ${seed})`, () => {
 
 type AnyModel = Account | Tag;
 
-/** What a database holds, and through which its rows are made. */
+/** The contents of a database, and the repositories that make its rows. */
 interface Stored {
   readonly versions: ReadonlyMap<number, number>;
   readonly suite: SuiteContext;
@@ -154,13 +154,13 @@ function newModel(place: number): AnyModel {
   return place % 2 === 0 ? Account.blank(firstShard, systemClock.now()) : Tag.of(firstShard, 'new');
 }
 
-/** The models that executions stage: made of what a database holds that executes them one by one. */
+/** The models that executions stage, taken from a database that executes them one by one. */
 class Models {
-  /** What every plan of a batch has staged. */
+  /** The models that every plan of a batch has staged. */
   readonly staged: (readonly AnyModel[])[] = [];
   readonly #models = Array.from({ length: modelCount }, (_unused, place) => newModel(place));
 
-  /** Gives the next version of a model, made when its turn has come. */
+  /** Returns the next version of a model, made when the previous one exists. */
   next({ place, offset, adds, events }: Step, suite: SuiteContext): () => Promise<AnyModel> {
     return async () => {
       const model = this.#models[place]!;
@@ -206,7 +206,7 @@ async function codeOf(execution: Promise<unknown>): Promise<string> {
   }
 }
 
-/** Everything stored, without what differs between two runs of the same. */
+/** Everything stored, without what differs between two identical runs. */
 async function contents(suite: SuiteContext): Promise<unknown> {
   const [accounts, tags, events, keyCount] = await Promise.all([
     suite.accounts.findAll(),
@@ -227,7 +227,7 @@ async function contents(suite: SuiteContext): Promise<unknown> {
   };
 }
 
-/** The change sets of a batch, in which a row that was changed before goes on from there. */
+/** The change sets of a batch, in which each change of a row continues the previous one. */
 function changeSets(
   batch: readonly RandomPlan[],
   models: readonly AnyModel[],
@@ -323,7 +323,7 @@ async function writeInTurn(
   return outcomes;
 }
 
-/** What follows a change set that is not written is stale. */
+/** A change set that follows an unwritten one is stale. */
 async function writeOne(set: ChangeSet, manager: TransactionManager, lost: Set<string>): Promise<string> {
   const ids = set.changes.map(({ model }) => model.id.value);
   let outcome = 'stale-record';
@@ -341,7 +341,7 @@ async function writeOne(set: ChangeSet, manager: TransactionManager, lost: Set<s
 /** What undoes a whole group: a violation, and a stale row of a plan whose key was free. */
 const groupFailures = new Set<string | undefined>(['constraint-violation', 'storage-failure']);
 
-/** Writes a group, and alone what it could not hold. */
+/** Writes a group, and alone what the group could not hold. */
 async function together(sets: readonly ChangeSet[], suite: SuiteContext): Promise<readonly string[]> {
   const manager = suite.fixture.databases.transactionManager(firstShard);
   const lost = new Set<string>();

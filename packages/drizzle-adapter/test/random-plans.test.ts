@@ -17,17 +17,17 @@ import { readableJson } from './fixtures/readable-json.js';
 const accountCount = 6;
 const seed = Number(process.env['FC_SEED'] ?? Date.now() % 2 ** 31);
 
-/** One staged change of the account in that place: added if it is not there yet, else updated. */
+/** One staged change of the account at that position: an addition if it does not exist yet, otherwise an update. */
 interface Step {
   readonly place: number;
   readonly amounts: readonly number[];
-  /** Values of other columns, each of which must come back as it is. */
+  /** Values of other columns, each of which must be read back unchanged. */
   readonly values: Partial<AccountFields>;
-  /** Stages the version before the last one, if there is any. */
+  /** Stages the version before the last one, if there is one. */
   readonly stale: boolean;
 }
 
-/** What the database must hold: one account, and every version that it had. */
+/** The expected contents of the database: one account, and every version that it had. */
 interface Expected {
   readonly versions: Account[];
   readonly events: (readonly [version: number, type: string, balance: string])[];
@@ -39,7 +39,7 @@ const step: fc.Arbitrary<Step> = fc.record({
   values: fc.record(
     {
       quota: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
-      // JSON and PostgreSQL have one zero.
+      // JSON and PostgreSQL have only one zero.
       score: fc.double({ noNaN: true, noDefaultInfinity: true }).map((score) => score + 0),
       dueDate: fc.date({ noInvalidDate: true, min: new Date('0100-01-01'), max: new Date('9999-12-31') }),
       note: fc.option(fc.string({ unit: 'grapheme' }).filter((text) => !text.includes('\u0000'))),
@@ -75,7 +75,7 @@ describe(`random plans over two shards (seed ${seed})`, () => {
   });
 });
 
-/** Executes the plan, and predicts what it leaves: nothing of a shard on which a row is stale. */
+/** Executes the plan, and predicts the result: nothing on a shard with a stale row. */
 async function apply(
   suite: SuiteContext,
   steps: readonly Step[],
@@ -100,7 +100,7 @@ async function apply(
   const code = failed.length === 0 ? undefined : failed.includes(first!) ? 'stale-record' : 'partial-commit';
   expect((outcome as { readonly code?: string } | undefined)?.code).toBe(code);
   changes.forEach(({ shard, target, next }, index) => {
-    // Shards commit in their order: nothing follows the first that fails.
+    // Shards commit in order: nothing is written after the first that fails.
     if (failed.includes(shard) || failed.includes(firstShard)) return;
     target.versions.push(staged[index]!);
     target.events.push(...next.events.map((event) => described(event, staged[index]!.version)));
@@ -116,7 +116,7 @@ function changeOf({ place, amounts, values, stale }: Step, target: Expected) {
   return { shard, target, stale: isStale, next };
 }
 
-/** PostgreSQL has no NUL character in text, and the column no null. */
+/** Text in PostgreSQL cannot contain NUL, and the column cannot be null. */
 function isStorable(json: unknown): boolean {
   return json !== null && !JSON.stringify(json).includes('\\u0000');
 }

@@ -18,13 +18,13 @@ describe('a database that takes no writes for a while', () => {
     const settings = { 'maximum-pool-size': connectionCount };
     const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }]);
     await registry.ready();
-    // A refusal is seen as it is.
+    // So that a refusal is visible.
     suite = suiteOn(registry, { retry: { attemptsMax: 1 } });
     account = await suite.openAccount(firstShard);
   });
   afterEach(() => database.drop());
 
-  /** Of sessions that begin from now on; those that are there are ended. */
+  /** For sessions that begin from now on; existing ones are ended. */
   const setReadOnly = async (isReadOnly: boolean): Promise<void> => {
     const name = `"${database.database}"`;
     const value = isReadOnly ? 'on' : 'off';
@@ -79,7 +79,7 @@ describe('a database that takes no writes for a while', () => {
   });
 });
 
-/** Lets the process believe that time has passed. */
+/** Makes the process believe that time has passed. */
 function letPass(ms: number): void {
   const now = performance.now.bind(performance);
   const spy = vi.spyOn(performance, 'now').mockImplementation(() => now() + ms);

@@ -7,7 +7,7 @@ import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 
 afterEach(() => vi.restoreAllMocks());
 
-/** Has the server refuse what opens a transaction, as it does when somebody cancels just that. */
+/** Makes the server refuse the statement that opens a transaction, as when an administrator cancels just that. */
 function refuseBegin(): { readonly refused: () => number } {
   let refused = 0;
   const { query } = pg.Client.prototype as unknown as { query: (...args: unknown[]) => unknown };

@@ -18,7 +18,7 @@ interface Opened {
   readonly account: Account;
 }
 
-/** A database that serves, with an account in it. */
+/** A ready database with an account in it. */
 async function openedDatabase(): Promise<Opened> {
   const database = await emptyDatabase();
   const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
@@ -27,7 +27,7 @@ async function openedDatabase(): Promise<Opened> {
   return { database, registry, suite, account: await suite.openAccount(firstShard) };
 }
 
-/** Runs statements about a database while nobody else is connected to it. */
+/** Runs statements about a database while no other session is connected to it. */
 async function whileClosed({ url, database }: TestDatabase, statements: string): Promise<void> {
   const admin = new URL(url);
   admin.pathname = '/postgres';

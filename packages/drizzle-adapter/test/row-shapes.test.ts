@@ -149,7 +149,7 @@ test('a grouped executor writes gadgets in turn whose shelf it does not know, an
 
 const changeable = ['name', 'price', 'amount', 'labels', 'parts', 'origin', 'token'] as const;
 
-/** One write of the gadget in that place: these values, without the columns left out. */
+/** One write of the gadget at that position: these values, without the columns left out. */
 const randomWrite = fc.record({
   place: fc.nat(3),
   leftOut: fc.subarray([...changeable]),

@@ -14,10 +14,10 @@ import { shardingConfig } from './fixtures/sharding-config.js';
 
 const settings = { 'maximum-pool-size': 4, 'minimum-idle': 0, 'acquisition-timeout-ms': 1_000 };
 
-/** A database that stands for several: new connections meet the server that the test has named last. */
+/** A database that represents several: new connections reach the server that the test has last chosen. */
 interface ServersByName {
   readonly url: string;
-  /** A server is named by a number, and does not say which one it is while an advisory lock of that number is held. */
+  /** A server is identified by a number, and does not reveal it while an advisory lock with that number is held. */
   readonly lead: (identifier: number) => Promise<unknown>;
 }
 
@@ -25,7 +25,7 @@ async function serversByName(group = 0): Promise<ServersByName> {
   const database = await createTestDatabase();
   onTestFinished(() => database.drop());
   const { url } = database;
-  // Migrated before its functions are hidden by others.
+  // Migrated before its functions are replaced by others.
   await openRegistry([{ group, member: 0, url }]).ready();
   const lead = (identifier: number): Promise<unknown> =>
     query(
@@ -107,7 +107,7 @@ it('An action on several shards commits on none of them when it has read before 
   const { databases } = suite.fixture;
   await databases.ready();
   const accounts = [await suite.openAccount(firstShard), await suite.openAccount(otherDatabaseShard)];
-  // Nobody has a connection to the second server when another one takes over.
+  // No process has a connection to the second server when another one takes over.
   await query(
     second.url,
     'select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()',

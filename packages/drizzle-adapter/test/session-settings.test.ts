@@ -6,7 +6,7 @@ import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
 import { query } from './fixtures/query.js';
 
-/** Settings that write values in another way than the adapter and Drizzle read them, or lose some of them. */
+/** Settings with which values are written differently from how the adapter and Drizzle read them, or lose precision. */
 const hostile = {
   extra_float_digits: '-15',
   IntervalStyle: 'sql_standard',

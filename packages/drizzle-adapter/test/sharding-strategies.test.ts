@@ -9,7 +9,7 @@ import { PgFixture } from './fixtures/pg-fixture.js';
 import { query } from './fixtures/query.js';
 
 const shards = [firstShard, otherDatabaseShard] as const;
-/** In the bits of the ids, and nowhere else: a strategy that reads the bits finds no database. */
+/** A shard that exists only in the bits of the ids: a strategy that reads the bits finds no database. */
 const inTheBits = ShardIdentifier.of(77, 7);
 
 /** Places an account by a hash of its id. */
@@ -18,7 +18,7 @@ const byHash: ShardingStrategy<Account> = {
   shardOfId: shardOfHash,
 };
 
-/** Places an account by its owner, which its id does not tell. */
+/** Places an account by its owner, which is not in its id. */
 const byOwner: ShardingStrategy<Account> = {
   shardOfModel: ({ owner }) => (owner === 'far away' ? otherDatabaseShard : firstShard),
   shardOfId: () => undefined,

@@ -80,7 +80,7 @@ describe('connections that commits share', () => {
       isDone = true;
       return credited;
     });
-    // Sent at once, so that several of them share the connection of the one that is locked out.
+    // Sent at once, so that several of them share the connection of the one that waits for a lock.
     await Promise.all(free.map((account) => suite.credit(account, '1')));
     expect(isDone).toBe(false);
     await release();
@@ -111,7 +111,7 @@ describe('connections that commits share', () => {
     const releaseOthers = await lock(database, first!, second!);
     const release = await lock(database, third!);
     const [one, other, credited] = accounts.map((account) => suite.credit(account, '1', once));
-    // Two have waited for a moment, and now do in the places that there are; the third one was tried for a moment again.
+    // Two have waited for a moment, and now wait in the available capacity; the third one was tried for a moment again.
     const waits = new Set<string>();
     await vi.waitUntil(async () => {
       for (const wait of await lockWaits(database)) waits.add(wait);
@@ -175,7 +175,7 @@ async function terminate({ url }: TestDatabase, pid: number): Promise<void> {
   await query(url, 'select pg_terminate_backend($1, 5000)', [pid]);
 }
 
-/** Holds the rows of accounts until the returned function is called. */
+/** Locks the rows of accounts until the returned function is called. */
 async function lock({ url }: TestDatabase, ...ids: readonly string[]): Promise<() => Promise<void>> {
   const holder = new pg.Client({ connectionString: url });
   // The database is dropped while it is open.
@@ -194,7 +194,7 @@ async function isBlocked({ url }: TestDatabase): Promise<boolean> {
   return (await query(url, text, [applicationName])).length > 0;
 }
 
-/** Each statement that waits for a lock, by when it began. */
+/** Each statement that waits for a lock, by its start time. */
 async function lockWaits({ url }: TestDatabase): Promise<readonly string[]> {
   const text = `select pid || ' ' || query_start as wait from pg_stat_activity
     where application_name = $1 and datname = current_database() and wait_event_type = 'Lock'`;

@@ -15,7 +15,7 @@ it('a connection whose session is at work is kept, also when a pooler adds the h
   await client.connect();
   onTestFinished(() => client.end());
   new SilenceWatch(client, settings).start();
-  // For longer than a connection may be silent until the server is asked about it.
+  // Longer than a connection may be silent before the server is asked about it.
   const { rows } = await client.query(`select 'done' as outcome from pg_sleep(7)`);
   expect(rows).toEqual([{ outcome: 'done' }]);
 });

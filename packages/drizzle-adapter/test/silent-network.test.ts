@@ -5,12 +5,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { isSent, proxied } from './fixtures/proxied.js';
 
-/** What a statement takes on a busy machine at most. */
+/** The longest duration of a statement on a busy machine. */
 const statementTimeoutMs = 1_000;
 const acquisitionTimeoutMs = 3_000;
 /** How much later than the server the client gives up. */
 const graceMs = 1_000;
-/** What a busy machine may add; whoever is not in time takes much longer, if he ever ends. */
+/** The tolerance for a busy machine; a call that hangs takes much longer, if it ends at all. */
 const toleranceMs = 15_000;
 const settings = {
   'statement-timeout-ms': statementTimeoutMs,
@@ -129,7 +129,7 @@ describe('a network that falls silent', () => {
   });
 });
 
-/** Ends the connections; new ones get no answer to the first statement, as from a pooler whose server is frozen. */
+/** Ends the connections; new ones get no answer to the first statement, like from a pooler whose server is frozen. */
 function dropStatements(proxy: FaultProxy): void {
   proxy.judge = (passage) => (isSent(passage, 'pg_stat_activity') ? 'drop' : 'forward');
   proxy.cut();

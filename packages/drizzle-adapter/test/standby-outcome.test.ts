@@ -15,7 +15,7 @@ import { proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 
 const name = 'wallets';
-/** So that a standby is not asked in vain for long. */
+/** So that a standby is not asked for long without success. */
 const hasty = { 'statement-timeout-ms': 1_000 };
 
 it('a lost commit is missing for certain on the server that it was sent to; a standby decides nothing, and one that took over only what it has', async () => {
@@ -26,19 +26,19 @@ it('a lost commit is missing for certain on the server that it was sent to; a st
   expect(await managerOn(primary).isCommitted(missing)).toBe(false);
   await primary.stop();
 
-  // The same data, as a standby has it that has received everything.
+  // The same data, as on a standby that has received everything.
   await writeFile(join(primary.dataDirectory, 'standby.signal'), '');
   const standby = await start(directory);
   const manager = managerOn(standby, hasty);
   expect(await query(standby.url(name), 'select pg_is_in_recovery() as standby')).toEqual([
     { standby: true },
   ]);
-  // Nothing is read from it before it leads.
+  // Nothing is read from it before it is promoted.
   await expect(manager.isCommitted(missing)).rejects.toBe(missing);
   await expect(manager.isCommitted(there)).rejects.toBe(there);
 
   expect(await query(standby.url(name), 'select pg_promote() as promoted')).toEqual([{ promoted: true }]);
-  // What it has to do first takes a busy machine longer than one statement may.
+  // Its preparations take longer on a busy machine than one statement may.
   await expect
     .poll(() => manager.isCommitted(there).catch((error: unknown) => error), { timeout: 30_000 })
     .toBe(true);
@@ -81,7 +81,7 @@ async function lostCommits(
   return lost;
 }
 
-/** The transactions of a process that opens the database there, and migrates nothing. */
+/** The transactions of a process that opens the database there, without migrating it. */
 function managerOn(
   server: EmbeddedPostgres,
   settings: Readonly<Record<string, unknown>> = {},

@@ -29,7 +29,7 @@ it('a standby behind the name of the primary serves nothing until it leads, and 
   const answer = await suite.withdraw(account, '100', key);
   expect(answer).toMatchObject({ version: 3, balance: decimal('0') });
 
-  // The standby has not replayed what the primary had written when that died.
+  // The standby has not replayed what the primary had written when it died.
   await leading.stop();
   target.port = servers.standby.port;
   proxy.cut('reset');
@@ -83,7 +83,7 @@ it('an update is stale that was read before a takeover which lost it, also where
   expect(outcome).toEqual(readTwice);
 });
 
-/** Opens an account in a database that nobody has open afterwards. */
+/** Opens an account in a database that no process has open afterwards. */
 async function openAccountIn(url: string): Promise<Account> {
   const registry = openRegistry([{ group: 0, member: 0, url }]);
   await registry.ready();
@@ -99,10 +99,13 @@ interface Outcome {
   readonly version: number;
 }
 
-/** Nothing of what was credited after the takeover is lost. */
+/** Checks that no credit after the takeover is lost. */
 const readTwice: Outcome = { seen: [decimal('100'), decimal('7')], balance: decimal('8'), version: 3 };
 
-/** Has one process read a version that a takeover loses, and commit when another process has committed one of the same number. */
+/**
+ * Makes one process read a version that a takeover loses, and commit after another process has committed one with the same
+ * number.
+ */
 async function creditedAround(
   account: Account,
   leading: EmbeddedPostgres,

@@ -13,7 +13,7 @@ function documented(): readonly string[] {
       ([, names = '', types = '']) => {
         const columns = quoted(names);
         const typeOf = quoted(types);
-        // One type may stand for all columns of a row.
+        // One type may apply to all columns of a row.
         return columns.map((column, index) => `${table}.${column} ${typeOf[index] ?? typeOf[0]}`);
       },
     ),

@@ -56,7 +56,7 @@ beforeEach(async () => {
 describe('a table whose ids are texts', () => {
   test('gives a row by the text of its id, and by no text that the database would take for it', async () => {
     const repository = customersOn(registry);
-    // What half of a surrogate pair is sent as.
+    // This is what a lone surrogate is sent as.
     const replaced = Customer.of('customer \ufffd');
     await persist(registry, repository, replaced);
     expect(await repository.getById('customer \ufffd')).toEqual(replaced);

@@ -21,7 +21,7 @@ const beforeMove = ['0003_history', '0004_attempts', '0005_handler_keys', '0006_
 const move = '0010_move_handler_keys';
 const patience = { timeout: 30_000, interval: 20 };
 const actionOf = 'select action_id from eventlog.idempotency_keys where key = $1';
-/** Inserts a key as the release before does; returns a row when it was free. */
+/** Inserts a key like the previous release; returns a row if it was free. */
 const insertAsBefore = `
   insert into eventlog.idempotency_keys as held
     (key, principal, namespace, action_id, action_name, fingerprint, result, expires_date)
@@ -45,7 +45,7 @@ describe('a database of the release before', () => {
     await registry.ready();
     const { store } = registry.deliveries()[0]!;
 
-    // All that it had is there, under the name that it had.
+    // Its whole state is there, under its former name.
     expect(await store.cursors.register([{ name: handler, aliases: [], startFrom: 'now' }])).toEqual([
       handler,
     ]);
@@ -89,7 +89,7 @@ describe('a database of the release before', () => {
     await registry.ready();
     const { store } = registry.deliveries()[0]!;
     expect((await store.leases.renew('new', [handler], leaseMs)).leases).toEqual([]);
-    // As an old process renews: it is given nothing, drops what it had, and gets nothing later.
+    // Like the renewal of an old process: it gets nothing, drops what it had, and gets nothing later.
     expect(await query(url, `select slot from eventlog.renew_leases('old', '60 seconds')`)).toEqual([]);
     const { leases } = await store.leases.renew('new', [handler], leaseMs);
     expect(leases).toHaveLength(allSlots.length);
@@ -114,7 +114,7 @@ describe('a database of the release before', () => {
 
   it('that was restored on another server before it was migrated begins a new epoch', async () => {
     const { url, restIds } = await filledDatabase();
-    // The numbers of the server that it comes from were far higher.
+    // The numbers of its original server were far higher.
     await query(
       url,
       `update eventlog.events set xid = (xid::text::bigint + 1000000000)::text::xid8;
@@ -158,7 +158,7 @@ describe('a database of the release before', () => {
     );
 
     const [mine, taken, foreign] = [after[0], ...keysAt('later')];
-    // What one has executed, the other does not execute again; and a client of now gets no key into that namespace.
+    // What one version has executed, the other does not execute again; and present clients cannot use that namespace for a key.
     expect(await writeKeyOfNow(url, { key: mine!, namespace: 'test#handlers' })).toBe(false);
     expect(await writeKeyOfNow(url, { key: taken!, namespace: 'test#handlers' })).toBe(true);
     expect(await writeKeyAsBefore(url, taken!)).toBe(false);
@@ -305,7 +305,7 @@ describe('a database of the release before', () => {
   });
 });
 
-/** A database as the release before left it: six events, the first three passed, one of those blocked. */
+/** A database as the previous release left it: six events, the first three passed, one of those blocked. */
 async function filledDatabase(): Promise<{
   readonly url: string;
   readonly restIds: readonly string[];
@@ -352,12 +352,12 @@ function keysAt(when: string): readonly string[] {
   ];
 }
 
-/** Inserts a key as the release before does; whether it was free. */
+/** Inserts a key like the previous release; returns whether it was free. */
 async function writeKeyAsBefore(url: string, key: string): Promise<boolean> {
   return (await query(url, insertAsBefore, [key])).length === 1;
 }
 
-/** Inserts a key as the adapter does; whether it was free. */
+/** Inserts a key like the adapter; returns whether it was free. */
 async function writeKeyOfNow(
   url: string,
   { key, namespace }: { readonly key: string; readonly namespace: string },
@@ -375,7 +375,7 @@ async function writeKeyOfNow(
   return rows.length === 1;
 }
 
-/** Applies those migrations of the framework, as the release that had them does. */
+/** Applies those migrations of the framework, like the release that had them. */
 async function applyOf(url: string, tags: readonly string[]): Promise<void> {
   const migrationsFolder = await folderOf(tags);
   const client = new pg.Client({ connectionString: url });
@@ -417,14 +417,14 @@ async function holdKey(url: string, key: string): Promise<pg.Client> {
   return holder;
 }
 
-/** Until the migration waits for the end of somebody's transaction; it does so again and again. */
+/** Waits until the migration waits for the end of another transaction; it does so again and again. */
 async function moveWaits(url: string): Promise<void> {
   const waiting = `select pid from pg_stat_activity where wait_event_type = 'Lock' and application_name like 'framework migrations%'
     and query like '%eventlog.idempotency_keys%' and datname = current_database()`;
   await vi.waitFor(async () => expect(await query(url, waiting)).toHaveLength(1), patience);
 }
 
-/** The sessions that wait for the end of somebody's transaction while they insert a key. */
+/** The sessions that wait for the end of another transaction while they insert a key. */
 function waitingForMover(url: string): Promise<readonly object[]> {
   return query(
     url,
@@ -443,7 +443,7 @@ async function countIn(url: string, namespace: string): Promise<number> {
   return (await query<{ count: number }>(url, text, [namespace]))[0]!.count;
 }
 
-/** The indexes of the whole log by which delivery reads. */
+/** The indexes of the whole log that delivery reads with. */
 function indexesOf(url: string): Promise<readonly object[]> {
   return query(
     url,

@@ -19,7 +19,7 @@ import { persist, persistInGroup } from './fixtures/persist.js';
 import { query } from './fixtures/query.js';
 import { PgSampleRepository, Sample, sampleTable } from './fixtures/sample.js';
 
-/** An exact decimal, made of digits and written as them. */
+/** An exact decimal, constructed from digits and written as digits. */
 class Decimal {
   readonly digits: string;
 
@@ -140,7 +140,7 @@ describe.each([
 test('a staged row reads as it will be read from the database', () => {
   const bill = Bill.of({ tip: new Decimal('0') });
   expect(repository.decode(repository.encode(bill), firstShard)).toBeUndefined();
-  // Whether a table is plain has to be asked first, so the row alone is decoded here.
+  // A query must first find out whether the table is plain, so only the row is decoded here.
   const { shape, values } = repository.encode(bill);
   const staged = values.map((value, index) => shape.staged?.[index]?.(value));
   expect(staged).toEqual([bill.id, 'OPEN', 1, bill.accountId, bill.shopId, bill.amount, bill.tip, null]);
@@ -189,7 +189,7 @@ test('pages lose no row whose instants differ by less than a Date can tell', asy
   const moments = new PgRepository({ model: Moment, table, databases });
   const ids = Array.from({ length: 5 }, () => ShardedId.generate(Bill, firstShard).value);
   for (const [index, id] of ids.entries()) {
-    // The later its id is, the earlier is the instant.
+    // The later the id, the earlier the instant.
     const instant = `2026-01-01T00:00:00.00000${9 - index}Z`;
     await query(database.url, `insert into moments values ('${id}', 'OPEN', 1, '${instant}')`);
   }

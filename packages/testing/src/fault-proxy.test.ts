@@ -107,7 +107,7 @@ function open(proxy: FaultProxy): Socket {
   return socket;
 }
 
-/** What comes back for the text, or that the connection ended instead. */
+/** The answer to the text, or that the connection ended instead. */
 function answer(socket: Socket, text: string): Promise<string> {
   return new Promise((resolve) => {
     socket.once('data', (bytes) => resolve(bytes.toString()));

@@ -7,10 +7,10 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { HttpServer, type HttpServerOptions } from './http-server.js';
 import { problemOf } from './problem-of.js';
 
-/** More than the buffers of a connection hold. */
+/** More than the buffers of a connection can hold. */
 const largeChunks = 32;
 const chunk = Buffer.alloc(1024 * 1024, 'x');
-/** What is written at once. */
+/** The size of a single write. */
 const whole = 'x'.repeat(16 * chunk.length);
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`;
 
@@ -26,7 +26,7 @@ test('only a client that takes nothing of an answer loses its connection', async
   reading.resume().write(get('/large'));
   stalled.pause();
   stalled.write(get('/large'));
-  // By then the time of the slow one has passed as well.
+  // By then the timeout of the slow one has passed as well.
   await expect.poll(server.droppedCount).toBe(1);
   await expect.poll(() => reading.bytesRead).toBeGreaterThan(largeChunks * chunk.length);
   server.answerSlow();
@@ -64,7 +64,7 @@ test('what is no request is refused after an answer that had begun before it arr
   await once(socket, 'data');
   socket.pause();
   socket.write('no request\r\n\r\n');
-  // The answer is not taken to its end before the rest has been read.
+  // The answer is not read to its end before the rest of the request has been read.
   await expect.poll(server.refusedCount).toBe(1);
   socket.resume();
   await once(socket, 'end');
@@ -80,7 +80,7 @@ test('an answer that is being sent arrives to its end when the server closes', a
   reading.on('data', (bytes: Buffer) => (bytesReceived += bytes.length));
   reading.write(get('/whole'));
   await once(reading, 'data');
-  // All of it was written by then, and most of it waits for the client.
+  // All of it has been written by then, and most of it waits for the client.
   reading.pause();
   const closed = server.close();
   await once(idle, 'end');
@@ -110,7 +110,7 @@ test('a client that sends on after the last answer is not reset, which could tak
   await once(sending, 'end');
   const errorOfWrite = (): Promise<unknown> => new Promise((resolve) => sending.write('x', resolve));
   expect(await errorOfWrite()).not.toBeInstanceOf(Error);
-  // A reset would have come by then.
+  // A reset would have arrived by then.
   other.write(get('/'));
   await once(other, 'data');
   expect(await errorOfWrite()).not.toBeInstanceOf(Error);
@@ -152,7 +152,7 @@ describe('a request that is cut while it waits for one before it', () => {
     expect(stalled.statuses()).toEqual([...Array<number>(5).fill(200), 408]);
   });
 
-  /** Waits until both timeouts have passed for all connections that were there before. */
+  /** Waits until both timeouts have passed for all connections that already existed. */
   async function timesPassed(server: TestServer): Promise<void> {
     const late = await server.connect();
     late.resume().write(`${head}x`);
@@ -211,7 +211,7 @@ interface TestServer {
   readonly connect: (options?: { readonly allowHalfOpen: boolean }) => Promise<Socket>;
   readonly close: () => Promise<void>;
   readonly answerSlow: () => void;
-  /** How many answers were not taken to their end. */
+  /** How many answers were not read to their end. */
   readonly droppedCount: () => number;
   /** How many requests were refused. */
   readonly refusedCount: () => number;
@@ -219,7 +219,9 @@ interface TestServer {
   readonly readingCount: () => number;
 }
 
-/** A server that answers `/large` with much in chunks, `/whole` with much at once, and below `/slow` when it is told to. */
+/**
+ * A server that answers `/large` with a lot of data in chunks, `/whole` with a lot at once, and paths below `/slow` on request.
+ */
 async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
   const slow = Promise.withResolvers<undefined>();
   const sockets: Socket[] = [];

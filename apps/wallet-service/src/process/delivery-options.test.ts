@@ -13,7 +13,7 @@ import { deliveryOptions } from './delivery-options.js';
 
 const mexico = ShardIdentifier.of(1, 0);
 
-/** The options with a log, of which each line is kept. */
+/** The options with a log whose lines are all kept. */
 function logged(): {
   readonly options: ReturnType<typeof deliveryOptions>;
   readonly lines: unknown[];

@@ -11,7 +11,7 @@ const signals = new EventEmitter();
 beforeEach(() => {
   vi.useFakeTimers();
   vi.spyOn(process, 'exit').mockImplementation(((code: unknown) => void exits.push(code)) as never);
-  // The listeners would stay for the tests that follow.
+  // Otherwise the listeners would affect the tests that follow.
   vi.spyOn(process, 'on').mockImplementation((event, listener) => {
     signals.on(event, listener);
     return process;

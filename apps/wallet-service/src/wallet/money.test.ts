@@ -50,7 +50,7 @@ describe('assertAmountOf', () => {
   test.each(['1e1000000000', '1e-1000000000', '-1e1000000000'])(
     'refuses %s without writing it out',
     (amount) => {
-      // Written out it would be longer than any text can be.
+      // Written out, it would be longer than any text can be.
       expect(() => assertAmountOf('EUR', new Big(amount))).toThrow(invalidAmount);
     },
   );

@@ -22,7 +22,7 @@ function walletOf(balance: string, currency = 'EUR'): Wallet {
   return new Wallet({ ...fields, balance: new Big(balance) });
 }
 
-/** The payloads of a wallet's events, as they will stand in the log. */
+/** The payloads of a wallet's events, as they will be in the log. */
 function payloadsOf({ events }: Wallet): readonly unknown[] {
   return events.map((event) => JSON.parse(encodePayload(event)) as unknown);
 }

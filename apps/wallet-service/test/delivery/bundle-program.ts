@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
 
-/** Makes one file of a program and of all that it imports, so that a process starts in a tenth of the time. */
+/** Bundles a program and all its imports into one file, so that a process starts in a tenth of the time. */
 export async function bundleProgram(program: string, outfile: string): Promise<void> {
   await build({
     entryPoints: [program],
@@ -13,7 +13,7 @@ export async function bundleProgram(program: string, outfile: string): Promise<v
     target: 'es2022',
     keepNames: true,
     conditions: ['@framework/source'],
-    // What only a start without configuration needs.
+    // Needed only for a start without configuration.
     external: ['@framework/embedded-postgres', 'pg-native'],
     banner: {
       js: `import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);`,
@@ -22,7 +22,7 @@ export async function bundleProgram(program: string, outfile: string): Promise<v
       {
         name: 'addresses-of-sources',
         setup: (esbuild) => {
-          // Migrations and pages are found beside the sources.
+          // Migrations and pages are looked up next to the sources.
           esbuild.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
             const source = await readFile(path, 'utf8');
             const address = JSON.stringify(pathToFileURL(path).href);

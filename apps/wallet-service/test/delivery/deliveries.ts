@@ -1,7 +1,7 @@
 import type { TestDatabase } from '@framework/testing/postgres';
 import { rowsOf } from '../database-session.js';
 
-/** How a handler fails: by an error, by ending its process, or by not returning. */
+/** How a handler fails: with an error, by ending its process, or by not returning. */
 export type Fault = 'throws' | 'kills' | 'hangs';
 
 /** One call of a recording handler. */
@@ -20,7 +20,7 @@ export class Deliveries {
     this.#database = database;
   }
 
-  /** Makes the tables of the records. */
+  /** Creates the tables of the records. */
   static async in(database: TestDatabase): Promise<Deliveries> {
     await rowsOf(
       database,
@@ -37,7 +37,7 @@ export class Deliveries {
     return new Deliveries(database);
   }
 
-  /** Where the processes write to. */
+  /** The database to which the processes write. */
   get url(): string {
     return this.#database.url;
   }
@@ -49,7 +49,7 @@ export class Deliveries {
     return Number((await rowsOf(this.#database, text, [handler]))[0]?.['count']);
   }
 
-  /** What a handler has received, in the order of time, of one model if it is given. */
+  /** What a handler has received, in the order of time; only of one model if it is given. */
   async of(handler: string, modelId?: string): Promise<readonly RecordedDelivery[]> {
     const rows = await rowsOf(
       this.#database,

@@ -29,7 +29,7 @@ const principal = { name: 'test' };
 /** Few connections per process, because there are many processes. */
 const connections = { 'maximum-pool-size': 4 };
 
-/** Takes over soon what a process that was killed has left, and soon knows that nothing is left. */
+/** Soon takes over from a process that was killed, and soon knows that nothing is left. */
 const quickDelivery = { 'lease-ms': 1_500, 'cursor-save-ms': 20 };
 
 const globalOnly = 'global-only.json';
@@ -38,7 +38,7 @@ const globalOnly = 'global-only.json';
 export class Fleet {
   readonly databases: ShardDatabases;
   readonly config: FrameworkConfig;
-  /** The service in the process of the test: executes actions and delivers nothing. */
+  /** The service in the process of the test: executes actions, but delivers nothing. */
   readonly service: WalletService;
   readonly deliveries: Deliveries;
   readonly #folder: string;
@@ -62,9 +62,9 @@ export class Fleet {
   }
 
   /**
-   * Makes the databases, and waits until they are migrated; end it with {@link Fleet.end}.
+   * Creates the databases, and waits until they are migrated; end it with {@link Fleet.end}.
    *
-   * @param delivery what to change in the section of delivery
+   * @param delivery overrides of the section of delivery
    */
   static async create(delivery: object = {}): Promise<Fleet> {
     const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
@@ -95,7 +95,7 @@ export class Fleet {
     return this.#start('main', { ...environment, WALLET_ROLE: role });
   }
 
-  /** Starts a process of the service that ends as soon as a call ignores its signal for two seconds. */
+  /** Starts a process of the service that ends as soon as a call has ignored its signal for two seconds. */
   startImpatient(): ServiceProcess {
     return this.#start('impatient', { WALLET_ROLE: 'all' });
   }
@@ -105,7 +105,7 @@ export class Fleet {
     return this.#start('main', { WALLET_ROLE: 'worker', WALLET_CONFIG: join(this.#folder, globalOnly) });
   }
 
-  /** Starts a worker that has the recording handlers as well. */
+  /** Starts a worker that also has the recording handlers. */
   startRecording(environment: Readonly<Record<string, string>> = {}): ServiceProcess {
     const { url } = this.deliveries;
     return this.#start('recording', { ...environment, WALLET_ROLE: 'worker', RECORDS_URL: url });

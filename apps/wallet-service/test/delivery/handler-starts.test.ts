@@ -18,7 +18,7 @@ type Deposited = WalletCreatedEvent | WalletMoneyDepositedEvent;
 let fleet: Fleet;
 
 beforeAll(async () => {
-  // No lease is lost on a busy machine, and nothing is handled twice for that.
+  // So that no lease is lost on a busy machine, which would cause repeats.
   fleet = await Fleet.create({ 'lease-ms': 60_000 });
 });
 afterAll(() => fleet.end());
@@ -28,7 +28,7 @@ it('a handler starts where it says, and a renamed one goes on where it was', asy
   const wallets = await Promise.all(['DE', 'MX', 'DE', 'MX'].map((country) => fleet.openWallet(country)));
   const poisoned = wallets[0]!;
   await deposits(wallets, 2);
-  // What the old one fails to handle goes over to the new one, too.
+  // Events that the old one fails to handle are taken over by the new one, too.
   const poison = `${poisoned.id.value} 3`;
   const old = recording({ name: 'old-name', startFrom: 'beginning', retry: { attemptsMax: 1 } }, poison);
   await whileDelivering([old.handler], async () => {
@@ -66,7 +66,7 @@ it('a handler starts where it says, and a renamed one goes on where it was', asy
   }
 });
 
-/** A handler that notes what it has handled, as `wallet version`, and fails for one of them. */
+/** A handler that records what it has handled, as `wallet version`, and fails for one of them. */
 function recording(
   options: EventHandlerOptions,
   poison?: string,
@@ -85,7 +85,7 @@ function recording(
   return { handler: new Recording(), handled };
 }
 
-/** Runs work while a service of its own delivers to these handlers. */
+/** Runs work while a separate service delivers to these handlers. */
 async function whileDelivering(
   handlers: readonly AnyEventHandler[],
   work: () => Promise<void>,
@@ -101,7 +101,7 @@ async function whileDelivering(
   }
 }
 
-/** Deposits into each wallet so many times. */
+/** Deposits into each wallet this many times. */
 async function deposits(wallets: readonly Wallet[], count: number): Promise<void> {
   for (let n = 0; n < count; n++) for (const wallet of wallets) await fleet.deposit(wallet);
 }

@@ -55,7 +55,7 @@ it('a service that must be restarted is not ready, for as long as it runs', asyn
   expect((await service.client.get('/health/live')).status).toBe(200);
 });
 
-/** Sends money to a wallet whose shard is locked meanwhile, and gives the transfer's id. */
+/** Sends money to a wallet whose shard is locked meanwhile, and returns the transfer's id. */
 async function transferTo(client: WalletClient, lock: () => Promise<() => Promise<void>>): Promise<string> {
   const source = await client.openWallet({ country: 'DE' });
   const dest = await client.openWallet({ country: 'MX' });

@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ServiceProcess } from '../service-process.js';
 
-/** How long a process lives after it is ready, as often as it took to start: on a busy machine, everything takes longer. */
+/** How long a process lives after it is ready, as a multiple of its startup time: on a busy machine, everything takes longer. */
 const life = { min: 0.5, max: 5 };
 
-/** A process that is killed at random moments, and started again at once. */
+/** A process that is killed at random moments, and restarted at once. */
 export class MortalProcess {
   killCount = 0;
   readonly #start: () => ServiceProcess;
@@ -18,17 +18,17 @@ export class MortalProcess {
     this.#running = start();
   }
 
-  /** Waits until the one that runs now is ready, and gives its address; it may be dead already. */
+  /** Waits until the current one is ready, and returns its address; it may already be dead. */
   ready(): Promise<string> {
     return this.#running.printed('is ready');
   }
 
-  /** Kills the one that lives. */
+  /** Kills the current one. */
   end(): void {
     this.#running.kill('SIGKILL');
   }
 
-  /** Kills until it is told to stop, and leaves one that lives. */
+  /** Kills until it is stopped, and leaves a running one behind. */
   async die(over: AbortSignal): Promise<void> {
     for (;;) {
       await this.ready();

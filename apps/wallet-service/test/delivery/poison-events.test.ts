@@ -17,7 +17,7 @@ const walletCount = 10;
 const poisonVersion = 3;
 const versions = [1, 2, 3, 4, 5, 6];
 const handler = 'record-deposits';
-/** What the log says of a dead letter. */
+/** The log's fields for a dead letter. */
 const gaveUp = {
   level: 50,
   handler,
@@ -29,7 +29,7 @@ const gaveUp = {
 let fleet: Fleet;
 let operator: DeliveryOperator;
 
-/** Before the tests of a block, a fleet; and its end after them. */
+/** A fleet for the tests of a block, which is ended after them. */
 function withFleet(own: object = {}): void {
   beforeAll(async () => {
     fleet = await Fleet.create({ ...delivery, ...own });
@@ -39,7 +39,7 @@ function withFleet(own: object = {}): void {
 }
 
 describe('an event that fails at each attempt', () => {
-  // No lease is lost on a busy machine, and nothing is handled twice for that.
+  // So that no lease is lost on a busy machine, which would cause repeats.
   withFleet({ 'lease-ms': 60_000 });
 
   it('stops its wallet only, until it is replayed', async () => {
@@ -50,7 +50,7 @@ describe('an event that fails at each attempt', () => {
 
     expect(await attempts(poisoned)).toEqual([1, 2, 3]);
     expect(await waiting(poisoned)).toEqual([3, 4, 5, 6]);
-    // A line for each attempt; those that wait behind it, and the other wallets, write none.
+    // One line for each attempt; events that wait behind it, and the other wallets, write none.
     const retried = { level: 40, handler, counted: true, msg: 'a handler failed and will be retried' };
     expect(told([worker], poisoned)).toMatchObject([
       { ...retried, attempt: 1 },
@@ -76,7 +76,7 @@ describe('an event that kills its process', () => {
   withFleet();
 
   it('is a dead letter after its attempts, and all others arrive', async () => {
-    // Before anybody delivers: on a slow machine, nothing might be under way beside the poison.
+    // Before delivery begins: on a slow machine, nothing might be running beside the poison event.
     const { poisoned, others } = await depositAround('kills');
     const workers = [
       new Restarted(() => fleet.startRecording()),
@@ -85,7 +85,7 @@ describe('an event that kills its process', () => {
     await vi.waitFor(async () => expect(await deadAttempts()).toEqual([attemptsMax]), patience);
     await everythingArrived(others);
 
-    // Ends with others beside it are not counted: from the log, as a suspect, and where a busy machine takes long to kill.
+    // Deaths with other events beside it are not counted: from the log, as a suspect, and when a busy machine takes long to kill.
     const made = await attempts(poisoned);
     expect(made.slice(-attemptsMax)).toEqual([1, 2, 3]);
     const uncounted = made.slice(0, -attemptsMax);
@@ -99,7 +99,7 @@ describe('an event that kills its process', () => {
         reason: expect.stringContaining(`The process ended, or its event loop was blocked`) as string,
       }),
     );
-    // Whoever took over last may repeat the earlier ones, which no cursor had passed.
+    // The last process to take over may repeat the earlier ones, which no cursor had passed.
     await vi.waitFor(async () => expect(await waiting(poisoned)).toEqual([3, 4, 5, 6]), patience);
 
     await fleet.deliveries.fix();
@@ -112,9 +112,9 @@ describe('an event that kills its process', () => {
   });
 });
 
-/** A process that is started again whenever it ends. */
+/** A process that is restarted whenever it ends. */
 class Restarted {
-  /** All of its processes; the last one runs. */
+  /** All of its processes; the last one is running. */
   readonly started: ServiceProcess[] = [];
 
   constructor(start: () => ServiceProcess) {
@@ -134,13 +134,13 @@ class Restarted {
   }
 }
 
-/** What the logs of processes say of the events of a wallet. */
+/** What the logs of processes say about the events of a wallet. */
 function told(processes: readonly ServiceProcess[], { id }: Wallet): readonly unknown[] {
   const lines = processes.flatMap(({ stderr }) => stderr.split('\n'));
   return lines.filter((line) => line.includes(id.value)).map((line): unknown => JSON.parse(line));
 }
 
-/** Opens wallets on both shards and deposits into each, one deposit of one wallet being poison. */
+/** Opens wallets on both shards and deposits into each; one deposit of one wallet is a poison event. */
 async function depositAround(fault: Fault) {
   const [poisoned, ...others] = await Promise.all(
     Array.from({ length: walletCount }, (_unused, n) => fleet.openWallet(n % 2 === 0 ? 'DE' : 'MX')),
@@ -155,7 +155,7 @@ async function deposits(wallet: Wallet): Promise<void> {
   for (const _version of versions.slice(1)) await fleet.deposit(wallet);
 }
 
-/** Waits until each event of the wallets has been handled, the first deliveries in the order of versions. */
+/** Waits until each event of the wallets has been handled, with the first deliveries in the order of versions. */
 async function everythingArrived(wallets: readonly Wallet[]): Promise<void> {
   await vi.waitFor(async () => {
     for (const name of [handler, 'record-everything']) {
@@ -170,7 +170,7 @@ async function received({ id }: Wallet): Promise<readonly number[]> {
   return (await fleet.deliveries.of(handler, id.value)).map(({ version }) => version);
 }
 
-/** The attempts at the poison. */
+/** The attempts at the poison event. */
 async function attempts({ id }: Wallet): Promise<readonly number[]> {
   const own = await fleet.deliveries.of(handler, id.value);
   return own.filter(({ version }) => version === poisonVersion).map(({ attempt }) => attempt);

@@ -14,7 +14,7 @@ import { WalletMoneyDepositedEvent } from '../../src/wallet/wallet.js';
 import { type TestService, configTree, startTestService, stopTestService } from '../start-test-service.js';
 import type { Answer } from '../wallet-client.js';
 
-/** Fails at every second event when it comes first. */
+/** Fails at every second event when it is first delivered. */
 @FrameworkEventHandler({ name: 'watch-deposits', startFrom: 'beginning', retry: { backoffBaseMs: 10 } })
 class WatchDeposits implements EventHandler<WalletMoneyDepositedEvent> {
   readonly event = WalletMoneyDepositedEvent;
@@ -31,7 +31,7 @@ class WatchEverything implements BatchEventHandler<undefined> {
   async handleBatch(): Promise<void> {}
 }
 
-/** Cursors that pass only what nobody wants are saved soon, so that one sees that delivery is at rest. */
+/** Cursors that pass only unwanted events are saved soon, so that the end of delivery is visible. */
 const delivery = { 'cursor-save-ms': 10 };
 const deliveries = new DeliveryRecorder();
 const recorder = new CallRecorder<Answer>({

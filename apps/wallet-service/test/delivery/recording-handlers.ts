@@ -11,12 +11,12 @@ import { WalletCreatedEvent, WalletMoneyDepositedEvent } from '../../src/wallet/
 import type { Fault } from './deliveries.js';
 
 const connectionsMax = 4;
-/** How long a call takes; with few connections, also a fast machine has events in flight. */
+/** How long a call takes; with few connections, even a fast machine has events in flight. */
 const workSeconds = 0.03;
 
 type Deposited = WalletCreatedEvent | WalletMoneyDepositedEvent;
 
-/** Notes each event of an opening or a deposit; then fails as the test wants it for that event. */
+/** Records each event of an opening or a deposit; then fails as the test wants it for that event. */
 @FrameworkEventHandler({ name: 'record-deposits', startFrom: 'beginning' })
 class RecordDeposits implements EventHandler<Deposited> {
   readonly event = [WalletCreatedEvent, WalletMoneyDepositedEvent];
@@ -38,7 +38,7 @@ class RecordDeposits implements EventHandler<Deposited> {
   }
 }
 
-/** Notes every event of every model, many at a time. */
+/** Records every event of every model, many at a time. */
 @FrameworkEventHandler({ name: 'record-everything', startFrom: 'beginning' })
 class RecordEverything implements BatchEventHandler<undefined> {
   readonly event = 'all';
@@ -62,7 +62,7 @@ class RecordEverything implements BatchEventHandler<undefined> {
   }
 }
 
-/** Handlers that note durably what they receive, in the database of an URL. */
+/** Handlers that record durably what they receive, in the database with this URL. */
 export function recordingHandlers(url: string): readonly AnyEventHandler[] {
   const pool = new pg.Pool({ connectionString: url, max: connectionsMax });
   return [new RecordDeposits(pool), new RecordEverything(pool)];

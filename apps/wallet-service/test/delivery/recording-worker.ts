@@ -5,7 +5,7 @@ import { Shutdown } from '../../src/process/shutdown.js';
 import { startWorker } from '../../src/process/start.js';
 import { recordingHandlers } from './recording-handlers.js';
 
-// A worker as `main.ts` starts it, with handlers that note what they receive in the database RECORDS_URL.
+// A worker as `main.ts` starts it, with handlers that record what they receive in the database RECORDS_URL.
 const settings = readServiceSettings(process.env);
 const { WALLET_CONFIG = '', RECORDS_URL = '' } = process.env;
 const say = (line: string): void => void process.stdout.write(`${line}\n`);

@@ -8,7 +8,7 @@ import { WalletClient } from '../wallet-client.js';
 import { Fleet } from './fleet.js';
 
 const patience = { timeout: 60_000, interval: 20 };
-/** So rare that only a notification can be the reason that something is delivered. */
+/** So long that only a notification can be the reason for a delivery. */
 const hardlyPolling = { 'poll-max-ms': 2_400_000 };
 
 const waitingForLock = `select from pg_locks where locktype = 'advisory' and not granted
@@ -83,7 +83,7 @@ it('a worker that is told to stop gives every slot back', async () => {
   }, patience);
   workers[0]?.kill('SIGTERM');
   expect(await workers[0]?.exitCode()).toBe(0);
-  // The other one's only, or nobody's until it takes them.
+  // Those of the other one only, or free until it takes them.
   expect(new Set(await holders(fleet)).size).toBe(1);
   workers[1]?.kill('SIGTERM');
   expect(await workers[1]?.exitCode()).toBe(0);
@@ -91,7 +91,7 @@ it('a worker that is told to stop gives every slot back', async () => {
 });
 
 it('a worker gives its slots back in time while a handler hangs', async () => {
-  // No lease is lost on a busy machine: nothing is handled twice.
+  // So that no lease is lost on a busy machine, and nothing is handled twice.
   const fleet = await newFleet({ 'lease-ms': 60_000 });
   const wallet = await fleet.openWallet('MX');
   await fleet.deliveries.break(wallet.id.value, 2, 'hangs');
@@ -139,7 +139,7 @@ async function newFleet(delivery?: object): Promise<Fleet> {
   return fleet;
 }
 
-/** Whether somebody works in every slot for every handler, in both databases. */
+/** Whether every slot of every handler has a holder, in both databases. */
 async function isAllHeld({ service }: Fleet): Promise<boolean> {
   const { items: leases } = await new DeliveryOperator(service.databases).leases();
   return leases.every(
@@ -147,13 +147,13 @@ async function isAllHeld({ service }: Fleet): Promise<boolean> {
   );
 }
 
-/** Who holds each slot that somebody holds, over both databases. */
+/** The holder of each slot that has one, over both databases. */
 async function holders({ service }: Fleet): Promise<readonly string[]> {
   const { items: leases } = await new DeliveryOperator(service.databases).leases();
   return leases.flatMap(({ slots }) => slots.flatMap(({ processId }) => processId ?? []));
 }
 
-/** Resolves when a worker hears the notifications of both databases. */
+/** Resolves when a worker receives the notifications of both databases. */
 async function listens({ databases: { global, mexico } }: Fleet): Promise<void> {
   const text = `select from pg_stat_activity
                 where datname = current_database() and state = 'idle' and query ilike 'listen %'`;

@@ -3,21 +3,21 @@ import { WalletClient } from '../wallet-client.js';
 
 const answerTimeoutMs = 5_000;
 
-/** How a request ended for good: with an effect, or refused by a rule. */
+/** The final outcome of a request: with an effect, or refused by a rule. */
 export interface Outcome {
   readonly accepted: boolean;
   readonly body: Readonly<Record<string, unknown>>;
 }
 
-/** A client that repeats a request under its key until it is told for certain what became of it. */
+/** A client that repeats a request with its key until it knows the outcome for certain. */
 export class TransferClient {
   /** Requests that got no answer at all. */
   lostCount = 0;
-  /** Repeats of a request that had had its effect. */
+  /** Repeats of a request that had already taken effect. */
   replayedCount = 0;
   readonly #url: () => Promise<string>;
 
-  /** @param url where the service is now */
+  /** @param url where the service is at present */
   constructor(url: () => Promise<string>) {
     this.#url = url;
   }

@@ -12,12 +12,12 @@ import { TransferClient } from './transfer-client.js';
 const httpKillsMin = 3;
 const workerKillsMin = 5;
 const transfersMin = 100;
-/** How long a client waits between two transfers, at most. */
+/** The longest time that a client waits between two transfers. */
 const pauseMaxMs = 200;
 
 interface TestWallet {
   readonly id: string;
-  /** How a transfer to it ends; `undefined` where it may end either way. */
+  /** How a transfer to it ends; `undefined` if it may end either way. */
   readonly end: 'COMPLETED' | 'REFUNDED' | undefined;
 }
 
@@ -34,7 +34,7 @@ it(
   async () => {
     const http = new MortalProcess(() => fleet.start('http'), seededRandom(seed));
     const workers = [1, 2].map((n) => new MortalProcess(() => fleet.start('worker'), seededRandom(seed + n)));
-    // It takes its part of the source's events, and can decide about those to its own shard only.
+    // It takes its share of the source's events, and can decide only about those to its own shard.
     const partial = new MortalProcess(() => fleet.startGlobalOnly(), seededRandom(seed + 3));
     const client = new TransferClient(() => http.ready());
     const { open, closing, others } = await openWallets(client);
@@ -61,7 +61,7 @@ it(
         const { accepted, body } = await client.post('/transfers', { sourceId, destId, amount });
         if (accepted) ends.set(String(body['id']), end);
         await onTransfer();
-        // While more kills are waited for, no backlog grows that the workers must work off in the end.
+        // Traffic pauses while further kills are awaited, so that no backlog grows that the workers must work off at the end.
         await delay(random() * (ends.size < transfersMin ? pauseMaxMs : 10 * pauseMaxMs));
       }
     });
@@ -85,7 +85,7 @@ it(
   },
 );
 
-/** Wallets that take part, in two currencies and on both shards, and some that are closed before or meanwhile. */
+/** The wallets involved, in two currencies and on both shards; some are closed before or meanwhile. */
 async function openWallets(client: TransferClient) {
   const wallets = (count: number, currency: string, end: TestWallet['end']): Promise<readonly TestWallet[]> =>
     Promise.all(
@@ -108,14 +108,14 @@ async function close(client: TransferClient, id: string): Promise<void> {
   await client.post(`/wallets/${id}/close`, {});
 }
 
-/** Counts all money again and again, which must always be the same; says how often. */
+/** Adds up all money again and again, which must always be the same; returns how often. */
 async function sampleMoney(money: object, over: AbortSignal): Promise<number> {
   let count = 0;
   for (; !over.aborted; count++) expect(await moneyByCurrency(fleet.databases)).toEqual(money);
   return count;
 }
 
-/** Waits until every transfer has ended, for as long as they become fewer. */
+/** Waits until every transfer has ended, as long as their number decreases. */
 async function nothingInTransit(before = Infinity): Promise<void> {
   const left = await vi.waitFor(
     async () => {
@@ -132,7 +132,7 @@ function transfersIn(state: string): Promise<readonly string[]> {
   return texts('select id as text from transfers where state = $1', state);
 }
 
-/** The transfers that were received, each as often as it was. */
+/** The transfers that were received, each once for each receipt. */
 function receivedTransfers(): Promise<readonly string[]> {
   const text = `select payload ->> 'transferId' as text from eventlog.events where event_type = $1`;
   return texts(text, 'WalletTransferReceivedEvent');

@@ -8,21 +8,21 @@ import { firstVersions } from './deliveries.js';
 import { Fleet } from './fleet.js';
 
 const walletCount = 100;
-/** Each of so many clients deposits into one wallet after the other, so that events of a wallet follow closely. */
+/** Each of this many clients deposits into the wallets in turn, so that the events of a wallet follow closely. */
 const clientCount = 10;
-/** Ten thousand deposits, and kills until all are delivered, take minutes: `FULL_KILL_TEST=1` asks for them. */
+/** Ten thousand deposits, with kills until all are delivered, take minutes: `FULL_KILL_TEST=1` requests them. */
 const full = process.env['FULL_KILL_TEST'] === '1';
 const depositsPerWallet = full ? 100 : 20;
-/** Of so many deposits, one names a recipient. */
+/** One in this many deposits names a recipient. */
 const depositsPerRecipient = 4;
-/** What is committed before anybody delivers. */
+/** The number of commits before delivery begins. */
 const backlogMin = 1_000;
 const workerCount = 3;
 const killIntervalMs = 1_000;
 /** How many events were committed and not delivered when a worker is killed. */
 const inFlightMin = 300;
 const killsMin = 5;
-/** Then the log may drain in peace, so that what is lost shows. */
+/** Then the log may drain without kills, so that losses are visible. */
 const killsMax = full ? Infinity : 15;
 /** Two databases, with four handlers of the service and two that record. */
 const cursorCount = 2 * 6;
@@ -55,7 +55,7 @@ it(
     const workers = Array.from({ length: workerCount }, () => fleet.startRecording());
     const kills: number[] = [];
     while (kills.length < killsMax) {
-      // A machine that is too slow to start a process in a second has longer, so that somebody works.
+      // On a machine that is too slow to start a process in a second, each lives longer, so that some work gets done.
       await Promise.all([delay(killIntervalMs), ...workers.map((worker) => worker.printed('is ready'))]);
       const inFlightCount = committedCount - (await fleet.deliveries.count('record-deposits'));
       if (loaded && inFlightCount < inFlightMin) break;
@@ -87,13 +87,13 @@ async function deposits(wallet: Wallet, n: number, onCommitted: () => void): Pro
   }
 }
 
-/** Whom the deposits into a wallet name: each of them once. */
+/** The recipients named by the deposits into a wallet, each once. */
 function recipients(n: number): readonly string[] {
   const count = Math.ceil(depositsPerWallet / depositsPerRecipient);
   return Array.from({ length: count }, (_unused, index) => `${n}-${index * depositsPerRecipient}`);
 }
 
-/** Who was told, each as often as he was. */
+/** The notified recipients, once for each notification. */
 async function notified(): Promise<readonly string[]> {
   const { global, mexico } = fleet.databases;
   const rows = await Promise.all(

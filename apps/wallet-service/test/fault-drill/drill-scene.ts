@@ -10,7 +10,7 @@ import { type Answer, type WalletBody, WalletClient } from '../wallet-client.js'
 
 /** The service that a drill has to break. */
 export interface DrillStage {
-  /** Speaks with the process that answers requests. */
+  /** Sends requests to the process that answers them. */
   readonly client: WalletClient;
   /** Every line that the processes have logged, or printed for people. */
   readonly log: readonly string[];
@@ -26,14 +26,14 @@ const repeatPauseMs = 200;
 const statePauseMs = 100;
 const blockedTimeoutMs = 180_000;
 
-/** What clients do in a drill, beside the traffic: transfers that wait, and requests by which one sees whether all is well. */
+/** Further requests of a drill, besides the traffic: transfers that wait, and requests that show whether everything works. */
 export class DrillScene<Stage extends DrillStage = DrillStage> {
   readonly stage: Stage;
-  /** On the shard (0, 0), where transfers come from that wait. */
+  /** On the shard (0, 0), the source of the waiting transfers. */
   readonly source: WalletBody;
-  /** On the shard (1, 0), where they go. */
+  /** On the shard (1, 0), their destination. */
   readonly dest: WalletBody;
-  /** A wallet on each shard that others do not use, in a currency of their own. */
+  /** A wallet on each shard that others do not use, in separate currencies. */
   readonly probes: readonly [WalletBody, WalletBody];
   readonly #waiting: string[] = [];
   #locker: pg.Client | undefined;
@@ -58,17 +58,17 @@ export class DrillScene<Stage extends DrillStage = DrillStage> {
     });
   }
 
-  /** The transfers that were sent to wait. */
+  /** The transfers that were made to wait. */
   get waiting(): readonly string[] {
     return this.#waiting;
   }
 
-  /** Speaks with the process that shows the fault. */
+  /** Sends requests to the process that shows the fault. */
   get asked(): WalletClient {
     return this.#askedClient ?? this.stage.client;
   }
 
-  /** Has a process show the fault that is not the one which answers requests. */
+  /** Makes a process other than the one that answers requests show the fault. */
   async ask(started: ServiceProcess): Promise<void> {
     this.#asked = started;
     this.#askedClient = new WalletClient(await started.printed('http://'));
@@ -81,7 +81,7 @@ export class DrillScene<Stage extends DrillStage = DrillStage> {
     this.#askedClient = undefined;
   }
 
-  /** Locks the wallets of the shard (1, 0), but for those of the traffic. */
+  /** Locks the wallets of the shard (1, 0), except those of the traffic. */
   async lock(): Promise<void> {
     const locker = new pg.Client({ connectionString: this.stage.shards.mexico.url });
     // Its server may be killed.
@@ -124,7 +124,7 @@ export class DrillScene<Stage extends DrillStage = DrillStage> {
     return (await rowsOf(this.stage.shards.global, text, [this.#waiting])).length;
   }
 
-  /** Deposits into the wallet of a shard, of which nobody asks how much it has. */
+  /** Deposits into a separate wallet of a shard, whose balance is not checked. */
   async deposit(into: WalletBody, client: WalletClient = this.stage.client): Promise<Answer> {
     return post(client, `/wallets/${into.id}/deposit`, { amount: '1' }, randomUUID());
   }

@@ -8,7 +8,7 @@ import type { ShardDatabases } from '../start-test-service.js';
 import { WalletClient } from '../wallet-client.js';
 import type { DrillStage } from './drill-scene.js';
 
-/** Databases are made first, which takes seconds, and much longer on a busy machine. */
+/** The databases are created first, which takes seconds, and much longer on a busy machine. */
 const startTimeoutMs = 90_000;
 
 /** The wallet service as it starts without a configuration: both shards are on the embedded server that it runs. */

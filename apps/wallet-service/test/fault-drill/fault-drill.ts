@@ -10,7 +10,7 @@ declare module 'vitest' {
 }
 
 const { names, withinS } = inject('faultDrill');
-/** It is told how late what was late is, if it is not much later. */
+/** It is measured how late something is, unless it is much later than this. */
 const patienceMs = Math.max(60, 3 * withinS) * 1_000;
 
 test.each(faults.filter(({ name }) => names.includes(name)))('$name', async (fault) => {

@@ -2,20 +2,20 @@ import type { FaultHarness } from '../faults/fault-harness.js';
 import type { DrillScene, DrillStage } from './drill-scene.js';
 import type { EmbeddedStage } from './embedded-stage.js';
 
-// Read by the command as well, for its help: what starts databases and processes is imported when a fault happens.
+// Also read by the command, for its help: code that starts databases and processes is imported only when a fault happens.
 
-/** A fault that the drill lets happen to the shard (1, 0), and its end. */
+/** A fault that the drill causes on the shard (1, 0), and its end. */
 export interface Fault<Stage extends DrillStage = DrillStage> {
   readonly name: string;
   readonly what: string;
-  /** How long it lasts at least. */
+  /** The shortest time that it lasts. */
   readonly lastsMs: number;
-  /** Default: processes of the service, and a proxy before a server that is the shard's own. */
+  /** Default: processes of the service, and a proxy in front of the shard's own server. */
   readonly stage?: () => Promise<Stage>;
-  /** Makes transfers to the shard wait before it begins, where none is accepted or tried while it lasts. */
+  /** Makes transfers to the shard wait before it begins, if none is accepted or tried while it lasts. */
   hold?(scene: DrillScene<Stage>): Promise<void>;
   begin(scene: DrillScene<Stage>): Promise<unknown>;
-  /** Resolves when the cause is gone; what is to heal heals by itself from then on. */
+  /** Resolves when the cause is gone; the service must then recover by itself. */
   end(scene: DrillScene<Stage>): Promise<unknown>;
 }
 

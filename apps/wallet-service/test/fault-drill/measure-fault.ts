@@ -9,31 +9,31 @@ import { DrillScene } from './drill-scene.js';
 import type { Fault } from './faults.js';
 import { shortLog } from './short-log.js';
 
-/** So rarely that looking is no load of its own. */
+/** So long that the checks are not a load of their own. */
 const probePauseMs = 200;
 const probeTimeoutMs = 5_000;
 const settledWithinMs = 60_000;
 
-/** What was seen of a fault. */
+/** The observations about a fault. */
 export interface FaultMeasurement {
-  /** What the process said while the fault lasted. */
+  /** What the process reported while the fault lasted. */
   readonly readiness: string;
   readonly answer: string;
   readonly log: readonly string[];
-  /** How often each answer came to the traffic, before and after the fault as well. */
+  /** How often the traffic got each answer, including before and after the fault. */
   readonly answers: Readonly<Record<string, number>>;
-  /** Seconds from the end of the fault until it was well again, for good; undefined: not before the patience was over. */
+  /** Seconds from the end of the fault until everything worked again permanently; undefined if it did not in time. */
   readonly healedAfterS: Readonly<Record<Healed, number | undefined>>;
-  /** That money was made or lost, or a transfer was not decided once; undefined when all is right. */
+  /** That money was made or lost, or a transfer was not decided exactly once; undefined if everything is right. */
   readonly wrong: unknown;
 }
 
 type Healed = 'requests' | 'readiness' | 'new event' | 'backlog';
 
 /**
- * Lets a fault happen while traffic goes on and transfers wait, and measures how soon after its end everything is well.
+ * Causes a fault while traffic continues and transfers wait, and measures how soon after its end everything works.
  *
- * @param patienceMs is for how long it is waited for that
+ * @param patienceMs how long to wait for that
  */
 export async function measureFault(fault: Fault, patienceMs: number): Promise<FaultMeasurement> {
   const stage = await (fault.stage?.() ?? FaultHarness.start());
@@ -70,7 +70,7 @@ export async function measureFault(fault: Fault, patienceMs: number): Promise<Fa
   }
 }
 
-/** Looks at everything at the same time, from now on. */
+/** Checks everything in parallel, from now on. */
 async function measureHealing(
   scene: DrillScene,
   patienceMs: number,
@@ -83,7 +83,7 @@ async function measureHealing(
   const all = Promise.all([backlog, newEvent]);
   const isOver = new AbortController();
   void all.finally(() => isOver.abort());
-  /** Since when something has been well, until the rest is. */
+  /** Since when something has worked, until the rest does. */
   const wellSince = async (isWell: () => Promise<boolean>): Promise<number | undefined> => {
     let since: number | undefined;
     do {
@@ -113,7 +113,7 @@ async function untilTrue(isSo: () => Promise<boolean>, over: AbortSignal): Promi
   while (!over.aborted && !(await isSo().catch(() => false))) await delay(probePauseMs);
 }
 
-/** That each transfer that waited was received once, and that the money of all is in its destination. */
+/** Checks that each waiting transfer was received once, and that the money of all is in its destination. */
 async function expectDecidedOnce(scene: DrillScene): Promise<void> {
   const { shards, client } = scene.stage;
   const decisions = `select payload ->> 'transferId' as id, count(*)::int as count from eventlog.events

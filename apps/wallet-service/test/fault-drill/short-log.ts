@@ -2,7 +2,7 @@ const linesMax = 4;
 const charactersMax = 300;
 const fieldsShown = ['msg', 'handler', 'path', 'reason', 'err', 'error', 'remedy', 'shards', 'shard'];
 
-/** The different things that processes have logged, each once and in short. */
+/** The different messages that processes have logged, each once and shortened. */
 export function shortLog(lines: readonly string[]): readonly string[] {
   const byKind = new Map<string, string>();
   for (const line of lines) {

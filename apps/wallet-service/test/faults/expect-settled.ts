@@ -11,8 +11,8 @@ import type { Traffic } from './traffic.js';
 const repeatCount = 10;
 
 /**
- * That every transfer comes to its end within a time, and those of the traffic have arrived; that what clients were told is what the
- * databases hold, also for those who ask again; and that all money is there, no more and no less.
+ * Checks that every transfer ends in time, and that those of the traffic have arrived; that the databases match what clients were
+ * told, including those that ask again; and that all money is there, no more and no less.
  */
 export async function expectSettled(
   shards: ShardDatabases,
@@ -31,7 +31,7 @@ export async function expectSettled(
     recorder,
     databases: [shards.global.url, shards.mexico.url],
     tables: { Wallet: 'wallets', Transfer: 'transfers', TransferDecision: 'transfer_decisions' },
-    // Whatever is sent beside the traffic has wallets of its own.
+    // All other requests have wallets of their own.
     mayBeThere: ({ params }) => !traffic.owns(params),
     check: (state) => checkTransfers(state, traffic),
   });

@@ -17,19 +17,21 @@ import { Traffic } from './traffic.js';
 
 const mexicoName = 'mexico';
 
-/** How soon after the end of a fault everything is well by itself, besides what the same takes without a fault. */
+/**
+ * How soon after the end of a fault everything must work by itself, in addition to the time that the checks take without a fault.
+ */
 const wellWithinMs = 10_000;
-/** How soon after it every transfer has ended, those included that were waiting for their next attempt. */
+/** How soon after it every transfer has ended, including those that were waiting for their next attempt. */
 const settledWithinMs = 30_000;
-/** How often as long as without a fault it may take, because it takes longer with cold connections. */
+/** By which factor longer than without a fault the checks may take, because they take longer with cold connections. */
 const slownessMax = 10;
 
-/** Which shards a process has in its configuration; `exchanged` are both, each with the database of the other. */
+/** Which shards a process has in its configuration; `exchanged` means both, each with the database of the other. */
 export type KnownShards = 'both' | 'global' | 'mexico' | 'exchanged';
 
 /**
- * The wallet service as real processes, and one of its two shards on a server of its own, behind a proxy: what a test needs
- * to break one thing, and to see that everything is well by itself afterwards.
+ * The wallet service as real processes, with one of its two shards on a separate server, behind a proxy: what a test needs to
+ * break one thing, and to see that everything works by itself afterwards.
  *
  * ```ts
  * const harness = await FaultHarness.start();
@@ -53,7 +55,7 @@ export class FaultHarness {
   readonly #processes: ServiceProcess[] = [];
   #service: ServiceProcess | undefined;
   #client: WalletClient | undefined;
-  /** How long it takes on this machine to see that all is well when it is. */
+  /** How long the checks take on this machine when everything works. */
   #healthyMs = 0;
 
   private constructor(parts: {
@@ -95,7 +97,7 @@ export class FaultHarness {
         : { server: first, standby: undefined };
     const target = { host: server.host, port: server.port };
     const proxy = await FaultProxy.to(target);
-    // By way of the proxy, whose port stays when the server comes back on another one.
+    // Through the proxy, whose port stays when the server comes back on a different one.
     const mexico = new TestDatabase(server.url('').replace(`:${server.port}`, `:${proxy.port}`), mexicoName);
     const shards = { global, mexico };
     const harness = new FaultHarness({ shards, proxy, server, standby, target, folder, options });
@@ -106,7 +108,7 @@ export class FaultHarness {
     return harness;
   }
 
-  /** Speaks with the service: the process that answers requests. */
+  /** Sends requests to the service: to the process that answers them. */
   get client(): WalletClient {
     if (this.#client === undefined) throw new Error('the service has not been started');
     return this.#client;
@@ -118,9 +120,9 @@ export class FaultHarness {
   }
 
   /**
-   * Starts the process that answers requests, and delivers, in the place of the one before, if there was one.
+   * Starts the process that answers requests and delivers, in place of the previous one, if there was one.
    *
-   * @param ownDelivery settings of this process alone, over those of all.
+   * @param ownDelivery settings of this process alone, which override those of all
    */
   async startService(
     knows: KnownShards = 'both',
@@ -139,7 +141,7 @@ export class FaultHarness {
     await this.#service?.exitCode();
   }
 
-  /** Ends it as operators do, and gives its exit code. */
+  /** Ends it as operators do, and returns its exit code. */
   async stopService(): Promise<unknown> {
     this.#service?.kill('SIGTERM');
     return this.#service?.exitCode();
@@ -151,7 +153,7 @@ export class FaultHarness {
     knows: KnownShards = 'both',
     ownDelivery: object = {},
   ): Promise<ServiceProcess> {
-    // Cursors that pass only what nobody wants are saved soon, so that one sees that delivery is at rest.
+    // Cursors that pass only unwanted events are saved soon, so that the end of delivery is visible.
     const delivery = { 'cursor-save-ms': 50, ...this.#options.delivery, ...ownDelivery };
     const tree = configTree(this.shards, { mexicoPort: this.proxy.port, ...this.#options, delivery });
     const file = join(this.#folder, `wallet-${this.#processes.length}.json`);
@@ -162,7 +164,7 @@ export class FaultHarness {
     return started;
   }
 
-  /** Runs a statement on the server of the shard (1, 0), past the proxy; in its database unless told otherwise. */
+  /** Runs a statement on the server of the shard (1, 0), bypassing the proxy; in its database by default. */
   async onServer(text: string, database: string = mexicoName): Promise<void> {
     await rowsOf(new TestDatabase(this.#server.url(''), database), text);
   }
@@ -180,7 +182,7 @@ export class FaultHarness {
     this.#target.port = this.#server.port;
   }
 
-  /** Leads the service to the standby, as a name does that follows the primary; it takes over when it is promoted. */
+  /** Points the service to the standby, like a name that follows the primary; it takes over when it is promoted. */
   leadToStandby(): void {
     if (this.#standby === undefined) throw new Error('the server has no standby');
     this.#server = this.#standby;
@@ -198,7 +200,7 @@ export class FaultHarness {
     return { status, body };
   }
 
-  /** That requests, readiness and delivery are well soon after the end of a fault, which is now, by themselves. */
+  /** Checks that requests, readiness and delivery work by themselves soon after the end of a fault, which is now. */
   async expectWell(): Promise<void> {
     await this.#seeThatAllIsWell(wellWithinMs + slownessMax * this.#healthyMs);
   }
@@ -207,7 +209,7 @@ export class FaultHarness {
     const startedMs = performance.now();
     const soon = <T>(look: () => Promise<T>): Promise<T> =>
       vi.waitFor(look, { timeout: withinMs - (performance.now() - startedMs), interval: 50 });
-    // In a currency of their own, so that they count in no sum of the traffic's.
+    // In a separate currency, so that they are in no sum of the traffic's.
     const open = (country: string) => soon(() => this.client.openWallet({ country, currency: 'USD' }));
     const [global, mexico] = await Promise.all([open('DE'), open('MX')]);
     await soon(async () => assert.equal((await this.readiness()).status, 200));
@@ -223,7 +225,7 @@ export class FaultHarness {
     });
   }
 
-  /** That every transfer of the traffic has arrived, and that all money is there, no more and no less. */
+  /** Checks that every transfer of the traffic has arrived, and that all money is there, no more and no less. */
   async expectSettled(traffic: Traffic): Promise<void> {
     await expectSettled(this.shards, traffic, settledWithinMs + slownessMax * this.#healthyMs);
     process.stdout.write(`answers: ${JSON.stringify(Object.fromEntries(traffic.recorder.counts))}\n`);
@@ -259,7 +261,7 @@ interface ShardGroup {
   readonly members: { configs: object }[];
 }
 
-/** The configuration as a process has it that knows these shards. */
+/** The configuration of a process that knows these shards. */
 function withShards(tree: unknown, knows: KnownShards): unknown {
   const { framework } = structuredClone(tree) as {
     framework: {

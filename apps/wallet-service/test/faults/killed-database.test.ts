@@ -19,7 +19,7 @@ it('a database that is killed under load and started again heals by itself', { t
     await vi.waitFor(async () => expect(await harness.readiness()).toMatchObject({ status: 503 }), patience);
     await vi.waitFor(() => {
       const failures = harness.log.filter((line) => line.includes('delivery continues after an error'));
-      // Through the proxy, a server that is gone is a connection that ends: by a reset, or orderly.
+      // Through the proxy, a dead server looks like a connection that ends, with a reset or cleanly.
       expect(failures.join('\n')).toMatch(/ECONN|connection/i);
     }, patience);
     const { status } = await harness.client.post('/wallets', {});
@@ -28,7 +28,7 @@ it('a database that is killed under load and started again heals by itself', { t
     await harness.restartServer();
     await harness.expectWell();
   }
-  // Each says of which shard it is, and none of them fills the log with a stack.
+  // Each says which shard it is about, and none of them fills the log with a stack trace.
   const told = harness.log.filter((line) => /"msg":"(delivery continues|shard-unavailable)/.test(line));
   expect(told.filter((line) => !line.includes('shard (1, 0)') || line.includes('"stack"'))).toEqual([]);
   await harness.expectSettled(traffic);

@@ -6,9 +6,9 @@ import type { Answer, WalletBody } from '../wallet-client.js';
 
 /** More than there are connections. */
 const lockedOutCount = 40;
-/** More than a handler handles at a time, and so many that others came too late if each kept its place for a second. */
+/** More than a handler handles at a time, and so many that others would be late if each kept its place for a second. */
 const lockedTransferCount = 240;
-/** More than the places in which writes wait for locks. */
+/** More than the number of writes that may wait for locks. */
 const lockedWalletCount = 12;
 const currency = 'EUR';
 
@@ -66,7 +66,7 @@ it('a locked wallet holds up no other one, and its deposits are answered truthfu
 });
 
 it('transfers to locked wallets, for which clients wait too, hold up no other transfer, and arrive when these are free', async () => {
-  // Nobody has to wait for so long.
+  // No caller has to wait this long.
   const never = { 'statement-timeout-ms': 120_000, 'acquisition-timeout-ms': 120_000 };
   service = await startTestService({ mexico: never });
   const { client } = service;
@@ -94,7 +94,7 @@ it('transfers to locked wallets, for which clients wait too, hold up no other tr
       for (let n = 0; n < lockedTransferCount; n++)
         waiting.push(await transferTo(locked[n % lockedWalletCount]!));
       const beside = await transferTo(other);
-      // Sooner than all of them have waited for a second each.
+      // Sooner than if each of them had waited for a second.
       await vi.waitFor(() => completed([beside]), { timeout: 15_000, interval: 50 });
     } finally {
       endDeposits();
@@ -111,7 +111,7 @@ it('transfers to locked wallets, for which clients wait too, hold up no other tr
   ]);
 });
 
-/** Deposits into a wallet again and again; tells how often, and what took the longest. */
+/** Deposits into a wallet again and again; returns how often, and the longest duration. */
 async function depositUntil(
   id: string,
   over: AbortSignal,
@@ -132,7 +132,9 @@ async function depositUntil(
   return { count, slowestMs };
 }
 
-/** Begins a deposit into a wallet ten times in a second, also while none of them is answered; gives what ends that. */
+/**
+ * Begins a deposit into a wallet ten times per second, even while none of them is answered; returns a function that ends that.
+ */
 function depositOften(id: string, deposits: Promise<Answer>[]): () => void {
   const timer = setInterval(() => {
     const deposit = service.client.post(`/wallets/${id}/deposit`, { amount: '1' });

@@ -8,7 +8,7 @@ import { Wallet } from '../../src/wallet/wallet.js';
 import { mexico, walletOf, walletSpecificationWhile } from '../wallet-specification.js';
 
 const minuteMs = 60_000;
-/** How late a transfer is tried again that has waited for an outage to end, at most. */
+/** The longest time after the end of an outage until a waiting transfer is retried. */
 const latenessMs = 5_000;
 const amount = new Big('25.50');
 

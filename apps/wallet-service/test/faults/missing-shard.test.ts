@@ -5,9 +5,9 @@ import { FaultHarness } from './fault-harness.js';
 
 const timeout = 240_000;
 const patience = { timeout: 60_000, interval: 100 };
-/** What a process has done before it is killed is done again by whoever comes next. */
+/** What a process has done before it is killed is repeated by its successor. */
 const nothingSaved = { 'cursor-save-ms': 60_000 };
-/** The last process saves soon, so that delivery is seen to be at rest. */
+/** The last process saves soon, so that the end of delivery is visible. */
 const savedSoon = { 'cursor-save-ms': 50 };
 
 let harness: FaultHarness;
@@ -26,7 +26,7 @@ it(
     const client = new WalletClient(await partial.printed('is ready'));
     await setPaused('settle-transfer', true);
     await vi.waitFor(async () => expect(await received()).toBeGreaterThan(3), patience);
-    // What was received and is not settled yet falls to the process that cannot see that.
+    // A received transfer that is not settled yet is taken over by the process that cannot see the receipt.
     await harness.killService();
     await vi.waitFor(
       () => expect(partial.stderr).toContain('a handler failed and will be retried'),
@@ -66,7 +66,7 @@ async function setPaused(handler: string, isPaused: boolean): Promise<void> {
   for (const database of [global, mexico]) await rowsOf(database, text, [handler, isPaused]);
 }
 
-/** How many transfers from the shard (0, 0) the shard (1, 0) has received that are in transit all the same. */
+/** How many transfers from the shard (0, 0) are still in transit although the shard (1, 0) has received them. */
 async function received(): Promise<number> {
   const { global, mexico } = harness.shards;
   const decided = await rowsOf(

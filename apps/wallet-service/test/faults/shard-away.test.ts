@@ -8,7 +8,7 @@ const patience = { timeout: 60_000, interval: 50 };
 let harness: FaultHarness;
 
 beforeEach(async () => {
-  // What a process held that was killed during an outage is free a lease after it.
+  // The slots of a process that was killed during an outage are free one lease after it.
   const delivery = { 'lease-ms': 3_000 };
   harness = await FaultHarness.start({ mexico: { 'acquisition-timeout-ms': 1_000 }, delivery });
 });
@@ -42,7 +42,7 @@ it.each(['refuses', 'is silent'] as const)(
       const sent = traffic.transfers.size;
       await vi.waitFor(() => expect(traffic.transfers.size).toBeGreaterThan(sent + 10), patience);
     }
-    // Tried again and again, and no attempt counts.
+    // Retried again and again, without counting attempts.
     await vi.waitFor(() => {
       const retried = harness.log
         .slice(during)

@@ -4,16 +4,16 @@ import { Big } from 'big.js';
 import type { Answer, WalletBody, WalletClient } from '../wallet-client.js';
 
 const pauseMs = 200;
-/** How many requests of one wallet are under way at most. */
+/** The maximum number of running requests of one wallet. */
 const runningMax = 10;
 const initialBalance = 1_000_000;
 
 /**
- * What clients do while something fails: deposits and transfers on and between two shards, each under a key of its own. Those
- * that got no final answer are repeated under their keys in the end, so that it is known of each what became of it.
+ * What clients do while something fails: deposits and transfers on and between two shards, each with its own key. Requests
+ * without a final answer are repeated with their keys at the end, so that the outcome of each is known.
  */
 export class Traffic {
-  /** The deposits and transfers, with what clients were told. */
+  /** The deposits and transfers, with the answers to clients. */
   readonly recorder = new CallRecorder<Answer>({ judge: verdictOf });
   readonly #client: () => WalletClient;
   readonly #wallets: readonly WalletBody[];
@@ -29,7 +29,7 @@ export class Traffic {
   /**
    * Opens wallets in EUR on both shards, and begins.
    *
-   * @param client speaks with the service that runs now
+   * @param client sends requests to the current process of the service
    */
   static async begin(client: () => WalletClient): Promise<Traffic> {
     const opened = ['DE', 'MX', 'DE', 'MX'].map((country) =>
@@ -43,12 +43,12 @@ export class Traffic {
     return new Set(this.#accepted(202).map(({ body }) => String(body['id'])));
   }
 
-  /** How much money there must be in EUR: what was there first, and every deposit that was acknowledged. */
+  /** How much money there must be in EUR: the initial balances, and every deposit that was acknowledged. */
   get money(): string {
     return new Big(4 * initialBalance).plus(this.#accepted(200).length).toFixed();
   }
 
-  /** Whether what was asked of an action is about one of its wallets. */
+  /** Whether an action's params name one of its wallets. */
   owns(params: unknown): boolean {
     const text = JSON.stringify(params);
     return this.#wallets.some(({ id }) => text.includes(id));
@@ -61,14 +61,14 @@ export class Traffic {
     await this.recorder.settle();
   }
 
-  /** The last answers of the calls that were answered so. */
+  /** The last answers of the calls with this outcome. */
   #accepted(status: number): readonly Answer[] {
     return this.recorder.calls
       .map(({ answers }) => answers.at(-1))
       .filter((answer): answer is Answer => answer?.status === status);
   }
 
-  /** Each wallet has requests of its own under way, so that a shard that is silent does not hold up those of the other. */
+  /** Each wallet has its own running requests, so that a silent shard does not hold up those of the other. */
   async #sendFrom(source: WalletBody): Promise<void> {
     const { signal } = this.#over;
     const others = this.#wallets.filter((wallet) => wallet !== source);

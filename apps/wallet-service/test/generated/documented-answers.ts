@@ -35,7 +35,7 @@ interface Document {
   readonly components: { readonly schemas: Readonly<Record<string, RequestSchema>> };
 }
 
-/** One method of one path, as the document has it. */
+/** One method of one path in the document. */
 export interface Operation extends DocumentedOperation {
   readonly method: string;
   readonly path: string;
@@ -43,10 +43,10 @@ export interface Operation extends DocumentedOperation {
 
 const root = 'https://wallet.test/openapi.json';
 const requestId = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-/** What is answered where no operation is documented. */
+/** The answer if no operation is documented. */
 const elsewhere = new Set([200, 204, 400, 404, 405, 413, 415, 417, 431]);
 
-/** Holds the service's answers against its OpenAPI document. */
+/** Compares the service's answers with its OpenAPI document. */
 export class DocumentedAnswers {
   readonly operations: readonly Operation[];
   readonly #document: Document;
@@ -63,11 +63,11 @@ export class DocumentedAnswers {
       })),
     );
     addFormats.default(this.#ajv);
-    // An answer has no field that is not documented, although a later version may have some.
+    // An answer has no undocumented field, although a later version may have some.
     this.#ajv.addSchema(closed(JSON.parse(text)) as object, root);
   }
 
-  /** The schema itself, where it is a reference. */
+  /** The schema itself, if this is a reference. */
   schema(schema: RequestSchema): RequestSchema {
     const name = schema.$ref?.split('/').at(-1);
     return name === undefined ? schema : (this.#document.components.schemas[name] ?? schema);
@@ -121,7 +121,7 @@ function escape(token: string): string {
   return encodeURIComponent(token.replaceAll('~', '~0').replaceAll('/', '~1'));
 }
 
-/** The same document, in which no object has further properties. */
+/** The same document, in which no object may have additional properties. */
 function closed(node: unknown): unknown {
   if (typeof node !== 'object' || node === null) return node;
   if (Array.isArray(node)) return node.map(closed);

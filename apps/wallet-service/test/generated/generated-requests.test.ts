@@ -9,13 +9,13 @@ import { anOwner } from '../wallet-client.js';
 import { DocumentedAnswers } from './documented-answers.js';
 import { type GeneratedRequest, type Subjects, requestArbitrary, requestText } from './request-arbitrary.js';
 
-/** How many connections; a longer run takes more. */
+/** How many connections; a longer run uses more. */
 const connectionCount = Number(process.env['TEST_CONNECTIONS'] ?? 60);
 const testTimeoutMs = 20_000 + connectionCount * 200;
 
 let service: TestService;
 let subjects: Subjects;
-/** What must be in all wallets, and on its way between them. */
+/** The money that must be in all wallets and in transit between them. */
 const money: Record<string, Big> = {};
 const counts: Record<string, number> = {};
 
@@ -69,7 +69,7 @@ function untilLast(requests: readonly GeneratedRequest[]): readonly GeneratedReq
   return last < 0 ? requests : requests.slice(0, last + 1);
 }
 
-/** Sends requests on a connection, all at once or one by one, and says what is wrong with the answers. */
+/** Sends requests on a connection, all at once or one by one, and returns what is wrong with the answers. */
 async function faultsOf(
   requests: readonly GeneratedRequest[],
   isPipelined: boolean,
@@ -92,7 +92,7 @@ async function faultsOf(
     if (answer !== undefined) {
       return answerFaults(request, answer).map((fault) => ({ fault, request: requestText(request), answer }));
     }
-    // Whoever is told that the connection ends knows that what follows is not executed.
+    // A client that is told that the connection ends knows that later requests are not executed.
     const isTold = index > 0 && answers.at(-1)?.headers['connection'] === 'close';
     return isTold ? [] : [{ fault: 'no answer', request: requestText(request) }];
   });

@@ -1,4 +1,4 @@
-/** Of two, three and no decimals. */
+/** Currencies with two, three and no decimal places. */
 export const currencies: readonly string[] = ['EUR', 'MXN', 'JPY', 'BHD'];
 /** Amounts of which most are accepted. */
 export const amounts: readonly string[] = [
@@ -21,7 +21,7 @@ export const amounts: readonly string[] = [
   '1e999',
 ];
 
-/** Texts that mean something to somebody on their way. */
+/** Texts with a meaning for some software that they pass through. */
 export const names: readonly string[] = [
   '__proto__',
   'constructor',
@@ -43,9 +43,9 @@ export const oddTexts: readonly string[] = [
   "'; drop table wallets; --",
   'x'.repeat(5_000),
 ];
-/** Ids that lead to other addresses. */
+/** Ids that lead to other paths. */
 export const movingIds: readonly string[] = ['..', '.', '%2e%2e', '', 'a/b'];
-/** What may stand in an address instead of an id. */
+/** Path segments instead of an id. */
 export const oddIds: readonly string[] = [
   ...names.map(encodeURIComponent),
   '%',
@@ -60,7 +60,7 @@ export const oddIds: readonly string[] = [
   '0',
   '0'.repeat(3_000),
 ];
-/** What no query of the service has. */
+/** Queries that the service does not have. */
 export const oddQueries: readonly string[] = [
   'ownerId',
   'limit=0',
@@ -81,7 +81,7 @@ export const oddQueries: readonly string[] = [
   'x[]=1',
   'x[__proto__]=1',
 ];
-/** What is no body of the service, or not quite. */
+/** Invalid or almost valid bodies. */
 export const oddBodies: readonly string[] = [
   '',
   ' ',
@@ -115,7 +115,7 @@ export const oddBodies: readonly string[] = [
   `{"amount":${'9'.repeat(6e4)}}`,
   `{"amount":1e${'9'.repeat(999)}}`,
 ];
-/** Headers that mean something elsewhere, or nothing. */
+/** Headers with a meaning elsewhere, or none. */
 export const oddHeaders: readonly string[] = [
   'content-encoding: gzip',
   'accept: text/html',
@@ -139,7 +139,7 @@ export const oddHeaders: readonly string[] = [
   'content-type: text/plain',
   `idempotency-key: ${'k'.repeat(256)}`,
 ];
-/** Methods that no address has. */
+/** Methods that no path has. */
 export const otherMethods: readonly string[] = [
   'PUT',
   'PATCH',
@@ -150,7 +150,7 @@ export const otherMethods: readonly string[] = [
   'PROPFIND',
   'PURGE',
 ];
-/** Addresses without a documented operation. */
+/** Paths without a documented operation. */
 export const otherPaths: readonly string[] = [
   '/',
   '/nothing',

@@ -14,32 +14,32 @@ import {
 } from './odd-values.js';
 import type { DocumentedAnswers, Operation, RequestSchema } from './documented-answers.js';
 
-/** A request as it goes over the wire. */
+/** A request as it is sent over the wire. */
 export interface GeneratedRequest {
   readonly method: string;
-  /** The operation that it is meant for; without it, the address or the method is not a documented one. */
+  /** The operation that it is meant for; without it, the path or the method is not a documented one. */
   readonly operation: Operation | undefined;
   /** In pieces that are sent one after the other. */
   readonly pieces: readonly Buffer[];
-  /** The body that it carries, where it is JSON. */
+  /** The body, if it is JSON. */
   readonly json: string | undefined;
-  /** Whether the document describes it, so that its form is no reason to refuse it. */
+  /** Whether the document allows it, so that it must not be refused for its form. */
   readonly isDescribed: boolean;
-  /** Whether what it leaves on the connection is no request: the client ends its side after it. */
+  /** Whether it leaves the connection in a state in which nothing can follow: the client then ends its side. */
   readonly isLast: boolean;
 }
 
-/** What the requests are about. */
+/** The wallets and owners that the requests use. */
 export interface Subjects {
   readonly documented: DocumentedAnswers;
   readonly walletIds: readonly string[];
-  /** Those among them that may be closed: the others go on. */
+  /** Those among them that may be closed; the others stay open. */
   readonly closableIds: readonly string[];
   readonly transferIds: readonly string[];
   readonly ownerIds: readonly string[];
 }
 
-/** A request before it is written out. */
+/** A request before it is serialised. */
 interface Draft {
   readonly operation: Operation;
   readonly path: string;
@@ -59,7 +59,7 @@ export function requestArbitrary(subjects: Subjects): fc.Arbitrary<GeneratedRequ
   );
 }
 
-/** What the document describes, generated from it. */
+/** Requests generated from the document. */
 function draft(operation: Operation, subjects: Subjects): fc.Arbitrary<Draft> {
   const { parameters = [], requestBody } = operation;
   const { walletIds, closableIds, transferIds } = subjects;
@@ -71,7 +71,7 @@ function draft(operation: Operation, subjects: Subjects): fc.Arbitrary<Draft> {
     { weight: 1, arbitrary: fc.constantFrom(...ids).map((id) => id.toUpperCase()) },
   );
   const values = parameters.map(({ name, in: place, required = false, schema }) => {
-    // A cursor is described as the `next` of the page before; there is none.
+    // A cursor is described as the `next` of the previous page; there is none here.
     if (name === 'cursor') return fc.constant(undefined);
     const value = place === 'path' ? known : valueOf(schema, name, subjects).map(String);
     const line = value.map((text) => ({ name, place, text }));
@@ -108,7 +108,7 @@ function jsonOf(schema: RequestSchema, subjects: Subjects): fc.Arbitrary<string>
   return fc.tuple(...fields).map((members) => `{${members.filter((each) => each !== undefined).join(',')}}`);
 }
 
-/** A value that a schema allows; mostly one that leads further than its form. */
+/** A value that a schema allows; mostly one that passes more than the check of its form. */
 function valueOf(
   schema: RequestSchema,
   name: string,
@@ -129,7 +129,7 @@ function valueOf(
     amount: amounts,
     initialBalance: amounts,
   };
-  // Most keys are new: a repeated one mostly belongs to another request.
+  // Most keys are new: a repeated one mostly belongs to a different request.
   if (name === 'Idempotency-Key')
     return fc.oneof({ weight: 9, arbitrary: fc.uuid() }, fc.constantFrom('a', 'b', '~'), any);
   const known = telling[name];
@@ -138,7 +138,7 @@ function valueOf(
     : fc.oneof({ weight: 15, arbitrary: fc.constantFrom(...known) }, { weight: 1, arbitrary: any });
 }
 
-/** The same with one thing that the document does not describe. */
+/** The same with one change that the document does not allow. */
 function broken(draftOf: Draft): fc.Arbitrary<Draft> {
   const { path, query, json, headers } = draftOf;
   return fc.oneof(
@@ -167,7 +167,7 @@ function withMember(json = '{}', text: string, place: number): string {
   return `{${members.map(([name, value]) => `${JSON.stringify(name)}:${value}`).join(',')}}`;
 }
 
-/** Where nothing is documented: other methods, and other addresses. */
+/** Undocumented requests: other methods, and other paths. */
 function otherAddress(described: fc.Arbitrary<Draft>): fc.Arbitrary<GeneratedRequest> {
   const method = described.chain((each) =>
     fc.constantFrom(...otherMethods).chain((other) => wire({ ...each, json: undefined }, { method: other })),
@@ -188,7 +188,7 @@ function otherAddress(described: fc.Arbitrary<Draft>): fc.Arbitrary<GeneratedReq
   return fc.oneof(method, head, path, moved);
 }
 
-/** Writes a request out, its body whole or in chunks, and cut into pieces at any place. */
+/** Serialises a request, its body whole or in chunks, and cut into pieces anywhere. */
 function wire(
   { operation, path, query, json, headers }: Draft,
   options: { readonly method?: string; readonly isDescribed?: boolean; readonly isElsewhere?: boolean } = {},
@@ -242,14 +242,14 @@ function cut(bytes: Buffer, places: readonly number[]): readonly Buffer[] {
   return [0, ...sorted].map((start, index) => bytes.subarray(start, sorted[index] ?? bytes.length));
 }
 
-/** What breaks the rules of HTTP itself; nothing follows it on its connection. */
+/** Violations of HTTP itself; nothing follows them on the connection. */
 function hostile({ operation, path, json = '{"amount":"1"}' }: Draft): fc.Arbitrary<GeneratedRequest> {
   const { length } = Buffer.from(json);
   const begin = (line = `${operation.method} ${path} HTTP/1.1`) =>
     `${line}\r\nhost: x\r\ncontent-type: application/json\r\n`;
   const whole = `${begin()}content-length: ${length}\r\n\r\n${json}`;
   const inChunks = `${begin()}transfer-encoding: chunked\r\n\r\n`;
-  // Lines of requests to nothing that is documented.
+  // Request lines to undocumented paths.
   const others = [
     ...[
       '*',
@@ -274,7 +274,7 @@ function hostile({ operation, path, json = '{"amount":"1"}' }: Draft): fc.Arbitr
     ...[0.1, 0.3, 0.5, 0.7, 0.9].map((part) => whole.slice(0, Math.ceil(whole.length * part))),
     `${begin()}content-length: ${length + 5}\r\n\r\n${json}`,
     `${inChunks}${length.toString(16)}\r\n${json}`,
-    // Lengths that are none, or not the body's.
+    // Lengths that are invalid, or not the body's.
     `${begin()}content-length: ${Math.max(0, length - 1)}\r\n\r\n${json}`,
     ...['-1', '+5', '0x10', '1e1', '5, 5', '99999999999999999999', ''].map(
       (text) => `${begin()}content-length: ${text}\r\n\r\n${json}`,
@@ -307,9 +307,9 @@ function hostile({ operation, path, json = '{"amount":"1"}' }: Draft): fc.Arbitr
     // More than is read.
     `${begin()}content-length: 70000\r\n\r\n${' '.repeat(70_000)}`,
     `${inChunks}${`1000\r\n${' '.repeat(4_096)}\r\n`.repeat(20)}0\r\n\r\n`,
-    // A body that is no UTF-8.
+    // A body that is not UTF-8.
     `${begin()}content-length: 14\r\n\r\n{"amount":"\u00ff"}`,
-    // A request that is followed by none.
+    // A request that nothing follows.
     `${whole}no request at all\r\n\r\n`,
     `${begin()}connection: close\r\ncontent-length: ${length}\r\n\r\n${json}${whole}`,
   ];
@@ -333,12 +333,12 @@ function hostile({ operation, path, json = '{"amount":"1"}' }: Draft): fc.Arbitr
     );
 }
 
-/** Shows itself in a counterexample as what is sent. */
+/** Shows what is sent in a counterexample. */
 function printable(request: GeneratedRequest): GeneratedRequest {
   return { ...request, [fc.toStringMethod]: () => JSON.stringify(requestText(request)) } as GeneratedRequest;
 }
 
-/** What is sent, for people: of what is long, its beginning and its end. */
+/** What is sent, for people: of long values, the beginning and the end. */
 export function requestText({ pieces }: GeneratedRequest): string {
   const text = Buffer.concat([...pieces]).toString('latin1');
   return text.length > 1_000 ? `${text.slice(0, 500)} … ${text.slice(-200)}` : text;

@@ -12,21 +12,21 @@ const broughtBy: Readonly<Record<string, 1 | -1>> = {
 };
 
 /**
- * Finds money that comes from nowhere or is gone: after each commit there is as much of each currency, in wallets and in transit, as
- * before, but for what a client brings or takes with it; and no wallet owes anything.
+ * Detects money that appears or disappears: after each commit there is as much of each currency, in wallets and in transit, as
+ * before, except for what a client brings or takes with it; and no balance is negative.
  */
 export class MoneyWatch {
   readonly #wallets: Map<string, Wallet>;
   readonly #transfers = new Map<string, Transfer>();
-  /** The ids of transfers whose money has come to its destination. */
+  /** The ids of transfers whose money has arrived at its destination. */
   readonly #received = new Set<string>();
 
-  /** @param wallets that were there before the first commit */
+  /** @param wallets that existed before the first commit */
   constructor(wallets: readonly Wallet[]) {
     this.#wallets = new Map(wallets.map((wallet) => [wallet.id.value, wallet]));
   }
 
-  /** Takes a commit into account; throws when the money is not the same after it. */
+  /** Takes a commit into account; throws if the amount of money is wrong after it. */
   take(commit: WatchedCommit): void {
     const changes = new Changes();
     for (const wallet of commit.changed(Wallet)) {
@@ -64,7 +64,7 @@ function inTransit({ id, state, amount }: Transfer, received: ReadonlySet<string
   return state === 'INITIATED' && !received.has(id.value) ? amount : new Big(0);
 }
 
-/** By how much the money of each currency has changed. */
+/** The change in the money of each currency. */
 class Changes {
   readonly #amounts = new Map<string, Big>();
 

@@ -2,9 +2,9 @@ import { expect, test } from 'vitest';
 import { type TransferEnds, walletSimulation } from './wallet-simulation.js';
 
 const seedsInAll = Number(process.env['SIMULATION_SEEDS'] ?? 5_000);
-/** Of all seeds that the project's simulations run. */
+/** The share of all seeds of the project's simulations. */
 const seeds = Math.ceil(0.08 * seedsInAll);
-/** A run has bounds of steps and of virtual time; this is for one in which nothing happens any more. */
+/** A run has limits of steps and of virtual time; this is for a run in which nothing happens any more. */
 const timeout = 900_000 * Math.max(1, seedsInAll / 5_000);
 
 test('money is conserved and every transfer comes to one end, whatever happens', { timeout }, async () => {

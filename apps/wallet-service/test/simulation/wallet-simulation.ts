@@ -40,7 +40,7 @@ const global = ShardIdentifier.of(0, 0);
 const mexico = ShardIdentifier.of(1, 0);
 const shards = [global, mexico] as const;
 
-/** Which ends transfers have come to, over all runs. */
+/** The outcomes of transfers, over all runs. */
 export type TransferEnds = Record<'completed' | 'refunded', number>;
 
 /** The wallet service's actions and handlers on several processes: clients move money, and wallets are closed meanwhile. */
@@ -107,7 +107,7 @@ function moneyCall(choices: Choices, wallets: readonly Wallet[]): SimulationCall
   return callOf(InitiateTransferAction, { sourceId: walletId, destId, amount });
 }
 
-/** Each transfer has come to one end, as its destination decided. */
+/** Checks that each transfer has one outcome, as its destination decided. */
 async function checkTransfers(
   { repository, events }: SimulationState<Given>,
   ends: TransferEnds,
@@ -129,7 +129,7 @@ async function checkTransfers(
   if (faults.length > 0) throw new Error(faults.join('; '));
 }
 
-/** As the composition on PostgreSQL has it: a transfer that was decided meanwhile is read again. */
+/** As in the composition on PostgreSQL: an attempt at a transfer that was decided meanwhile is repeated. */
 function isWorthAnotherAttempt(error: unknown): boolean {
   const known = FrameworkError.find(error);
   if (known?.code === 'stale-record' || known?.code === 'transient-storage') return true;

@@ -36,7 +36,7 @@ import { describe, expect, it } from 'vitest';
 
 import { columnGuard } from './column-guard.js';
 
-/** Written as SQL where it begins with a capital. */
+/** A text that begins with a capital letter is written as SQL. */
 const lowered = customType<{ data: string; driverData: string }>({
   dataType: () => 'text',
   toDriver: (value) => (/^[A-Z]/.test(value) ? sql`lower(${value})` : value),

@@ -11,7 +11,7 @@ const waitMs = 60_000;
 /** Too short for a commit that is never found. */
 const shortMs = 150;
 
-/** What the server is like while it is asked; changed by a test as time passes. */
+/** The state of the server when it is asked; changed by a test as time passes. */
 interface Server {
   timeline: string | null;
   working: boolean;

@@ -15,7 +15,7 @@ it('runs what comes in in the async context of nobody, whoever connected', async
   const socket = new DatabaseSocket();
   socket.on('connect', () => contexts.push(request.getStore()));
   socket.on('data', () => contexts.push(request.getStore()));
-  // By name, so that it is looked up first.
+  // By name, so that it must be looked up first.
   request.run('first', () => socket.connect((server.address() as AddressInfo).port, 'localhost'));
   await once(socket, 'close');
   expect(contexts).toEqual([undefined, undefined]);

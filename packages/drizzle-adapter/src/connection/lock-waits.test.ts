@@ -26,7 +26,7 @@ describe('writes that wait for locks', () => {
   });
   afterEach(() => void vi.useRealTimers());
 
-  /** Its turns are noted as its name, with a question mark where it is to be brief; each lasts until it is told how it ends. */
+  /** Its attempts are recorded by its name, with a question mark if they are brief; each lasts until the test ends it. */
   const write = (rows: string, name: string) => {
     let turn = Promise.withResolvers<string>();
     const ended = waits.run(shard, rows === '' ? [] : rows.split(' '), (isBrief) => {
@@ -40,7 +40,7 @@ describe('writes that wait for locks', () => {
     return { ended, release, fail };
   };
 
-  /** One that is not to wait as long as others. */
+  /** One that must not wait as long as others. */
   const flushSoon = (row: string): Promise<string> => waits.run(shard, [row], async () => row, 100);
 
   it('are one for each row, and as many as there are places, beside the one that is brief', async () => {
@@ -185,7 +185,7 @@ describe('writes that wait for locks', () => {
     await settled();
     expect(running).toEqual(['i1']);
     await patient.release();
-    // Three have waited in vain.
+    // Three have waited without success.
     await vi.advanceTimersByTimeAsync(100);
     const later = flushSoon('i');
     later.catch(() => undefined);

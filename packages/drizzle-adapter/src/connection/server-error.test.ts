@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 
 import { isHarmless, isOutgrown, isReadOnly, isRefusal, storageError } from './storage-error.js';
 
-/** An error as `pg` makes it of a message of a server that speaks German. */
+/** An error that `pg` makes of a message from a server that speaks German. */
 function errorOf(code: string, routine = 'anything'): pg.DatabaseError {
   const error = new pg.DatabaseError('ein Fehler', 100, 'error');
   return Object.assign(error, { code, routine, severity: 'FEHLER' });

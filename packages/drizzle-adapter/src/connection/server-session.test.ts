@@ -5,7 +5,7 @@ import { HistoryQuestion } from './server-session.js';
 
 const hidden = Object.assign(new pg.DatabaseError('permission denied', 1, 'error'), { code: '42501' });
 
-/** A connection to a server that hides its timeline, which answers when it is told to. */
+/** A connection to a server that hides its timeline, and answers when the test says so. */
 function hidingClient(answered: Promise<void>): pg.ClientBase {
   const query = async ({ text }: pg.QueryConfig): Promise<unknown> => {
     await answered;

@@ -12,10 +12,10 @@ const idle = { isBusy: () => false };
 const broken = new Error('the connection is broken');
 const request = new AsyncLocalStorage<string>();
 
-/** A pool of numbered connections that tells which ones it has lent, and how each came back. */
+/** A pool of numbered connections that records which ones it has lent, and how each was returned. */
 class FakeSource implements ConnectionSource {
   readonly lent: number[] = [];
-  /** In which async contexts connections were lent. */
+  /** The async contexts in which connections were lent. */
   readonly contexts: unknown[] = [];
   readonly returned: (readonly [client: number, error: unknown])[] = [];
   freeCount: number;
@@ -47,7 +47,7 @@ class FakeSource implements ConnectionSource {
   }
 }
 
-/** A statement that is answered when the test says so; gives the connection on which it was sent. */
+/** A statement that is answered when the test says so; returns the connection on which it was sent. */
 function send(connections: SharedConnections, on = shard) {
   const answer = Promise.withResolvers<void>();
   const sent = connections.share(on, async (client) => {

@@ -8,7 +8,7 @@ function refused(code: string): pg.DatabaseError {
   return Object.assign(new pg.DatabaseError('refused', 0, 'error'), { code });
 }
 
-/** Asks a server that answers so, one answer after the other. */
+/** Asks a server that gives these answers one after the other. */
 async function ensured(...answers: readonly (Error | { epoch: number; begun: boolean })[]) {
   const left = [...answers];
   const query = (): Promise<unknown> => {

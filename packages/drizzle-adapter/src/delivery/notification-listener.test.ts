@@ -6,7 +6,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 import { NotificationListener } from './pg-notifications.js';
 
 it('a listener for notifications closes while the server takes its connection and says nothing', async () => {
-  // The time in which the server may answer never passes.
+  // The server's deadline never passes.
   vi.useFakeTimers({ toFake: ['setTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
   const server = createServer();

@@ -23,7 +23,7 @@ const shape: GroupShape = {
 };
 const text = groupStatement(shape);
 
-/** The keys of the shapes that an error is about which points at the first of these words behind the others. */
+/** The keys of the shapes that an error may be about if it points to the first of these words that comes after the others. */
 function shapesOf(...words: readonly string[]): readonly string[] {
   const index = words.reduce((from, word) => text.indexOf(word, from), 0);
   expect(index).toBeGreaterThan(0);

@@ -11,7 +11,7 @@ import { postgres } from '../index.js';
 import { GroupWriter } from './group-writer.js';
 import { PlainTables } from './plain-tables.js';
 
-/** Says of every table that a row of it may be written once. */
+/** Says of every table that a row of it may be written only once. */
 const lookUp = (): Promise<pg.QueryResult<[boolean]>> =>
   Promise.resolve({ rows: [[true]], command: 'SELECT', rowCount: 1, oid: 0, fields: [] });
 
@@ -26,7 +26,7 @@ function newId(): string {
   return ShardedId.generate(Object, shard).value;
 }
 
-/** A change set that writes these gadgets, each as the version that it has. */
+/** A change set that writes these gadgets, each with the version that it has. */
 function changeSetOf(...models: readonly Gadget[]): ChangeSet {
   return changeSetIn(gadgets, models);
 }

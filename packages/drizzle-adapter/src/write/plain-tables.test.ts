@@ -26,7 +26,7 @@ beforeEach(() => {
   asked = [];
 });
 
-/** A database that answers each question when the test lets it. */
+/** A database that answers each query when the test lets it. */
 async function lookUp(): Promise<pg.QueryResult<[boolean]>> {
   const question = Promise.withResolvers<boolean>();
   asked.push(question);
@@ -36,7 +36,7 @@ async function lookUp(): Promise<pg.QueryResult<[boolean]>> {
 
 const isKnownPlain = (): boolean => tables.isKnownPlain(shape, lookUp);
 
-/** Answers the last question, and waits until that is known. */
+/** Answers the last query, and waits until the answer has taken effect. */
 async function answer(isPlain: boolean): Promise<void> {
   asked.at(-1)?.resolve(isPlain);
   await new Promise(setImmediate);
@@ -59,7 +59,7 @@ describe('whether a table is plain', () => {
     nowMs = 10_000;
     expect([isKnownPlain(), asked.length]).toEqual([false, 2]);
     await answer(true);
-    // Believed from when it was asked for.
+    // Valid from the time of the query.
     nowMs = 15_000;
     expect(isKnownPlain()).toBe(true);
     nowMs = 15_001;

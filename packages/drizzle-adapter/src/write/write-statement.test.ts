@@ -17,7 +17,7 @@ const shape: RowShape = {
 const update = { kind: 'update', shape } as const;
 const add = { kind: 'add', shape } as const;
 
-/** What raises when an addition was left out. */
+/** The function that raises an error when an addition was left out. */
 const raisingFor = (number: number): string =>
   `case when (select count(*) from a${number}) = 0 then eventlog.raise_stale(${number}) else 0 end = 0`;
 

@@ -64,7 +64,7 @@ export function nextOf(
     : { memory: inMemory, postgres: onPostgres };
 }
 
-/** An event without what only one of the stores knows. */
+/** An event without the fields that only one of the stores knows. */
 export function plain(event: Partial<DeliverableEvent>): unknown {
   const { bytes: _bytes, omitted: _omitted, ...said } = JSON.parse(JSON.stringify(event)) as typeof event;
   return said;
@@ -89,8 +89,8 @@ export function inOrder(list: readonly unknown[]): readonly string[] {
 }
 
 /**
- * Events by their models, those of one model in the order in which they came: where plans of a group go alone, the groups of the
- * stores write the same in another order of models, which nobody is promised.
+ * Events by their models, those of one model in order: if plans of a group are written alone, the stores may write the models in
+ * a different order, which is not guaranteed.
  */
 export function byModels(events: readonly DeliverableEvent[]): readonly unknown[] {
   const byModel = Map.groupBy(events, ({ modelId }) => modelId);

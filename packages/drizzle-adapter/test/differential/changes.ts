@@ -3,13 +3,13 @@ import type { Change, ChangeSet, KeyRecord } from '@framework/core/adapter';
 import { type Account, firstShard } from '@framework/conformance';
 import type { Store } from './store-pair.js';
 
-/** What one change set is to contain, whichever store it is written to. */
+/** The contents of one change set, whichever store it is written to. */
 export interface Write {
   readonly actionId: string;
   readonly models: readonly Account[];
   readonly eventCounts: readonly number[];
   readonly key: KeyRecord | undefined;
-  /** Whether an earlier run of the same action may have been committed. */
+  /** Whether an earlier attempt of the same action may have been committed. */
   readonly isRepeat: boolean;
 }
 
@@ -17,7 +17,7 @@ export function newId(): string {
   return ShardedId.generate(Object, firstShard).value;
 }
 
-/** The ids of the events that a write makes are made of its action's, so that both stores get the same. */
+/** The ids of a write's events are derived from its action's id, so that both stores get the same. */
 export function eventsOf({ actionId, models, eventCounts }: Write): ChangeSet['events'] {
   let ordinal = 0;
   return models.flatMap(({ id, version }, index) =>
@@ -58,7 +58,7 @@ export function changeSet(write: Write, { accounts: repository }: Store): Change
   };
 }
 
-/** Writes a group, and in turn what it could not hold. */
+/** Writes a group, and then one by one what the group could not hold. */
 export async function writeTogether(writes: readonly Write[], store: Store): Promise<readonly string[]> {
   const { manager } = store;
   const group = writes.map((write) => changeSet(write, store));

@@ -51,7 +51,7 @@ export class Handling {
     const [leaseMs, shards] = [this.#known.of([10_000, 30_000]), this.#known.some(shardTexts)];
     const renewed = await this.#known.stores.ask(
       ({ leases }) => leases.renew(processId, handlers, leaseMs, shards),
-      // Whether it is alone only saves notifications, and may be told as it was before.
+      // `alone` only saves notifications, and may be outdated.
       ({ leases }) => inOrder(leases.map(({ handler, slot, abandoned }) => [handler, slot, abandoned])),
     );
     if (renewed !== undefined) this.#known.noteLeases(renewed.memory.leases, renewed.postgres.leases);
@@ -91,7 +91,7 @@ export class Handling {
     );
   }
 
-  /** Reads on until nothing more comes. */
+  /** Reads until nothing more comes. */
   async read(): Promise<void> {
     if (this.#known.cursors.length === 0) return;
     const cursor = this.#known.of(this.#known.cursors);

@@ -7,7 +7,7 @@ export const handlerNames: readonly string[] = ['notify', 'index', 'settle', 'co
 const nobody = '00000000-0000-4000-8000-000000000000';
 const accountCount = 6;
 
-/** What a sequence of operations has learnt from two stores, and what chooses what is done next. */
+/** What a sequence of operations has learnt from two stores, and the choice of the next operation. */
 export class Known {
   readonly stores: StorePair;
   readonly accounts: readonly Account[] = Array.from({ length: accountCount }, () =>
@@ -15,7 +15,7 @@ export class Known {
   );
   readonly events: Both<DeliverableEvent>[] = [];
   readonly cursors: Both<Cursor>[] = [];
-  /** All that were ever given, by handler and slot, the last one last. */
+  /** All tokens so far, by handler and slot, the last one last. */
   readonly #leases = new Map<string, Both<string>[]>();
   readonly #tokenNames = new Map<string, string>();
   #random: () => number = seededRandom(0);
@@ -24,7 +24,7 @@ export class Known {
     this.stores = stores;
   }
 
-  /** Lets a seed choose from now on. */
+  /** Uses a seed for choices from now on. */
   choose(seed: number): void {
     this.#random = seededRandom(seed);
   }
@@ -41,7 +41,7 @@ export class Known {
     }
   }
 
-  /** Mostly the last token that was given for a place, sometimes one before or none. */
+  /** Mostly the last token for a place, sometimes an earlier one or none. */
   token({ handler, slot }: BlockedPlace): Both<string> {
     const known = this.#leases.get(`${handler} ${slot}`) ?? [];
     const none = { memory: nobody, postgres: nobody };

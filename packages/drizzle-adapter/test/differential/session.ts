@@ -55,7 +55,7 @@ const weighted = {
 
 export type Operation = keyof typeof weighted;
 
-/** What can be done, each as often as its weight says. */
+/** The possible operations, each chosen in proportion to its weight. */
 export const operations: readonly Operation[] = Object.entries(weighted).flatMap(([name, { weight }]) =>
   Array<Operation>(weight).fill(name as Operation),
 );
@@ -76,13 +76,13 @@ export class Session {
     };
   }
 
-  /** Makes the state from which operations start. */
+  /** Creates the state from which operations start. */
   async begin(): Promise<void> {
     await this.#parts.handling.begin();
     this.#known.stores.met.clear();
   }
 
-  /** Does one operation a little later, whose details the seed chooses. */
+  /** Performs one operation a little later, with details chosen by the seed. */
   async do(operation: Operation, seed: number): Promise<void> {
     const { stores } = this.#known;
     this.#known.choose(seed);
@@ -93,7 +93,7 @@ export class Session {
     stores.met.clear();
   }
 
-  /** Compares all that the stores hold. */
+  /** Compares all contents of the stores. */
   async compare(): Promise<void> {
     const { writing, handling, blocking } = this.#parts;
     await writing.compare();

@@ -23,19 +23,19 @@ export interface Store extends Pick<
   readonly accounts: ModelMapper<Account> & { findAll(): Promise<readonly Account[]> };
 }
 
-/** What the two stores have for the same thing, such as the same place in the log or the same lease. */
+/** The values of the two stores for the same thing, such as the same position in the log or the same lease. */
 export interface Both<T> {
   readonly memory: T;
   readonly postgres: T;
 }
 
-/** A store in memory and one on PostgreSQL that are asked the same, at the same instants, and must answer alike. */
+/** A store in memory and one on PostgreSQL that get the same calls at the same instants, and must give the same answers. */
 export class StorePair {
   readonly #memory: Store;
   readonly #postgres: Store;
   readonly #clock: VirtualClock;
   readonly #time: VirtualTime;
-  /** Which answers were given: texts, codes of refusals, whether something was found. */
+  /** The answers that were given: texts, codes of refusals, whether something was found. */
   readonly met = new Set<string>();
 
   private constructor(memoryStore: Store, onPostgres: Store, time: [VirtualClock, VirtualTime]) {
@@ -44,9 +44,9 @@ export class StorePair {
     [this.#clock, this.#time] = time;
   }
 
-  /** Opens the database and gives what makes pairs on it, one after the other, each of which begins empty. */
+  /** Opens the database and returns a function that creates pairs on it, one after the other, each of which begins empty. */
   static async opener(): Promise<() => Promise<StorePair>> {
-    // The ids of events are made by the computer's clock: later than the shards were adopted.
+    // The ids of events are made by the computer's clock: later than the adoption of the shards.
     const start = new Date(Date.now() - 10 * 86_400_000);
     const database = await emptyDatabase();
     const time = await VirtualTime.begin(database, start);
@@ -81,9 +81,9 @@ export class StorePair {
   }
 
   /**
-   * Asks both, and fails the test unless they say the same or refuse with the same code.
+   * Asks both, and fails the test unless they give the same answer or refuse with the same code.
    *
-   * @param said what of an answer must be the same. Default: all of it
+   * @param said the part of an answer that must be the same. Default: all of it
    * @returns the answers; `undefined` when both refused
    */
   async ask<T>(
@@ -114,7 +114,7 @@ async function answerOf<T>(asked: Promise<T>): Promise<Answer<T>> {
   }
 }
 
-/** What kind of answer it is, for what a test must meet. */
+/** The kind of answer, for the cases that must occur. */
 function kindOf(answer: Answer<unknown>): string {
   if (answer.refused) return answer.code;
   const { value } = answer;

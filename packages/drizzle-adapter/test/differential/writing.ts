@@ -27,7 +27,7 @@ export class Writing {
     await this.#learn([write]);
   }
 
-  /** Writes a group of change sets, of which some continue others. */
+  /** Writes a group of change sets, some of which continue others. */
   async persistAll(): Promise<void> {
     const keys = new Set<string>();
     const writes = Array.from({ length: 1 + this.#known.below(6) }, () => {
@@ -95,14 +95,14 @@ export class Writing {
     } while (after !== undefined);
   }
 
-  /** @param again the action that is run again, because nobody knows whether it was committed */
+  /** @param again the action of an earlier attempt whose commit is unknown */
   #write(again?: string): Write {
     const models = this.#known
       .some(this.#known.accounts)
       .slice(0, 3)
       .map((account, index) => {
         const stored = this.#versions.get(account.id.value) ?? 0;
-        // One wrong one at most: which of several is told, each store decides by itself.
+        // At most one wrong one: if there are several, each store decides itself which one it reports.
         const isRight = index > 0 || again !== undefined || this.#known.chance(0.7);
         const offset = isRight ? 0 : this.#known.of([-1, 1]);
         return account.variant({
@@ -140,7 +140,7 @@ export class Writing {
     };
   }
 
-  /** Learns what the stores hold now of what was to be written. */
+  /** Finds out what the stores now have of the write. */
   async #learn(writes: readonly Write[]): Promise<void> {
     const stored = await this.#known.stores.ask(
       ({ accounts }) => accounts.findAll(),

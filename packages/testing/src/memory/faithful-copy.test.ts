@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 
 import { faithfulCopy } from './memory-row.js';
 
-/** As big.js has them: its constructor is in every instance. */
+/** Like big.js: its constructor is in every instance. */
 class Amount {
   readonly digits: number[];
   readonly ownConstructor = Amount;

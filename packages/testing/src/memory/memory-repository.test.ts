@@ -128,7 +128,7 @@ describe('MemoryRepository', () => {
     class Money {
       constructor(readonly cents: bigint) {}
     }
-    /** Keeps its constructor in every instance, as big.js does. */
+    /** Has its constructor in every instance, like big.js. */
     class Decimal {
       readonly digits: string;
 

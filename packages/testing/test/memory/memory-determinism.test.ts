@@ -13,7 +13,7 @@ import { MemoryFixture, suiteSharding } from './memory-fixture.js';
 
 const nothing = (): undefined => undefined;
 
-/** Everything that two processes ask of their databases, with the time, while they misbehave as a seed says. */
+/** All requests of two processes to their databases, with their times, while a seed makes the processes misbehave. */
 async function traceOf(seed: number, groupCommit: boolean): Promise<readonly string[]> {
   const random = seededRandom(seed);
   const clock = new VirtualClock();

@@ -18,7 +18,7 @@ function opened(): { readonly fixture: MemoryFixture; readonly context: SuiteCon
   return { fixture, context };
 }
 
-/** Loses the connection at a passage, once. */
+/** Loses the connection once, at a certain passage. */
 function losing(
   operation: MemoryPassage['operation'],
   way: MemoryPassage['way'],
@@ -32,14 +32,14 @@ function losing(
   };
 }
 
-/** What is asked of the databases of a process, in order. */
+/** The requests to the databases of a process, in order. */
 function recording(faults: MemoryFaults): readonly MemoryPassage[] {
   const passages: MemoryPassage[] = [];
   faults.inject((passage) => void passages.push(passage));
   return passages;
 }
 
-/** Whether something is over as soon as everything has run that can. */
+/** Whether something is over once everything has run that can. */
 async function isOver(work: Promise<unknown>): Promise<boolean> {
   let over = false;
   const end = (): void => void (over = true);

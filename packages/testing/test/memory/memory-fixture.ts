@@ -62,7 +62,7 @@ export class MemoryFixture implements StorageFixture {
   readonly accounts: MemoryAccounts;
   readonly tags: MemoryRepository<Tag>;
 
-  /** @param server whose databases it opens. Default: some of its own */
+  /** @param server whose databases it opens. Default: a new one */
   constructor(server?: MemoryServer) {
     const driver = memory({ faults: this.faults, ...(server !== undefined && { server }) });
     this.databases = openDatabases(suiteSharding, driver);
@@ -105,7 +105,7 @@ export class MemoryFixture implements StorageFixture {
   }
 }
 
-/** The rows that a log with one row for each event has of a commit. */
+/** The log's rows for a commit, one row for each event. */
 function rowsOf({ action, createdDate, events, recordId }: MemoryCommit): readonly StoredEvent[] {
   const shared = {
     actionId: action.id,

@@ -45,7 +45,7 @@ describe('startTestPostgres', () => {
   });
 });
 
-/** Runs one statement in a session of its own; tells the rows. */
+/** Runs one statement in a separate session; returns the rows. */
 async function query(url: string, statement: string): Promise<readonly Record<string, unknown>[]> {
   const client = new Client({ connectionString: url });
   await client.connect();

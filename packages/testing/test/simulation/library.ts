@@ -60,7 +60,7 @@ export class BookLentEvent extends ModelEvent<Book> {
   }
 }
 
-/** A reader, with how many books were lent to them so far. */
+/** A reader, with the number of books lent to them so far. */
 export class Reader extends Model<Reader, ShardedId<Reader>, 'ACTIVE'> {
   readonly loanCount: number;
 
@@ -79,7 +79,7 @@ export class Reader extends Model<Reader, ShardedId<Reader>, 'ACTIVE'> {
   }
 }
 
-/** Lends a book, or takes it back when it is lent already. */
+/** Lends a book, or takes it back if it is already lent. */
 @FrameworkAction()
 export class LendOrReturnAction extends Action<{ readonly bookId: string; readonly readerId: string }, void> {
   constructor(
@@ -98,7 +98,7 @@ export class LendOrReturnAction extends Action<{ readonly bookId: string; readon
   }
 }
 
-/** Counts a loan of a reader. */
+/** Counts a loan for a reader. */
 @FrameworkAction()
 export class CountLoanAction extends Action<{ readonly readerId: string }, void> {
   constructor(

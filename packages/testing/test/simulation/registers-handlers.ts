@@ -17,12 +17,12 @@ import {
 
 type Written = RegisterWrittenEvent | RegisterStampedEvent;
 
-/** How many versions of the handlers there are. */
+/** The number of versions of the handlers. */
 export const versionCount = 4;
 
 /**
- * The handlers of one version of the code. Before the last one, which is 0, the reactor was not there (3), had another name (2), and
- * did not want everything (1).
+ * The handlers of one version of the code. Before the last one, which is 0, the reactor did not exist (3), had another name (2),
+ * and did not want everything (1).
  *
  * @param waits whether the collector waits when its batches fail
  */
@@ -36,7 +36,7 @@ export function handlersOf(
   return [new (reactors[version] ?? Reactor)(clock, notes), collector];
 }
 
-/** Does what the events ask for: waits, writes, and fails in every way. */
+/** Does what the events request: waits, writes, and fails in every way. */
 abstract class Reacting implements EventHandler<Written> {
   abstract readonly event: EventHandler<Written>['event'];
   readonly #clock: Clock;
@@ -66,13 +66,13 @@ abstract class Reacting implements EventHandler<Written> {
   }
 }
 
-/** The reactor as it is. */
+/** The present reactor. */
 @FrameworkEventHandler({ name: 'reactor', aliases: ['former-reactor'], startFrom: 'beginning' })
 class Reactor extends Reacting {
   readonly event = [RegisterWrittenEvent, RegisterStampedEvent];
 }
 
-/** The reactor before it wanted what is stamped. */
+/** The reactor before it wanted stamped marks. */
 @FrameworkEventHandler({ name: 'reactor', aliases: ['former-reactor'], startFrom: 'beginning' })
 class NarrowReactor extends Reacting {
   readonly event = [RegisterWrittenEvent];
@@ -107,7 +107,7 @@ abstract class Collecting implements BatchEventHandler<undefined> {
   }
 }
 
-/** Has the events of a batch that fails tried one by one. */
+/** Has the events of a failed batch retried one by one. */
 @FrameworkEventHandler({ name: 'collector', startFrom: 'beginning', batchMax: 3 })
 class Collector extends Collecting {}
 
@@ -141,7 +141,7 @@ async function wait(
   if (!isDeaf) signal.throwIfAborted();
 }
 
-/** Whether something has happened less often so far than it is to happen; counts it then. */
+/** Whether something has happened less often than intended so far; counts it if so. */
 function happensAgain({ failures }: Notes, what: string, times: number): boolean {
   const count = failures.get(what) ?? 0;
   if (count >= times) return false;

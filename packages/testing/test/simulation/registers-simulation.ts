@@ -27,7 +27,7 @@ interface Given extends SimulationGiven {
   readonly registers: readonly Register[];
 }
 
-/** Registers that random programs read and write, and whose handlers write on and fail in every way. */
+/** Registers that random programs read and write, with handlers that write further marks and fail in every way. */
 export function registersSimulation(
   options: Partial<SimulationOptions<Given>> & { readonly handles?: boolean } = {},
 ): Simulation<Given> {
@@ -64,7 +64,7 @@ export function registersSimulation(
   });
 }
 
-/** After these, what was acknowledged may be lost, and nothing else may. */
+/** After these faults, acknowledged effects may be lost, but nothing else. */
 export const withLosses: readonly FaultKind[] = [
   'lossy-failover',
   'failover',
@@ -89,13 +89,13 @@ function programCall(
   program: number,
   handles: boolean,
 ): SimulationCall {
-  // Most of them meet at one register.
+  // Most of them compete for one register.
   const id = (): string => (choices.chance(0.5) ? choices.pick(registers) : registers[0]!).id.value;
   const reads = Array.from({ length: choices.between(1, 3) }, (): Read => {
     const kind = choices.pick(readKinds);
     return { kind, ids: [id(), id()], pauseMs: choices.chance(0.3) ? choices.below(30) : 0 };
   });
-  // What it writes to lies on one shard.
+  // Everything that it writes is on one shard.
   const shard = choices.chance(0.2) ? far : near;
   const own = registers.filter((register) => register.id.resolveShardIdentifier() === shard);
   const written = new Map(
@@ -136,7 +136,9 @@ function reactionOf(choices: Choices, id: () => string): Reaction {
   };
 }
 
-/** The marks follow one another: nobody has written over what he did not read, and nobody answered with what is not there. */
+/**
+ * The marks follow one another: nothing was overwritten without being read, and no answer contains a mark that does not exist.
+ */
 function checkRegisters({ given, events, calls, hasLosses }: SimulationState<Given>, notes: Notes): void {
   const faults = [...notes.wrongReads];
   const states = new Set<string>();
@@ -163,7 +165,7 @@ function checkRegisters({ given, events, calls, hasLosses }: SimulationState<Giv
       for (const result of results)
         for (const mark of (result as { readonly marks: readonly string[] }).marks)
           if (!marks.has(mark)) faults.push(`call ${number} was answered ${mark}, which was never committed`);
-      // Of one with a key several executions may have seen something.
+      // Several executions of one call with a key may have read something.
       if (outcome !== 'ok' || key !== undefined) continue;
       for (const { id, version, mark } of notes.sights.get((call.params as Program).program) ?? [])
         if (!states.has(`${id} ${version} ${mark}`))

@@ -15,24 +15,24 @@ import type { MemoryRepository } from '../../src/memory/index.js';
 export const near: ShardIdentifier = ShardIdentifier.of(0, 0);
 export const far: ShardIdentifier = ShardIdentifier.of(1, 0);
 
-/** What every register holds that nobody has written to. */
+/** The initial mark of every register. */
 export const blank = 'blank';
 
-/** What handlers do with an event: how often they fail, how, how long they wait, and whom they write to before. */
+/** What handlers do with an event: how often they fail, how, how long they wait, and to which register they write before. */
 const reactionSchema = z.object({
   writesTo: z.string().optional(),
   fails: z.enum(['before', 'after']).optional(),
   /** How often it does so. */
   times: z.number(),
   throws: z.enum(['error', 'text', 'nothing', 'hostile', 'hangs', 'hangs-deaf']),
-  /** How long calls take, by the clock of their process, how many of them, and whether they go on when they are given up. */
+  /** How long calls take, by the clock of their process; how many of them; and whether they continue when they are abandoned. */
   waits: z.object({ ms: z.number(), times: z.number(), isDeaf: z.boolean() }).optional(),
   /** How often a batch with it fails. */
   batchFails: z.number().optional(),
 });
 export type Reaction = z.infer<typeof reactionSchema>;
 
-/** Holds a mark of whoever wrote to it last. */
+/** Contains the mark of the last write. */
 export class Register extends Model<Register, ShardedId<Register>, 'OPEN'> {
   readonly mark: string;
 
@@ -50,13 +50,13 @@ export class Register extends Model<Register, ShardedId<Register>, 'OPEN'> {
     return this.copy({ mark }, new RegisterWrittenEvent(this.id.value, this.mark, mark, reacts));
   }
 
-  /** Writes what not every version of a handler is interested in. */
+  /** Writes an event that not every version of a handler wants. */
   stamp(mark: string, reacts: Reaction): Register {
     return this.copy({ mark }, new RegisterStampedEvent(this.id.value, this.mark, mark, reacts));
   }
 }
 
-/** A register holds another mark. */
+/** A register has a new mark. */
 export class RegisterWrittenEvent extends ModelEvent<Register> {
   static readonly payload = z.object({ before: z.string(), mark: z.string(), reaction: reactionSchema });
 
@@ -70,10 +70,10 @@ export class RegisterWrittenEvent extends ModelEvent<Register> {
   }
 }
 
-/** A register holds another mark, which was stamped. */
+/** A register has a new mark, which was stamped. */
 export class RegisterStampedEvent extends RegisterWrittenEvent {}
 
-/** One way of reading: one register, several at once, two side by side, or one beside another that is not there. */
+/** One way of reading: one register, several at once, two in parallel, or one in parallel with one that does not exist. */
 export interface Read {
   readonly kind: 'one' | 'several' | 'beside' | 'broken';
   readonly ids: readonly [string, string];
@@ -90,22 +90,22 @@ export interface Program {
   readonly stamps: boolean;
 }
 
-/** What the last attempt of a program saw of a register. */
+/** What the last attempt of a program read from a register. */
 export interface Sight {
   readonly id: string;
   readonly version: number;
   readonly mark: string;
 }
 
-/** What all processes of a run note; each run begins with a new one. */
+/** The records of all processes of a run; each run begins with new ones. */
 export class Notes {
   readonly sights = new Map<number, Sight[]>();
   readonly failures = new Map<string, number>();
-  /** Where a read gave something else than was asked for. */
+  /** Reads that returned something other than was requested. */
   readonly wrongReads: string[] = [];
   #markCount = 0;
 
-  /** Differs at each attempt, so that what one wrote is never taken for what another did. */
+  /** Different for each attempt, so that a write can be attributed to its attempt. */
   nextMark(): number {
     return this.#markCount++;
   }
@@ -165,7 +165,7 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
     const registers = this.#registers;
     if (kind === 'one') return [await this.#readOne(one)];
     if (kind === 'beside') return Promise.all([this.#readOne(one), this.#readOne(other)]);
-    // The first read goes on when the second one has ended perform.
+    // The first read continues when perform has ended because of the second one.
     if (kind === 'broken')
       await Promise.all([registers.getById(one), registers.getById(ShardedId.generate(Register, near))]);
     return registers.findAllByIds(one === other ? [one] : [one, other]);

@@ -9,7 +9,7 @@ import { Simulation, SimulationError, callOf } from '../../src/simulation/index.
 import { Book, BookLentEvent, CountLoanAction, LendOrReturnAction, Reader } from './library.js';
 import { timeout } from './seed-count.js';
 
-/** Counts loans under a name that it did not always have. */
+/** Counts loans, under a name that it did not always have. */
 function countLoans(name: string, aliases: readonly string[] = []): EventHandler<BookLentEvent> {
   class CountLoans implements EventHandler<BookLentEvent> {
     readonly event = BookLentEvent;
@@ -22,7 +22,7 @@ function countLoans(name: string, aliases: readonly string[] = []): EventHandler
   return new CountLoans();
 }
 
-/** A library whose processes are replaced by some with another version of the handler, and back. */
+/** A library whose processes are replaced by others with a different version of the handler, and back. */
 function renamedHandler(aliases: readonly string[]): Pick<Simulation<never>, 'explore'> {
   return new Simulation({
     models: [Book, Reader],

@@ -1,9 +1,9 @@
 const inAll = Number(process.env['SIMULATION_SEEDS'] ?? 5_000);
 
-/** A run has bounds of steps and of virtual time; this is for one in which nothing happens any more. */
+/** A run has limits of steps and of virtual time; this is for a run in which nothing happens any more. */
 export const timeout: number = 900_000 * Math.max(1, inAll / 5_000);
 
-/** How many seeds of all that are asked for a simulation gets: of 5,000, or of `SIMULATION_SEEDS`. */
+/** How many of the seeds a simulation gets: of 5,000, or of `SIMULATION_SEEDS`. */
 export function seedCountOf(share: number): number {
   return Math.ceil(share * inAll);
 }

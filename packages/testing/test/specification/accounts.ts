@@ -65,7 +65,7 @@ export function onCredit(
   return new OnCredit();
 }
 
-/** What the tests are about: accounts on two shards, and the actions on them. */
+/** The parts that the tests use: accounts on two shards, and the actions on them. */
 export const accountEnvironment: Pick<
   TestEnvironmentOptions,
   'models' | 'actions' | 'shards' | 'groupCommit'

@@ -1,5 +1,5 @@
 import { Account, AccountCreditedEvent, AccountNotedEvent, Tag, decimal } from '@framework/conformance';
-// Checked by the type checker only: what must compile, and behind each @ts-expect-error what must not.
+// Only type-checked: what must compile, and after each @ts-expect-error what must not.
 import type { DatabaseRegistry } from '@framework/core';
 import { MemoryRepository } from '../../src/memory/index.js';
 import { like, specification } from '../../src/specification/index.js';
@@ -36,11 +36,11 @@ export const whens = [
   spec.when(CreditAccountAction, params),
   // @ts-expect-error a param of another type
   spec.when(CreditAccountAction, { accountId: given.id, amount: 1 }),
-  // @ts-expect-error a param that is missing
+  // @ts-expect-error a missing param
   spec.when(CreditAccountAction, { accountId: given.id }),
   // @ts-expect-error an id of another model
   spec.when(CreditAccountAction, { accountId: Tag.of(accountEnvironment.shards![0], 'tag').id, amount: '1' }),
-  // @ts-expect-error no action
+  // @ts-expect-error not an action
   spec.when(Account, {}),
 ];
 
@@ -55,9 +55,9 @@ export const thens = [
   spec.when(CreditAccountAction, params).thenModels(like(Account, { label: 'tag' })),
   // @ts-expect-error a field of another type
   spec.when(CreditAccountAction, params).thenEvents(like(AccountCreditedEvent, { amount: 1 })),
-  // @ts-expect-error a model is no event
+  // @ts-expect-error a model is not an event
   spec.when(CreditAccountAction, params).thenEvents(given),
-  // @ts-expect-error an event is no model
+  // @ts-expect-error an event is not a model
   spec.when(CreditAccountAction, params).thenModels(new AccountNotedEvent(given.id, null)),
   // @ts-expect-error a handler has no result
   spec.whenHandled(new AccountNotedEvent(given.id, null)).thenExpect({ result: undefined }),

@@ -18,7 +18,7 @@ const given = account('3');
 const credit = { accountId: given.id, amount: '1' };
 const startMs = Date.parse('2026-01-01T00:00:00Z');
 
-/** Takes one more out of the account for each change of its balance, until nothing is left. */
+/** Withdraws one more from the account for each change of its balance, until nothing is left. */
 const draining = onCredit(async ({ event }, context) => {
   if (event.newBalance !== decimal('0'))
     await context.execute(WithdrawAction, { accountId: given.id, amount: '1' });

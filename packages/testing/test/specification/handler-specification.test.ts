@@ -29,7 +29,7 @@ const annotating = onCredit(({ event }, context) =>
   context.execute(AnnotateAction, { accountId: given.id, note: event.amount }),
 );
 
-/** Withdraws, under a key that tells it from other executions. */
+/** Withdraws, with a key that distinguishes it from other executions. */
 function withdrawing(keyOf: () => string): ReturnType<typeof onCredit> {
   return onCredit(async (_envelope, context) => {
     await context.execute(WithdrawAction, withdrawal, { key: keyOf() });
@@ -38,7 +38,7 @@ function withdrawing(keyOf: () => string): ReturnType<typeof onCredit> {
 
 class Unlucky extends Error {}
 
-/** Fails so often, and then withdraws. */
+/** Fails this many times, and then withdraws. */
 function failing(times: number): ReturnType<typeof onCredit> {
   return onCredit(
     async ({ attempt }, context) => {

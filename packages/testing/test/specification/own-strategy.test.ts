@@ -20,7 +20,7 @@ import {
 } from '../../src/specification/index.js';
 import { firstShard, otherDatabaseShard } from './accounts.js';
 
-/** A model whose id is no UUID: a country's code and a number. */
+/** A model whose id is not a UUID: a country's code and a number. */
 class Shop extends Model<Shop, Id<Shop>, 'OPEN'> {
   readonly visits: number;
 
@@ -66,7 +66,7 @@ interface Visit {
   readonly shopId: string;
 }
 
-/** Finds the shop by a condition, as one does where an id alone does not tell. */
+/** Finds the shop by a condition, because its id does not contain the shard. */
 class VisitAction extends Action<Visit, undefined> {
   readonly #shops: Pick<MemoryRepository<Shop>, 'findOneWhere'>;
 

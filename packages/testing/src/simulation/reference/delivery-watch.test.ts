@@ -31,7 +31,7 @@ const event: DeliverableEvent = {
   createdDate: new Date(0),
 };
 
-/** A database with one slot and one event, of whose processes every answer is watched. */
+/** A database with one slot and one event, in which every answer to a process is watched. */
 async function watchedDatabase() {
   const clock = new VirtualClock();
   const tables = new MemoryTables(clock, 1, () => 0);
