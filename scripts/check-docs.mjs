@@ -16,7 +16,7 @@ const errors = globSync(['*.md', 'docs/**/*.md', '{packages,apps}/*/*.md'], { cw
       .map(([, target]) => `links to ${target}, which does not exist`);
     const stale = [...text.matchAll(block)]
       .filter(([, source, code]) => !flat(source === undefined ? '' : read(source)).includes(flat(code)))
-      .map(([, source]) => `shows code that does not stand in ${source ?? 'a source that it names'}`);
+      .map(([, source]) => `shows code that is not in ${source ?? 'a source that it names'}`);
     return [...broken, ...stale].map((error) => `${document}: ${error}`);
   },
 );

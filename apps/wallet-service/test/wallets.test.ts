@@ -126,7 +126,12 @@ describe('decimals', () => {
     ['the number 1e2', '0', ['1e2'], '100'],
     ['the text 1E-2', '0', ['"1E-2"'], '0.01'],
     ['more digits than a float holds', '0', ['12345678901234567890.12'], '12345678901234567890.12'],
-    ['twenty digits before the decimal point', '99999999999999999998.98', ['"1.01"'], '99999999999999999999.99'],
+    [
+      'twenty digits before the decimal point',
+      '99999999999999999998.98',
+      ['"1.01"'],
+      '99999999999999999999.99',
+    ],
   ])('are exact for %s', async (_name, initialBalance, amounts, balance) => {
     const { id } = await service.client.openWallet({ initialBalance });
     for (const amount of amounts) {

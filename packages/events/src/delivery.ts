@@ -103,7 +103,9 @@ export class Delivery {
     const { executor, models = [], clock = systemClock, random = Math.random } = options;
     const unknown = Object.keys(options).filter((name) => !Object.hasOwn(knownOptions, name));
     if (unknown.length > 0) {
-      throw new ConfigurationError(unknown.map((path) => ({ path, message: 'is not an option of Delivery' })));
+      throw new ConfigurationError(
+        unknown.map((path) => ({ path, message: 'is not an option of Delivery' })),
+      );
     }
     this.#settings = engineSettings(options.settings);
     this.#executor = executor;
@@ -165,9 +167,7 @@ export class Delivery {
    */
   start(): void {
     if (this.#stopped !== undefined) {
-      throw new InvariantViolationError(
-        'This delivery was stopped: create a new Delivery',
-      );
+      throw new InvariantViolationError('This delivery was stopped: create a new Delivery');
     }
     if (this.#ignoreCommits !== undefined) return;
     this.#ignoreCommits = this.#executor.onCommit((shard) => this.#byShard.get(shard)?.committed());

@@ -158,22 +158,25 @@ export function describeIdempotency(context: SuiteContext): void {
       ['its id', ({ id }) => context.accounts.getById(id)],
       ['its ids', async ({ id }) => (await context.accounts.findAllByIds([id]))[0]],
       ['a query', async () => (await context.accounts.findAll())[0]],
-    ])('recognises a repeat with nothing left to do that has read on another shard by %s', async (_what, read) => {
-      const account = await context.openAccount(otherDatabaseShard);
-      const key = keyed('k-1');
-      const settle = (): Promise<void> =>
-        context.stage(async (plan) => {
-          const current = await read(account);
-          if (current?.version === 1) plan.update(current.annotate('settled'));
-        }, key);
-      await settle();
-      await settle();
-      expect(replaysOf(key)).toBe(1);
-      expect([
-        await context.fixture.keyCount(firstShard),
-        await context.fixture.keyCount(otherDatabaseShard),
-      ]).toEqual([0, 1]);
-    });
+    ])(
+      'recognises a repeat with nothing left to do that has read on another shard by %s',
+      async (_what, read) => {
+        const account = await context.openAccount(otherDatabaseShard);
+        const key = keyed('k-1');
+        const settle = (): Promise<void> =>
+          context.stage(async (plan) => {
+            const current = await read(account);
+            if (current?.version === 1) plan.update(current.annotate('settled'));
+          }, key);
+        await settle();
+        await settle();
+        expect(replaysOf(key)).toBe(1);
+        expect([
+          await context.fixture.keyCount(firstShard),
+          await context.fixture.keyCount(otherDatabaseShard),
+        ]).toEqual([0, 1]);
+      },
+    );
 
     it('returns the first result to a repeat that now has something to do, if nothing was read or done at first', async () => {
       const account = await context.openAccount(otherDatabaseShard);

@@ -126,12 +126,15 @@ type ReadPage = (page: {
 /** Registers tests of pages over all shards, including shards that share a database. */
 export function describePages(context: SuiteContext): void {
   describe('pages', () => {
-    it.each([1, 2, 3, 7, 8, 9, 1_000])('of %i return every model once, in the order of ids', async (limit) => {
-      const stored = await storeEverywhere(context, 8);
-      const { items, pageCount } = await readAll((page) => context.accounts.findPage(page), limit);
-      expect(items).toEqual(stored);
-      expect(pageCount).toBe(Math.ceil(8 / limit));
-    });
+    it.each([1, 2, 3, 7, 8, 9, 1_000])(
+      'of %i return every model once, in the order of ids',
+      async (limit) => {
+        const stored = await storeEverywhere(context, 8);
+        const { items, pageCount } = await readAll((page) => context.accounts.findPage(page), limit);
+        expect(items).toEqual(stored);
+        expect(pageCount).toBe(Math.ceil(8 / limit));
+      },
+    );
 
     it('with a condition leave out what does not match', async () => {
       const stored = await storeEverywhere(context, 6, 'ada');

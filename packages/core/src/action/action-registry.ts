@@ -123,12 +123,16 @@ export function resultCodec(
 function byRepository(path: string, model: ModelClass<unknown>, codec: ModelJsonCodec): ResultCodec {
   return {
     encode: (result) => {
-      if (!(result instanceof model)) throw new UnstorableValueError(path, `it is not an instance of ${modelNameOf(model)}`);
+      if (!(result instanceof model))
+        throw new UnstorableValueError(path, `it is not an instance of ${modelNameOf(model)}`);
       return codec.encode(result as AnyEntity);
     },
     decode: (json) => {
       if (json === undefined)
-        throw new UnstorableValueError(path, `nothing was stored, although the result is declared as ${modelNameOf(model)}`);
+        throw new UnstorableValueError(
+          path,
+          `nothing was stored, although the result is declared as ${modelNameOf(model)}`,
+        );
       try {
         return codec.decode(json);
       } catch (cause) {

@@ -81,7 +81,8 @@ function valueWriter(column: PgValueColumn): ColumnWriter {
   const { base, valueClass } = column;
   const guard = columnGuard(base);
   return (value, path) => {
-    if (!(value instanceof valueClass)) throw new UnstorableValueError(path, `it is not a ${valueClass.name}`);
+    if (!(value instanceof valueClass))
+      throw new UnstorableValueError(path, `it is not a ${valueClass.name}`);
     const sent = column.mapToDriverValue(value);
     guard(sent, path);
     return sent;

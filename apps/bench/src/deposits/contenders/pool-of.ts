@@ -12,6 +12,7 @@ export function poolOf(environment: DepositEnvironment): pg.Pool {
 /** The database of an environment with one shard. */
 export function urlOf({ urls }: DepositEnvironment): string {
   const [url, another] = urls;
-  if (url === undefined || another !== undefined) throw new Error('A hand-written contender supports only one shard');
+  if (url === undefined || another !== undefined)
+    throw new Error('A hand-written contender supports only one shard');
   return url;
 }
