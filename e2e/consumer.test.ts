@@ -91,6 +91,15 @@ test('the packed packages are installed', () => {
   expect(readdirSync(join(folder, 'node_modules/@framework')).toSorted()).toEqual(packages.toSorted());
 });
 
+test('what the packed packages export is packed, and nothing is exported that is not', () => {
+  for (const name of packages) {
+    const place = join(folder, 'node_modules/@framework', name);
+    const targets = JSON.stringify(manifestIn(place).exports).match(/\.\/[^"]+\.[a-z]+(?=")/g) ?? [];
+    expect(targets).toContain('./dist/index.js');
+    expect(targets.filter((target) => !existsSync(join(place, target)))).toEqual([]);
+  }
+});
+
 test('the packages compile where declarations are checked, with the smallest program and the suites', async () => {
   const { stdout } = await execa('tsc', ['-p', '.', '--pretty', 'false'], { cwd: folder, reject: false });
   const errors = stdout.split('\n').filter((line) => /^\S/.test(line));

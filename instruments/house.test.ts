@@ -81,6 +81,14 @@ test('packages take their dependencies as ranges, so that an application has one
   expect(exact.filter((entry) => !beta.test(entry))).toEqual([]);
 });
 
+test('packages say what they are to those who search for them, and may be installed by all', () => {
+  const silent = globSync('packages/*/package.json', { cwd: root }).filter((file) => {
+    const { description, keywords, license, publishConfig } = JSON.parse(read(file));
+    return !description || !(keywords?.length > 2) || !license || publishConfig?.access !== 'public';
+  });
+  expect(silent).toEqual([]);
+});
+
 test('no page that a package ships has a link to what it does not ship, or names a page that is not there', () => {
   const shipped = globSync('packages/*/{README,CHANGELOG}.md', { cwd: root });
   const links = shipped.flatMap((file) =>

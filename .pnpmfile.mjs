@@ -1,0 +1,10 @@
+// What is packed has no condition for sources, which are not packed.
+export const hooks = {
+  beforePacking: (manifest) => ({ ...manifest, exports: withoutSources(manifest.exports) }),
+};
+
+function withoutSources(exports) {
+  if (typeof exports !== 'object' || exports === null) return exports;
+  const entries = Object.entries(exports).filter(([condition]) => condition !== '@framework/source');
+  return Object.fromEntries(entries.map(([name, target]) => [name, withoutSources(target)]));
+}
