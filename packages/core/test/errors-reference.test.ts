@@ -10,3 +10,12 @@ test('the reference lists every error code with its retryability, and no other',
   const documented = Object.fromEntries(rows.map(([, code, retryable]) => [code, retryable === 'yes']));
   expect(documented).toEqual(errorCodes);
 });
+
+test('the reference says of every error what to do', () => {
+  const cells = reference
+    .split('\n')
+    .filter((line) => line.startsWith('| `'))
+    .map((line) => line.split(/(?<!\\)\|/).map((cell) => cell.trim()));
+  expect(cells.length).toBeGreaterThan(0);
+  expect(cells.filter(([, , , , when, whatToDo]) => !when || !whatToDo).map(([, code]) => code)).toEqual([]);
+});
