@@ -7,7 +7,7 @@ import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 it.each([
   ['many statements', 100, 50],
   ['one statement', 3, 1],
-])('a plan of %s is not written at all when a value of it cannot be sent', async (_what, count, place) => {
+])('a plan of %s writes nothing when one of its values cannot be sent', async (_what, count, place) => {
   const database = await createTestDatabase();
   onTestFinished(() => database.drop());
   const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);

@@ -14,7 +14,7 @@ const single = { 'maximum-pool-size': 1 };
 /** Longer than any statement except one that sleeps. */
 const hasty = { ...single, 'statement-timeout-ms': 1_000 };
 
-describe('connections on which something went wrong', () => {
+describe('connections after an error', () => {
   let database: TestDatabase;
   beforeAll(async () => {
     database = await createTestDatabase();
@@ -24,14 +24,14 @@ describe('connections on which something went wrong', () => {
   const open = (settings: Readonly<Record<string, unknown>>): Promise<SuiteContext> =>
     openSuite(database.url, settings);
 
-  it('are not used again after a statement that took too long', async () => {
+  it('are discarded after a statement that timed out', async () => {
     const suite = await open(hasty);
     const before = await backendPid(suite);
     expect(await refusal(sleep(suite))).toMatchObject({ code: 'shard-unavailable', shard: firstShard });
     expect(await backendPid(suite)).not.toBe(before);
   });
 
-  it('are not used again after a statement of a transaction took too long', async () => {
+  it('are discarded after a statement that timed out within a transaction', async () => {
     const suite = await open(hasty);
     const before = await backendPid(suite);
     const work = suite.fixture.databases.transactionManager(firstShard).inTransaction(() => sleep(suite));
@@ -47,7 +47,7 @@ describe('connections on which something went wrong', () => {
     expect(after).not.toBe(before);
   });
 
-  it('are replaced when the server ends them while a statement runs', async () => {
+  it('are replaced when the server ends them during a statement', async () => {
     const suite = await open(single);
     const before = await backendPid(suite);
     const asleep = refusal(sleep(suite));
@@ -57,7 +57,7 @@ describe('connections on which something went wrong', () => {
     expect(await backendPid(suite)).not.toBe(before);
   });
 
-  it('are kept after a refused write, stale or in conflict with a constraint', async () => {
+  it('are kept after a write that was refused as stale or by a constraint', async () => {
     const suite = await open(single);
     const before = await backendPid(suite);
     const account = await suite.openAccount(firstShard);

@@ -84,7 +84,7 @@ describe('a record of calls', () => {
     await withdraw(accounts[1], '40');
   });
 
-  it('is what the databases hold when all is well, repeats included', async () => {
+  it('matches the databases when all is well, including repeats', async () => {
     for (const call of recorder.calls) await recorder.repeat(call);
     expect(recorder.calls.map(({ outcome }) => outcome)).toEqual(['ok', 'ok', 'refused']);
     expect(await violations()).toEqual([]);
@@ -92,41 +92,45 @@ describe('a record of calls', () => {
 
   it.each<[title: string, change: string, violation: RegExp]>([
     [
-      'the effect of a call that was ok',
+      'a successful call without its effect',
       `delete from eventlog.idempotency_keys; delete from eventlog.events where model_version = 2;
        update accounts set version = 1`,
       /^withdraw 3 \(.+\) was ok and has no effect$/,
     ],
-    ['the events of a key', `delete from eventlog.events where model_version = 2`, /which no log holds$/],
-    ['a row’s last version', `update accounts set version = 3`, /the row has version 3, the log 2$/],
     [
-      'an event between others',
+      'a key without its events',
+      `delete from eventlog.events where model_version = 2`,
+      /which no log holds$/,
+    ],
+    ['a row ahead of its log', `update accounts set version = 3`, /the row has version 3, the log 2$/],
+    [
+      'a gap between events',
       `update eventlog.events set model_version = 5 where model_version = 2; update accounts set version = 5`,
       /version 5 follows 1$/,
     ],
     [
-      'that one action made a version',
+      'a version made by two actions',
       againWith(`'action_id', gen_random_uuid()`),
       /2 actions made version 2$/,
     ],
     [
-      'that an action is committed once',
+      'an action committed twice',
       againWith(`'created_date', e.created_date + interval '1 second'`),
       /is committed more than once in /,
     ],
     [
-      'that somebody asked for an action',
+      'an action that no call asked for',
       `delete from eventlog.idempotency_keys`,
       /^WithdrawAction .+ was committed, and no call asked for it$/,
     ],
-    ['that a row has a history', `delete from eventlog.events`, /there is a row but no event$/],
-  ])('finds lost: %s', async (_title, change, violation) => {
+    ['a row without a history', `delete from eventlog.events`, /there is a row but no event$/],
+  ])('detects %s', async (_title, change, violation) => {
     expect(await violations()).toEqual([]);
     await inBoth(change);
     expect(await violations()).toContainEqual(expect.stringMatching(violation));
   });
 
-  it('finds a call that was refused and has an effect', async () => {
+  it('detects a refused call that had an effect', async () => {
     await recorder.call('withdraw 1', async (key) => {
       await suite.withdraw(accounts[0], '1', { idempotencyKey: key });
       return new Error('it is said');
@@ -136,7 +140,7 @@ describe('a record of calls', () => {
     ]);
   });
 
-  it('finds a key with an effect on two shards', async () => {
+  it('detects a key with effects on two shards', async () => {
     await recorder.call('withdraw 1 twice', async (key) => {
       await suite.withdraw(accounts[1], '1', { idempotencyKey: key });
       await query(databases[0].url, `update eventlog.idempotency_keys set key = $1`, [key]);
@@ -145,7 +149,7 @@ describe('a record of calls', () => {
     expect(await violations()).toContainEqual(expect.stringMatching(/^the key .+ has 2 effects$/));
   });
 
-  it('is settled by repeating what got no answer, which has its effect once', async () => {
+  it('is settled by repeating the unanswered calls, which have their effect once', async () => {
     let attempts = 0;
     await recorder.call('withdraw 1', async (key) => {
       const answer = await suite.withdraw(accounts[0], '1', { idempotencyKey: key });
@@ -158,7 +162,7 @@ describe('a record of calls', () => {
     expect((await suite.accounts.getById(accounts[0].id)).balance).toMatch(/^6(\.0+)?$/);
   });
 
-  it('finds a handler that has not come to the end of the log, and events that were given up', async () => {
+  it('detects a handler that has not reached the end of the log, and events that were given up', async () => {
     for (const { store } of registry.deliveries())
       await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
     expect(await violations()).toEqual(Array(2).fill('notify has not handled 2 events after 0 ms'));
@@ -178,7 +182,7 @@ describe('a record of calls', () => {
       await store.cursors.retire('notify', { discardBlocked: true });
   });
 
-  it('tells of actions that were not recorded, unless they may be there, and of own invariants', async () => {
+  it('reports actions that no call asked for unless they are allowed, and violations of custom checks', async () => {
     const all = { mayBeThere: () => false };
     expect(await violations(all)).toEqual(
       Array(2).fill(expect.stringMatching(/^StageAction .+ no call asked for it$/)),

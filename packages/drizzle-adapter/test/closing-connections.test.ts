@@ -12,7 +12,7 @@ const settings = { 'statement-timeout-ms': 500, 'acquisition-timeout-ms': 1_000 
 const patience = { timeout: 10_000, interval: 50 };
 
 it.each(['reads', 'writes'] as const)(
-  'a caller who %s is told why its connection was refused, when the network falls silent while that is closed',
+  'a caller that %s learns why its connection was refused, even if the network goes silent while closing it',
   async (what) => {
     const database = await emptyDatabase();
     const { proxy, url } = await proxied(database);
@@ -26,7 +26,7 @@ it.each(['reads', 'writes'] as const)(
   },
 );
 
-it('the question whether a database serves is answered when the network falls silent after it', async () => {
+it('the readiness check is answered when the network goes silent right after it', async () => {
   const { proxy, url } = await proxied(await emptyDatabase());
   const registry = openRegistry([{ group: 0, member: 0, url, settings }]);
   await registry.ready();
@@ -34,7 +34,7 @@ it('the question whether a database serves is answered when the network falls si
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-it('a database is tried again when the network falls silent while a refused connection is closed', async () => {
+it('a database is retried when the network goes silent while a refused connection closes', async () => {
   const { proxy, url } = await proxied(await emptyDatabase());
   const { isSilent } = fallSilentAtGoodbye(proxy);
   const registry = openRegistry([{ group: 0, member: 0, url: `${url}_missing`, settings }]);

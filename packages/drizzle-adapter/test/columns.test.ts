@@ -31,7 +31,7 @@ describe.each([
     return gadgets.getById(gadget.id);
   };
 
-  it('may stand in a schema of its own, with an enum for the state that has no DELETED', async () => {
+  it('may belong to a schema of its own, with a state enum that has no DELETED', async () => {
     const gadget = await store(Gadget.of());
     expect(gadget).toMatchObject({ state: 'NEW', version: 1, name: 'wheel', price: 12.5 });
     const used = await store(gadget.with({ state: 'USED' }));
@@ -41,7 +41,7 @@ describe.each([
     expect(await gadgets.count()).toBeGreaterThan(0);
   });
 
-  it('take the default of the database when the row leaves them out, and keep it', async () => {
+  it('take and keep the default of the database when the row leaves them out', async () => {
     const gadget = await store(Gadget.of());
     expect(gadget.origin).toBe('here');
     expect(gadget.serial).toBeGreaterThan(0);
@@ -50,14 +50,14 @@ describe.each([
     expect(touched).toMatchObject({ origin: 'there', amount: 4, serial: gadget.serial });
   });
 
-  it('take the default of the table when the row leaves them out, and keep it', async () => {
+  it('take and keep the default of the table when the row leaves them out', async () => {
     const gadget = await store(Gadget.of());
     expect(gadget.token).toMatch(/^[0-9a-f-]{36}$/);
     const touched = await store(gadget.with({ token: undefined, amount: 4 }));
     expect(touched).toMatchObject({ token: gadget.token, amount: 4 });
   });
 
-  it('keep null where they have a default', async () => {
+  it('store null even when they have a default', async () => {
     const gadget = await store(Gadget.of({ token: null }));
     expect(gadget.token).toBeNull();
     const other = await store(Gadget.of());
@@ -105,7 +105,7 @@ describe.each([
   });
 });
 
-describe('a row that is not written yet', () => {
+describe('a row that is not yet written', () => {
   let database: TestDatabase;
   let registry: DatabaseRegistry;
   beforeAll(async () => {
@@ -129,7 +129,7 @@ describe('a row that is not written yet', () => {
     ['with a text', { note: `'single' "double" {braces} \\ ünï 🚲` }],
     ['with JSON', { settings: { b: [1, 'two', null, { c: 0.1 }], a: '12' } }],
     ['with JSON that is a text', { settings: '{"looks": "like JSON"}' }],
-  ])('%s gives the model that is read when it is', async (_what, fields) => {
+  ])('%s decodes to the model that is read after it is written', async (_what, fields) => {
     const { accounts } = new PgFixture(registry);
     const account = Account.blank(firstShard, systemClock.now(), fields).variant({ version: 1 });
     const row = accounts.encode(account);
@@ -139,13 +139,13 @@ describe('a row that is not written yet', () => {
     expect(staged).toEqual(await accounts.getById(account.id));
   });
 
-  it('gives no model where the database has the last word', () => {
+  it('decodes to no model when the database sets some of its values', () => {
     const gadgets = new PgGadgetRepository(registry);
     expect(gadgets.decode(gadgets.encode(Gadget.of({ version: 1 })), firstShard)).toBeUndefined();
   });
 });
 
-describe('a table that is not what Drizzle believes', () => {
+describe('a table that differs from its Drizzle definition', () => {
   it('is written row by row', async () => {
     const database = await createTestDatabase();
     onTestFinished(() => database.drop());
@@ -165,7 +165,7 @@ describe('a table that is not what Drizzle believes', () => {
   });
 });
 
-describe('a database that writes dates in another way', () => {
+describe('a database with another time zone and date style', () => {
   let database: TestDatabase;
   beforeAll(async () => {
     database = await createTestDatabase();
@@ -178,7 +178,7 @@ describe('a database that writes dates in another way', () => {
   afterAll(() => database.drop());
 
   it.each(['1850-06-01T12:34:56.789Z', '2026-03-08T06:59:59.999Z', '2026-07-01T00:00:00Z'])(
-    'gives back the instant %s',
+    'returns the instant %s unchanged',
     async (instant) => {
       const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
       await registry.ready();

@@ -37,7 +37,7 @@ describe('a connection that breaks around a commit', () => {
     await suite.fixture.clear();
   };
 
-  it('after the write arrived: finds the action in the log, and succeeds', async () => {
+  it('after the write arrived: the commit is found in the log, and the action succeeds', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, write, 'forward-and-cut');
@@ -47,7 +47,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(2);
   });
 
-  it('while the write waits for a lock: waits for its end, and succeeds', async () => {
+  it('while the write waits for a lock: the outcome is awaited, and the action succeeds', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const holder = new pg.Client({ connectionString: database.url });
@@ -70,7 +70,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(2);
   });
 
-  it('while the write waits, of a role that may not see its own processes: waits for its end, with one effect', async () => {
+  it("while a restricted role's write waits: the outcome is awaited, with one effect", async () => {
     await open();
     const { login, remove } = await hiddenLogin(database);
     onTestFinished(remove);
@@ -109,7 +109,7 @@ describe('a connection that breaks around a commit', () => {
     await registry.close();
   });
 
-  it('before the write arrived: runs the action again, with one effect', async () => {
+  it('before the write arrived: the action runs again, with one effect', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, write, 'cut');
@@ -123,7 +123,7 @@ describe('a connection that breaks around a commit', () => {
     ['before', 'cut'],
     ['after', 'forward-and-cut'],
   ] as const)(
-    '%s the end of a write of several statements arrived: has one effect',
+    '%s the end of a write of several statements arrived: the action has one effect',
     async (_when, verdict) => {
       await open();
       const tags = Array.from({ length: 100 }, (_unused, index) => Tag.of(firstShard, `tag ${index}`));
@@ -135,7 +135,7 @@ describe('a connection that breaks around a commit', () => {
     },
   );
 
-  it('at every commit: has one effect for each success', async () => {
+  it('at every commit: each successful action has one effect', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     let turn = 0;
@@ -147,7 +147,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(7);
   });
 
-  it('for the second shard of one database: does not take the first one’s commit for its own', async () => {
+  it("on a database's second shard: the first shard's commit is not mistaken for it", async () => {
     await open();
     const [one, other] = [await suite.openAccount(firstShard), await suite.openAccount(sameDatabaseShard)];
     let writes = 0;
@@ -163,7 +163,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.accounts.getById(other.id)).toEqual(other);
   });
 
-  it('for an action that stages nothing: records it once', async () => {
+  it('for an action that stages nothing: the action is recorded once', async () => {
     await open();
     const wasCut = cutOnce(proxy, write, 'cut');
     await suite.stage(() => undefined);
@@ -171,7 +171,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(1);
   });
 
-  it('for good: says within a deadline that the outcome is unknown', async () => {
+  it('for good: the outcome is reported as unknown within a deadline', async () => {
     await open(hasty);
     const account = await suite.openAccount(firstShard);
     proxy.judge = (passage) => {
@@ -192,7 +192,7 @@ describe('a connection that breaks around a commit', () => {
     expect(row).toEqual({ version: 1 });
   });
 
-  it('of a script: says that the outcome is unknown', async () => {
+  it('of a script: the outcome is reported as unknown', async () => {
     await open();
     const manager = suite.fixture.databases.transactionManager(firstShard);
     const wasCut = cutOnce(proxy, 'commit\0', 'forward-and-cut');
@@ -204,7 +204,7 @@ describe('a connection that breaks around a commit', () => {
     expect(wasCut()).toBe(true);
   });
 
-  it('while a read runs: runs the action again', async () => {
+  it('during a read: the action runs again', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, 'framework_read', 'forward-and-cut');

@@ -16,7 +16,7 @@ describe('the configuration of a database', () => {
     ['pool sizes', { 'maximum-pool-size': 5 }],
     ['timeouts', { 'statement-timeout-ms': 5 }],
     ['passwords', { password: 'another' }],
-  ])('is refused when two members name one database with different %s', async (_what, settings) => {
+  ])('is refused when two members name one database with different values of %s', async (_what, settings) => {
     const { url } = await emptyDatabase();
     const config = shardingConfig([
       { group: 0, member: 0, url },
@@ -34,7 +34,7 @@ describe('the configuration of a database', () => {
     );
   });
 
-  it('is not opened with an option of the driver that nobody knows', () => {
+  it('is refused when it has an unknown driver option', () => {
     expect(() => postgres({ migrationFolder: 'migrations' } as object)).toThrow(
       expect.objectContaining({
         code: 'invalid-configuration',
@@ -76,7 +76,7 @@ describe('the configuration of a database', () => {
     ['host=db-1,db-2', [/several hosts/]],
     ['sslrootcert=', [/sslrootcert .*without a value/]],
     ['application=x#sslmode=require', [/application, .*ignored/, /#/]],
-  ])('is refused, not read in part, when the URL says %s', (parameters, messages) => {
+  ])('is refused as a whole when the URL says %s', (parameters, messages) => {
     const config = shardingConfig([{ group: 0, member: 0, url: `postgresql://127.0.0.1:1/x?${parameters}` }]);
     const path = 'framework.sharding.groups[0].members[0].configs.primary-config.jdbc-url';
     const faults = messages.map((message) => ({ path, message: expect.stringMatching(message) as string }));
@@ -84,7 +84,7 @@ describe('the configuration of a database', () => {
     expect(() => openDatabases(config, postgres())).toThrow(refusal);
   });
 
-  it('does not show a part of a password in whose place a parameter seems to stand', () => {
+  it('does not reveal a part of a password that looks like a parameter', () => {
     const url = 'postgresql://127.0.0.1:1/x?user=ann&password=12&s3cret';
     const config = shardingConfig([{ group: 0, member: 0, url }]);
     const open = (): unknown => openDatabases(config, postgres());
@@ -92,13 +92,13 @@ describe('the configuration of a database', () => {
     expect(open).not.toThrow(/s3cret/);
   });
 
-  it('is refused with an unknown parameter by a job that only migrates, too', async () => {
+  it('is refused with an unknown parameter even by a job that only migrates', async () => {
     const { url } = await emptyDatabase();
     const config = shardingConfig([{ group: 0, member: 0, url: `${url}?sslmod=require` }]);
     await expect(migrateShards(config)).rejects.toMatchObject({ code: 'invalid-configuration' });
   });
 
-  it('takes the parameters that the reference lists, and lists those that it takes', async () => {
+  it('accepts the parameters that the reference lists, and the reference lists all that it accepts', async () => {
     const { url } = await emptyDatabase();
     const reference = readFileSync(
       new URL('../../../docs/reference/configuration.md', import.meta.url),
@@ -114,7 +114,7 @@ describe('the configuration of a database', () => {
     expect(await suiteOn(registry).openAccount(firstShard)).toMatchObject({ version: 1 });
   });
 
-  it('takes JDBC URLs and the name of the PostgreSQL driver', async () => {
+  it('accepts JDBC URLs and the name of the PostgreSQL driver', async () => {
     const { url } = await emptyDatabase();
     const settings = { 'driver-class-name': 'org.postgresql.Driver' };
     const registry = openRegistry([{ group: 0, member: 0, url: `jdbc:${url}`, settings }]);
@@ -122,7 +122,7 @@ describe('the configuration of a database', () => {
     expect(await suiteOn(registry).openAccount(firstShard)).toMatchObject({ version: 1 });
   });
 
-  it('gives a further named config transactions of its own', async () => {
+  it('gives an additional named config its own transactions', async () => {
     const [primary, secondary] = await Promise.all([emptyDatabase(), emptyDatabase()]);
     const configs = {
       'secondary-config': { 'jdbc-url': secondary.url },
@@ -147,7 +147,7 @@ describe('the configuration of a database', () => {
     );
   });
 
-  it('does not migrate the database of a further named config', async () => {
+  it('does not migrate the database of an additional named config', async () => {
     const [primary, secondary] = await Promise.all([emptyDatabase(), emptyDatabase()]);
     const configs = { 'secondary-config': { 'jdbc-url': secondary.url } };
     await openRegistry([{ group: 0, member: 0, url: primary.url, configs }]).ready();
@@ -155,7 +155,7 @@ describe('the configuration of a database', () => {
     expect(found).toEqual([{ found: null }]);
   });
 
-  it('lets transactions of two configs of one shard run within each other', async () => {
+  it('lets transactions of two configs of one shard nest', async () => {
     const { url } = await emptyDatabase();
     const registry = openRegistry([
       { group: 0, member: 0, url, configs: { 'lock-config': { 'jdbc-url': url } } },

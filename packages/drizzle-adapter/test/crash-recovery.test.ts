@@ -35,7 +35,7 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 it.each([1, 2, 3])(
-  'reads what is committed after a crash under transaction numbers that were seen before it (seed %i)',
+  'commits after a crash are read although their transaction numbers were seen before it (seed %i)',
   async (seed) => {
     const { url } = await server.createDatabase();
     const random = seededRandom(seed);
@@ -65,7 +65,7 @@ it.each([1, 2, 3])(
   },
 );
 
-it('an update is stale that was read before a crash which lost it, where commits do not wait for the disk', async () => {
+it('an update is stale when its read was lost in a crash under asynchronous commit', async () => {
   const { url, database } = await server.createDatabase();
   const account = await (await openSuite(url, {})).openAccount(firstShard);
   // With this, everything committed before is on disk.

@@ -10,7 +10,7 @@ import { query } from './fixtures/query.js';
 const database = 'damaged';
 const pageBytes = 8_192;
 
-it('reads what is sound at the same time as a row on a damaged page, which fails alone', async () => {
+it('a row on a damaged page fails alone among concurrent reads', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'damaged-table-'));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const { accounts, damaged } = await fillAndDamage(directory);

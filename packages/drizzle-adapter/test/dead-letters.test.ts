@@ -4,7 +4,7 @@ import { withEvents } from './fixtures/blocked-events.js';
 import { query } from './fixtures/query.js';
 
 describe('blocked events', () => {
-  it('are found behind no place that has another form', async () => {
+  it('are not searched from a place of unknown form', async () => {
     const { store, events } = await withEvents('a', 1);
     const [{ id }] = events as [DeliverableEvent];
     const nones = ['1.2.3', '1'].map((seconds) => `${seconds}/${id}/one`);
@@ -16,7 +16,7 @@ describe('blocked events', () => {
     }
   });
 
-  it('are found in pages of bounded size, however large they are', { tags: ['slow'] }, async () => {
+  it('are listed in pages of bounded size, however large they are', { tags: ['slow'] }, async () => {
     const { store, events, block, url } = await withEvents('a', 1, 2, 3, 4);
     for (const event of events) await block({ event });
     const megabytes = (count: number): Promise<unknown> =>

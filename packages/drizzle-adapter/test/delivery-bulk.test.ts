@@ -11,9 +11,9 @@ import { openRegistry } from './fixtures/open-registry.js';
 import { asJson, everywhere, withEvents } from './fixtures/blocked-events.js';
 import { query } from './fixtures/query.js';
 
-describe('very much that is blocked', () => {
+describe('a large backlog of blocked events', () => {
   it(
-    'is read once while its models are looked at page by page, and not anew for each page',
+    'is read once while its models are listed in pages, rather than again for each page',
     { tags: ['slow'] },
     async () => {
       const { url } = await emptyDatabase();
@@ -43,7 +43,7 @@ describe('very much that is blocked', () => {
     },
   );
 
-  it('is found by indexes that fit the questions about it', { tags: ['slow'] }, async () => {
+  it('is searched through matching indexes', { tags: ['slow'] }, async () => {
     const { url } = await openStore();
     const of = `from eventlog.parked_events where dead and`;
     const order = 'order by parked_date, event_id, handler limit 100';
@@ -69,7 +69,7 @@ describe('very much that is blocked', () => {
     }
   });
 
-  it('is found about as quickly while many models are being tried', { tags: ['slow'] }, async () => {
+  it('is searched about as quickly while many models are being tried', { tags: ['slow'] }, async () => {
     const { store, url, events, block } = await withEvents('a', 1);
     await block({ event: events[0]! });
     await query(
@@ -102,7 +102,7 @@ describe('very much that is blocked', () => {
     expect(await quickestMs(tried)).toBeLessThan(15 * (await quickestMs([])));
   });
 
-  it('is copied within the database, so that no event is too large for a message', async () => {
+  it('is copied within the database, so no event is too large for a message', async () => {
     const { events, block, store } = await withEvents('a', 1);
     const [event] = events;
     const unread = Object.defineProperty(

@@ -16,7 +16,7 @@ import { query } from './fixtures/query.js';
 const leaseMs = 60_000;
 
 describe('the connections of delivery', () => {
-  it('are others than those of the requests, which may all be in use', async () => {
+  it('are separate from those of requests, which may all be in use', async () => {
     const { registry, store } = await openDelivery();
     const [held, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     onTestFinished(() => release.resolve());
@@ -32,7 +32,7 @@ describe('the connections of delivery', () => {
     await holder;
   });
 
-  it('may all be in use while requests go on, and leases are renewed', async () => {
+  it('may all be in use while requests continue and leases are renewed', async () => {
     const { registry, store, url } = await openDelivery();
     await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
     const locker = new pg.Client({ connectionString: url });
@@ -50,7 +50,7 @@ describe('the connections of delivery', () => {
     expect(await connectionCount(url, 'framework leases')).toBe(1);
   });
 
-  it('are made when delivery is used, and closed with the database', async () => {
+  it('are opened when delivery is first used, and closed with the database', async () => {
     const { registry, store, url } = await openDelivery();
     expect(await connectionCount(url, 'framework delivery')).toBe(0);
     await store.deadLetters.find({}, { limit: 1 });
@@ -63,7 +63,7 @@ describe('the connections of delivery', () => {
     await expect(store.leases.list()).rejects.toMatchObject({ code: 'shard-unavailable' });
   });
 
-  it('are closed while the network is silent, also the one that listens for notifications', async () => {
+  it('close while the network is silent, including the one that listens for notifications', async () => {
     const database = await emptyDatabase();
     const { proxy, url } = await proxied(database);
     const listener = new NotificationListener(
@@ -77,7 +77,7 @@ describe('the connections of delivery', () => {
     expect(await listener.close()).toBeUndefined();
   });
 
-  it.each([0, -1, 1.5, NaN, 1_001])('cannot be %d', (deliveryPoolMax) => {
+  it.each([0, -1, 1.5, NaN, 1_001])('cannot number %d', (deliveryPoolMax) => {
     expect(() => postgres({ deliveryPoolMax })).toThrow(
       expect.objectContaining({ code: 'invalid-configuration' }),
     );

@@ -5,9 +5,9 @@ import { ChildProgram } from './fixtures/child-program.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { query } from './fixtures/query.js';
 
-describe('reading the log between cursors', () => {
+describe('a read of the log between cursors', () => {
   it(
-    'gives one transaction of 200,000 events to a process with a small heap',
+    'passes one transaction of 200,000 events to a process with a small heap',
     { timeout: 180_000, tags: ['slow'] },
     async () => {
       const { url } = await openStore();
@@ -27,7 +27,7 @@ describe('reading the log between cursors', () => {
   );
 
   it.each([1, 2, 1_000])(
-    'keeps the order of versions when the earlier xid wrote the later version, in batches of %i',
+    'keeps versions in order when an earlier xid wrote a later version (batches of %i)',
     async (limit) => {
       const { store, url } = await openStore();
       const [early, other] = [await EventWriter.connect(url), await EventWriter.connect(url)];
@@ -45,7 +45,7 @@ describe('reading the log between cursors', () => {
     },
   );
 
-  it('takes no model of another kind for an earlier version, though its id is the same', async () => {
+  it('does not confuse models of different classes that share an id', async () => {
     const { store, url } = await openStore();
     const [early, other] = [await EventWriter.connect(url), await EventWriter.connect(url)];
     await early.begin();

@@ -58,7 +58,7 @@ it('a partition is dropped once it is old and every cursor has passed it', async
   ]);
 });
 
-it('a partition is dropped that only a handler had not passed that was retired since', async () => {
+it('a partition is dropped once the last handler that had not passed it is retired', async () => {
   const { store, url } = await openStore();
   await query(url, addOldMonth);
   await query(url, writeInOldMonth);
@@ -68,7 +68,7 @@ it('a partition is dropped that only a handler had not passed that was retired s
   expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
 });
 
-it('a partition stays when a transaction as old as itself commits while its drop waits', async () => {
+it('a partition stays when a transaction as old as the partition commits while the drop waits', async () => {
   const { store, url, reader: writer } = await withReader();
   await query(url, addOldMonth);
   await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
@@ -86,7 +86,7 @@ it('a partition stays when a transaction as old as itself commits while its drop
   expect(await query(url, 'select model_id from eventlog.events')).toEqual([{ model_id: 'a' }]);
 });
 
-it('no commit waits for a process from which nothing is heard any more while it drops a partition', async () => {
+it('no commit waits for a process that goes silent while it drops a partition', async () => {
   const database = await emptyDatabase();
   const { url } = database;
   const { proxy, url: proxiedUrl } = await proxied(database);
@@ -110,8 +110,8 @@ it('no commit waits for a process from which nothing is heard any more while it 
   expect(await dropped).toEqual([]);
 });
 
-describe('while somebody reads the log for long', () => {
-  it('no commit waits for partitions that are to be created, which are when he is through', async () => {
+describe('during a long read of the log', () => {
+  it('no commit waits for partitions to be created, which happens after the read', async () => {
     const { store, url, reader } = await withReader();
     const [last] = await query<{ name: string }>(
       url,
@@ -128,7 +128,7 @@ describe('while somebody reads the log for long', () => {
     expect(await query(url, `select from pg_class where oid = to_regclass('${last!.name}')`)).toHaveLength(1);
   });
 
-  it('no commit waits for one that is to be dropped, which is when he is through', async () => {
+  it('no commit waits for a partition to be dropped, which happens after the read', async () => {
     const { store, url, reader } = await withReader();
     await query(url, addOldMonth);
     await read(reader);
@@ -139,7 +139,7 @@ describe('while somebody reads the log for long', () => {
     expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
   });
 
-  it('a process that starts does not wait for him, and lets nobody wait', async () => {
+  it('a process starts at once and blocks no commit', async () => {
     const { url, reader } = await withReader();
     const months = await query<{ name: string }>(
       url,
@@ -154,7 +154,7 @@ describe('while somebody reads the log for long', () => {
   });
 });
 
-it('partitions are created once when many processes do it at once', async () => {
+it('partitions are created once when many processes create them at the same time', async () => {
   const { store, url } = await openStore();
   await query(
     url,
@@ -174,7 +174,7 @@ it('partitions are created once when many processes do it at once', async () => 
   ).toHaveLength(5);
 });
 
-it('a notification reaches who listens, also after the connection was lost', async () => {
+it('a notification reaches its listener, even after the connection was lost', async () => {
   const { store, url } = await openStore();
   const onNotification = vi.fn<() => void>();
   const stop = await store.notifications.listen(onNotification);

@@ -16,7 +16,7 @@ const versions = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 
 describe('the turn of a model', () => {
   it.each([1, 2, 3, 4])(
-    'is never lost while its events are blocked, tried, skipped and replayed at the same time (seed %i)',
+    'is never lost while its events are blocked, tried, skipped and replayed concurrently (seed %i)',
     async (seed) => {
       const random = seededRandom(seed);
       const { store, events } = await withBlockable();
@@ -60,7 +60,7 @@ describe('the turn of a model', () => {
   );
 });
 
-it('an event that is blocked while the last one before it goes is not forgotten', async () => {
+it('an event that is blocked while the one before it is removed is not forgotten', async () => {
   const { store, url, events } = await withBlockable();
   await store.blocked.block(events.slice(0, 1));
   const [head] = await store.blocked.dueHeads(everywhere, 10);

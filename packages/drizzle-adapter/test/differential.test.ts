@@ -32,7 +32,7 @@ const expected = [
   ...['beginAttempt', 'endAttempt'].flatMap((operation) => [`${operation}: true`, `${operation}: false`]),
 ];
 
-it(`the store in memory answers as PostgreSQL does (${count} sequences, seed ${seed})`, async () => {
+it(`the in-memory store answers as PostgreSQL does (${count} sequences, seed ${seed})`, async () => {
   const open = await StorePair.opener();
   const met = new Set<string>();
   await fc.assert(

@@ -144,16 +144,19 @@ const refused: readonly (readonly [SampleColumn, readonly unknown[]])[] = [
   ['grid', [[['a'], ['b', 'c']], [[]], [['a'], null], ['a']]],
 ];
 
-test.each(refused)('a column %s refuses what would not come back (case %#)', (column, values) => {
-  for (const value of values) {
-    expect(() => samples.encode(Sample.of({ [column]: value }))).toThrow(
-      expect.objectContaining({
-        code: 'unstorable-value',
-        path: expect.stringContaining(`Sample.${column}`) as string,
-      }) as Error,
-    );
-  }
-});
+test.each(refused)(
+  'a column %s refuses the values that it would not return unchanged (case %#)',
+  (column, values) => {
+    for (const value of values) {
+      expect(() => samples.encode(Sample.of({ [column]: value }))).toThrow(
+        expect.objectContaining({
+          code: 'unstorable-value',
+          path: expect.stringContaining(`Sample.${column}`) as string,
+        }) as Error,
+      );
+    }
+  },
+);
 
 const digits = (max: number): fc.Arbitrary<string> => fc.nat(max).map(String);
 const pair = fc.oneof(
@@ -261,7 +264,7 @@ const messy: readonly (readonly [SampleColumn, fc.Arbitrary<unknown>])[] = [
 ];
 
 test.each(messy)(
-  `a column %s keeps what it accepts, whatever that is (seed ${seed})`,
+  `a column %s returns every random value that it accepts unchanged (seed ${seed})`,
   async (column, arbitrary) => {
     const candidates = fc.sample(arbitrary, { seed, numRuns: 300 });
     const accepted = candidates.map((value) => Sample.of({ [column]: value })).filter(isStorable);
@@ -294,7 +297,7 @@ function plain(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, field]) => [key, plain(field)]));
 }
 
-test('a real that the database gives is one that its column takes', async () => {
+test('a real that the database returns is accepted by its column', async () => {
   const bits = fc.sample(fc.integer({ min: 0, max: 2 ** 32 - 1 }), { seed, numRuns: 5_000 });
   const singles = [
     ...Array.from({ length: 277 }, (_power, index) => 2 ** (index - 149)),

@@ -14,7 +14,7 @@ const hastyMs = 9_000;
 /** Two of three writes or their answers are lost, so that it may take many attempts. */
 const patient = { retry: { attemptsMax: 100, backoffMaxMs: 20 } };
 
-describe('a connection that breaks around the commit of a group', () => {
+describe('a connection that breaks during a group commit', () => {
   let database: TestDatabase;
   let proxy: ProxiedDatabase['proxy'];
   let suite: SuiteContext;
@@ -40,7 +40,7 @@ describe('a connection that breaks around the commit of a group', () => {
     return accounts.map(({ version, balance }) => [version, balance]);
   };
 
-  it('while it waits for a lock: waits for its end, and all succeed', async () => {
+  it('while it waits for a lock: the outcome is awaited, and all succeed', async () => {
     const accounts = await open();
     const release = await lockRows(database, [accounts[3]!]);
     let questions = 0;
@@ -59,7 +59,7 @@ describe('a connection that breaks around the commit of a group', () => {
     expect(await suite.storedEvents()).toHaveLength(2 * accountCount);
   });
 
-  it('for good: says within a deadline of each that its outcome is unknown', async () => {
+  it('for good: each outcome is reported as unknown within a deadline', async () => {
     const accounts = await open(hasty);
     proxy.judge = (passage) => {
       if (!isSent(passage, groupMarker)) return 'forward';
@@ -74,7 +74,7 @@ describe('a connection that breaks around the commit of a group', () => {
     expect(rows).toEqual([{ version: 1 }]);
   });
 
-  it('again and again: has one effect for each success', async () => {
+  it('again and again: each successful action has one effect', async () => {
     const accounts = await open();
     loseTwoOfThree(proxy);
     const credits = [...accounts, ...accounts, ...accounts].map((account) =>
@@ -85,7 +85,7 @@ describe('a connection that breaks around the commit of a group', () => {
     expect(await suite.storedEvents()).toHaveLength(4 * accountCount);
   });
 
-  it('again and again: has one effect for each idempotency key', async () => {
+  it('again and again: each idempotency key has one effect', async () => {
     const accounts = await open();
     loseTwoOfThree(proxy);
     const withdraw = (index: number): Promise<unknown> =>

@@ -37,7 +37,7 @@ describe('group commit', () => {
     ['before', 'cut'],
     ['after', 'forward-and-cut'],
   ] as const)(
-    'has one effect for each when the connection is lost %s a group arrived',
+    'has one effect per action when the connection is lost %s a group arrived',
     async (_when, verdict) => {
       const through = await proxied(database);
       const suite = await openGrouped(through.url);
@@ -58,7 +58,7 @@ describe('group commit', () => {
     },
   );
 
-  it('tells of a stale plan truthfully when the connection is lost after its group arrived', async () => {
+  it('reports a stale plan truthfully when the connection is lost after its group arrived', async () => {
     const through = await proxied(database);
     const suite = await openGrouped(through.url);
     const accounts = await suite.store(...accountsOf(3));
@@ -86,7 +86,7 @@ describe('group commit', () => {
         'k-3',
       ],
     ],
-  ] as const)('lets only the plan wait that needs %s which somebody holds', async (_what, hold) => {
+  ] as const)('delays only the plan that needs %s held by another session', async (_what, hold) => {
     const suite = await openGrouped(database.url, patient, patientQueue);
     const accounts = await suite.store(...accountsOf(10));
     const held = accounts[3]!;
@@ -114,7 +114,7 @@ describe('group commit', () => {
     expect(await executions[3]).toMatchObject({ version: 2 });
   });
 
-  it('lets other plans go on while somebody holds more rows than there are places to wait for them', async () => {
+  it('delays no other plan while more rows are locked than there are places to wait for them', async () => {
     const suite = await openGrouped(database.url, patient, patientQueue);
     const [held, free] = [await suite.store(...accountsOf(12)), await suite.store(...accountsOf(12))];
     const release = await lockRows(database, held);
@@ -129,7 +129,7 @@ describe('group commit', () => {
     expect((await Promise.all(waiting)).map(({ version }) => version)).toEqual(held.map(() => 2));
   });
 
-  it('lets plans go on that are written one by one because of a check, while other rows of their table are locked', async () => {
+  it('does not delay plans written singly for a check constraint while other rows are locked', async () => {
     const suite = await openGrouped(database.url, patient, patientQueue);
     await query(database.url, 'alter table accounts add constraint positive check (balance >= 0)');
     onTestFinished(
@@ -163,7 +163,7 @@ describe('group commit', () => {
     expect(rows).toEqual([{ lock_timeout: '0' }]);
   });
 
-  it('keeps rows of one table out of groups when the database has refused its types, and no others', async () => {
+  it("excludes a table's rows from groups, and no others, after the database refused its types", async () => {
     const suite = await openGrouped(database.url);
     await query(
       database.url,
@@ -184,7 +184,7 @@ describe('group commit', () => {
     expect(await manager.persistAll(group())).toEqual(['written', 'single']);
   });
 
-  it('keeps no rows out of groups because a trigger has failed', async () => {
+  it('excludes no rows from groups because a trigger failed', async () => {
     const suite = await openGrouped(database.url);
     await query(
       database.url,

@@ -51,7 +51,7 @@ describe('group commit', () => {
     expect(row).toEqual({ xids: 1, events: 20 });
   });
 
-  it('takes the path of a single action for a lone plan', async () => {
+  it('commits a lone plan as a single action', async () => {
     const through = await proxied(database);
     const suite = await openGrouped(through.url);
     const account = await suite.openAccount(firstShard);
@@ -67,7 +67,7 @@ describe('group commit', () => {
     expect(sent.filter((text) => text.includes('framework_'))).toHaveLength(4);
   });
 
-  it('does not let a stale plan disturb the others', async () => {
+  it('does not let a stale plan affect the others', async () => {
     const suite = await openGrouped(database.url);
     const accounts = await suite.store(...accountsOf(4));
     const stale = accounts[1]!.variant({ version: 7 });
@@ -84,7 +84,7 @@ describe('group commit', () => {
     expect((await suite.storedEvents()).filter(({ modelId }) => modelId === stale.id.value)).toHaveLength(1);
   });
 
-  it('does not let a stale plan of several rows disturb the others', async () => {
+  it('does not let a stale plan of several rows affect the others', async () => {
     const suite = await openGrouped(database.url);
     const accounts = await suite.store(...accountsOf(6));
     const plans = [
@@ -107,7 +107,7 @@ describe('group commit', () => {
     expect(await suite.fixture.tags.count()).toBe(2);
   });
 
-  it('lets only the culprit fail when a constraint is violated', async () => {
+  it('fails only the plan that violates a constraint', async () => {
     const suite = await openGrouped(database.url);
     const [there] = await suite.store(Account.open(firstShard, systemClock.now()));
     const again = there.variant({ version: 0 });
@@ -134,7 +134,7 @@ describe('group commit', () => {
     expect(await suite.accounts.countByOwner('new')).toBe(7);
   });
 
-  it('keeps idempotency keys: one effect for each key, whatever the group', async () => {
+  it('applies each idempotency key once, whatever the group', async () => {
     const suite = await openGrouped(database.url);
     const accounts = await suite.store(...accountsOf(4, '10'));
     const keys = ['a', 'b', 'a', 'c'];
@@ -155,7 +155,7 @@ describe('group commit', () => {
     expect(await suite.accounts.getById(accounts[0]!.id)).toMatchObject({ version: 2 });
   });
 
-  it('leaves no key of a stale plan, and does not let it disturb the others', async () => {
+  it('stores no key of a stale plan, which does not affect the others', async () => {
     const suite = await openGrouped(database.url);
     const accounts = await suite.store(...accountsOf(4));
     const stale = accounts[1]!.variant({ version: 7 });
@@ -173,7 +173,7 @@ describe('group commit', () => {
     expect(await suite.fixture.keyCount(firstShard)).toBe(3);
   });
 
-  it('loses nothing and deadlocks nobody when two processes write the same accounts', async () => {
+  it('loses nothing and causes no deadlock when two processes write the same accounts', async () => {
     const suites = [await openGrouped(database.url), await openGrouped(database.url)];
     const accounts = await suites[0]!.store(...accountsOf(10));
     const before = await deadlocks(database.url);

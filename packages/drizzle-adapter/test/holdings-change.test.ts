@@ -73,7 +73,7 @@ function loseLocks(...places: readonly TestDatabase[]): Promise<unknown> {
 }
 
 describe('a shard that is adopted', () => {
-  it('ends the sessions of the database before also when the new one has noted it by itself', async () => {
+  it('ends the sessions of the previous database even if the new one recorded it first', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     const forgotten = openRegistry([at(first, one), at(second, one)], { migrationsFolder });
     await forgotten.ready();
@@ -87,7 +87,7 @@ describe('a shard that is adopted', () => {
     await expect(suite.credit(account, '1')).rejects.toMatchObject({ kind: 'other-shards' });
   });
 
-  it('ends the sessions of the database before when it is adopted again, because the first time may have gone no further', async () => {
+  it('ends the sessions of the previous database when an interrupted adoption is repeated', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     const settings = { 'idle-timeout': 0 };
     const before = [at(first, one), at(second, one)].map((member) => ({ ...member, settings }));
@@ -108,7 +108,7 @@ describe('a shard that is adopted', () => {
     await expect(suite.credit(account, '1')).rejects.toMatchObject({ kind: 'other-shards' });
   });
 
-  it('is not noted again by a database that was migrated, and not opened yet, when it was moved away', async () => {
+  it('is not recorded again by a migrated but unopened database after it moved away', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     const before = [at(first, one), at(second, one)];
     await migrateShards(shardingConfig(before), migrationsFolder);
@@ -121,7 +121,7 @@ describe('a shard that is adopted', () => {
   });
 
   it(
-    'is held by one database when the locks are lost and somebody else moves it back',
+    'is held by one database when the locks are lost and another operator moves it back',
     { timeout: 60_000 },
     async () => {
       const { one, other, after } = await aboutToMove();
@@ -159,7 +159,7 @@ describe('a shard that is adopted', () => {
     ['the operator is cut off', (proxy) => proxy.cut('reset')],
     ['the locks are lost', (_proxy, ...databases) => loseLocks(...databases)],
   ])(
-    'is held by one database when %s while the new one is about to note it, and it is moved back then',
+    'is held by one database when %s before the new one records it and it moves back',
     async (_event, interrupt) => {
       const { one, other } = await aboutToMove();
       const noting = await heldUp(other);
@@ -188,7 +188,7 @@ describe('a shard that is adopted', () => {
     },
   );
 
-  it('stays where it is when the new database takes no writes', async () => {
+  it('stays where it is when the new database is read-only', async () => {
     const { one, other, after } = await aboutToMove();
     const { pathname } = new URL(other.url);
     await query(other.url, `alter database ${pathname.slice(1)} set default_transaction_read_only = on`);
@@ -196,14 +196,14 @@ describe('a shard that is adopted', () => {
     expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
   });
 
-  it('stays where it is when the new database refuses the note', async () => {
+  it('stays where it is when the new database refuses the record', async () => {
     const { one, other, after } = await aboutToMove();
     await query(other.url, 'alter table eventlog.shards add check (shard_group > 0)');
     await expect(adoptShards(after, [shard])).rejects.toThrow('violates check constraint');
     expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
   });
 
-  it('may be named twice', async () => {
+  it('may be named twice in one call', async () => {
     const { one, other, after } = await aboutToMove();
     await adoptShards(after, [shard, shard]);
     expect(await Promise.all([one, other].map(heldBy))).toEqual([
@@ -213,7 +213,7 @@ describe('a shard that is adopted', () => {
   });
 });
 
-it('a database without notes is not taken for the one that was opened, as one that was restored without rows', async () => {
+it('a database without a record of its shards is not mistaken for the one that was opened', async () => {
   const one = await emptyDatabase();
   const registry = openRegistry([at(first, one)]);
   await registry.ready();

@@ -47,20 +47,20 @@ async function counts(): Promise<unknown> {
 const key = { ...once, idempotencyKey: 'k', searchKeyOnAllDatabases: false } as const;
 const nothing = { tags: 0, accounts: 0, trace: 0, events: 0, keys: 0 };
 
-describe('an addition that a trigger leaves out', () => {
+describe('an addition that a trigger suppresses', () => {
   it.each([
     ['alone', once, () => [tag()]],
     ['after another one', once, () => [account(), tag()]],
     ['before another one', once, () => [tag(), Tag.of(firstShard, 'other')]],
     ['under an idempotency key', key, () => [tag()]],
     ['among many others', once, () => [tag(), ...Array.from({ length: 40 }, () => account())]],
-  ])('is refused with its whole plan, %s', async (_how, configuration, models) => {
+  ])('is refused with its whole plan (%s)', async (_how, configuration, models) => {
     const execution = suite.stage((plan) => plan.addAll<Account | Tag>(models()), configuration);
     await expect(execution).rejects.toMatchObject({ code: 'storage-failure' });
     expect(await counts()).toEqual(nothing);
   });
 
-  it('is refused with the update of its plan, and is not what makes a stale plan fail', async () => {
+  it('is refused with the update of its plan, and is not blamed for a stale plan', async () => {
     const [stored] = await suite.store(account());
     const before = await counts();
     const plan = (version: number): Promise<void> =>
@@ -74,7 +74,7 @@ describe('an addition that a trigger leaves out', () => {
     expect(await suite.accounts.getById(stored.id)).toMatchObject({ version: 1 });
   });
 
-  it('undoes its group, of which only its own plan is refused', async () => {
+  it('undoes its group, in which only its own plan is refused', async () => {
     const manager = registry.transactionManager(firstShard);
     const group = ['one', 'left out', 'other'].map((label) => {
       const { id, state } = Tag.of(firstShard, label);

@@ -69,7 +69,7 @@ async function renamedTwice(): Promise<readonly GroupOutcome[]> {
   return registry.transactionManager(firstShard).persistAll(group.map((each) => changeSetOf(tags, each)));
 }
 
-describe('a row that two plans of a group change in turn', () => {
+describe('a row that two plans of a group change', () => {
   it('is written once', async () => {
     expect(await renamedTwice()).toEqual(['written', 'written']);
   });
@@ -172,15 +172,15 @@ describe('a row that two plans of a group change in turn', () => {
       'create schema another; create table another.tags (); create publication rule for table another.tags',
       'drop schema another cascade; drop publication rule',
     ],
-  ])('is written once where there is %s', async (_what, statements, undo) => {
+  ])('is written once when there is %s', async (_what, statements, undo) => {
     await alter(statements, undo);
     expect(await renamedTwice()).toEqual(['written', 'written']);
   });
 
   it.each([
     ['once where a column has the length that Drizzle says', 9, 'written'],
-    ['twice where it is shorter', 8, 'single'],
-    ['twice where it is longer', 10, 'single'],
+    ['twice where a column is shorter than Drizzle says', 8, 'single'],
+    ['twice where a column is longer than Drizzle says', 10, 'single'],
   ])('is written %s', async (_what, length, outcome) => {
     await alter(
       `alter table tags alter label type varchar(${length})`,
@@ -192,7 +192,7 @@ describe('a row that two plans of a group change in turn', () => {
     expect(await registry.transactionManager(firstShard).persistAll(group)).toEqual(['written', outcome]);
   });
 
-  it('is written twice where a column refuses null and Drizzle does not say so', async () => {
+  it('is written twice when a column is NOT NULL only in the database', async () => {
     const accounts = new PgAccountRepository(registry);
     const group = (): readonly ChangeSet[] => {
       const account = Account.open(firstShard, systemClock.now(), { note: 'a note' });
@@ -223,7 +223,7 @@ describe('a row that two plans of a group change in turn', () => {
     expect(await registry.transactionManager(firstShard).persistAll(group)).toEqual(['written', outcome]);
   });
 
-  it('is written twice where only the database knows the whole row', async () => {
+  it('is written twice when only the database knows the whole row', async () => {
     await alter(gadgetStatements, 'drop schema inventory cascade');
     const gadgets = new PgGadgetRepository(registry);
     const gadget = Gadget.of({ version: 1 });
@@ -231,7 +231,7 @@ describe('a row that two plans of a group change in turn', () => {
     expect(await registry.transactionManager(firstShard).persistAll(group)).toEqual(['written', 'single']);
   });
 
-  it('is written twice once the table was altered, after a while', async () => {
+  it('is written twice some time after the table was altered', async () => {
     let nowMs = 0;
     const clock = vi.spyOn(performance, 'now').mockImplementation(() => nowMs);
     onTestFinished(() => clock.mockRestore());
@@ -242,7 +242,7 @@ describe('a row that two plans of a group change in turn', () => {
   });
 });
 
-it('a plan that a constraint refuses is refused, whatever follows it in its group', async () => {
+it('a plan that a constraint refuses fails, whatever follows it in its group', async () => {
   const suite = suiteOn(registry, { groupCommit: true });
   await alter(
     'alter table accounts add constraint never_below_zero check (balance >= 0)',
@@ -288,7 +288,7 @@ it.each([
     10.4,
     180,
   ],
-])('what %s makes of a row is what the next action reads', async (_what, statements, undo, credit, sum) => {
+])('the next action reads a row as %s has changed it', async (_what, statements, undo, credit, sum) => {
   const suite = suiteOn(registry, { groupCommit: true });
   const [account] = await suite.store(
     Account.open(firstShard, systemClock.now(), { balance: decimal('100') }),
@@ -299,7 +299,7 @@ it.each([
   expect([version, Number(balance)]).toEqual([9, sum]);
 });
 
-it('what is in a plain table as it was sent is read before it is written', async () => {
+it('a row of a plain table is read as it was sent before it is written', async () => {
   const suite = suiteOn(registry, { groupCommit: true });
   const [account] = await suite.store(Account.open(firstShard, systemClock.now()));
   const groups = vi.spyOn(registry.transactionManager(firstShard), 'persistAll');

@@ -98,7 +98,7 @@ const faults: readonly (readonly [string, (database: TestDatabase) => Promise<Fa
 
 describe('a database', () => {
   it.each(faults)(
-    '%s says why wherever it is asked, affects no other shard, and serves once that is put right',
+    '%s says why everywhere, affects no other shard, and serves once the fault is removed',
     async (_what, makeFaulty, expected) => {
       const { kind, text } = expected as { readonly kind: string; readonly text: RegExp };
       const [database, healthy] = await Promise.all([emptyDatabase(), emptyDatabase()]);
@@ -143,7 +143,7 @@ describe('a database', () => {
     },
   );
 
-  it('is opened all the same when what is told of it throws', async () => {
+  it('is opened even if the callback for its warnings throws', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     await proxy.refuse();
     const fail = vi.fn<() => never>(() => {
@@ -157,7 +157,7 @@ describe('a database', () => {
     expect(await suiteOn(registry).fixture.databases.status()).toMatchObject([{ ready: true }]);
   });
 
-  it('whose first try fails says why, and warns of nothing when the second one opens it', async () => {
+  it('whose first attempt fails says why, and warns of nothing when the second succeeds', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     proxy.judge = ({ connection }) => (connection === 1 ? 'cut' : 'forward');
     const warnings: PostgresWarning[] = [];
@@ -188,7 +188,7 @@ describe('a database', () => {
     ]);
   });
 
-  it('warns also when the reason is another one at each try, of each once', async () => {
+  it('warns once of each reason when every attempt fails for a different one', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     proxy.judge = ({ connection }) => {
       if (connection % 2 === 0) proxy.cut('close');
@@ -205,7 +205,7 @@ describe('a database', () => {
     await registry.ready();
   });
 
-  it('goes on serving when its certificate, and the file that vouches for it, are renewed', async () => {
+  it('continues to serve when its certificate and the file that vouches for it are renewed', async () => {
     const server = await startTlsServer();
     await server.trust();
     const registry = openRegistry([{ group: 0, member: 0, url: server.url }]);
@@ -217,7 +217,7 @@ describe('a database', () => {
     expect(await registry.status()).toMatchObject([{ ready: true }]);
   }, 60_000);
 
-  it('that goes down later says why, with shard, host and database', async () => {
+  it('that goes down later says why, with its shard, host and name', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     const registry = openRegistry([{ group: 0, member: 0, url }]);
     await registry.ready();

@@ -19,7 +19,7 @@ const single = { 'maximum-pool-size': 1 };
 /** More than are tried for one statement. */
 const several = { 'maximum-pool-size': 5 };
 
-describe('connections whose server or table has changed under them', () => {
+describe('connections whose server or table has changed', () => {
   let database: TestDatabase;
   beforeAll(async () => {
     database = await createTestDatabase();
@@ -33,7 +33,7 @@ describe('connections whose server or table has changed under them', () => {
   const narrow = (): Promise<unknown> =>
     query(database.url, 'alter table accounts alter column balance type numeric(38, 18)');
 
-  it('serve on when another process widens a column', async () => {
+  it('continue to serve when another process widens a column', async () => {
     const suite = await open(pair);
     const account = await suite.openAccount(firstShard);
     await Promise.all([1, 2, 3, 4].map(() => suite.accounts.getById(account.id)));
@@ -45,7 +45,7 @@ describe('connections whose server or table has changed under them', () => {
     }
   });
 
-  it('let an action in a transaction of its own run again when another process alters its table', async () => {
+  it('let an action with its own transaction run again when another process alters its table', async () => {
     const suite = await open(single);
     const account = await suite.openAccount(firstShard);
     const { databases } = suite.fixture;
@@ -60,7 +60,7 @@ describe('connections whose server or table has changed under them', () => {
     expect(await read()).toMatchObject({ version: 1 });
   });
 
-  it('serve on when what they had prepared is gone', async () => {
+  it('continue to serve when their prepared statements are gone', async () => {
     const suite = await open(single);
     const account = await suite.openAccount(firstShard);
     await suite.credit(account, '1');
@@ -68,7 +68,7 @@ describe('connections whose server or table has changed under them', () => {
     expect(await suite.credit(account, '1')).toMatchObject({ version: 3 });
   });
 
-  it('cost no attempt when what had prepared a write is gone', async () => {
+  it('cost no attempt when the prepared statement of a write is gone', async () => {
     const suite = await open(single);
     const account = await suite.openAccount(firstShard);
     const credit = (credited: Account): Promise<void> =>
@@ -79,7 +79,7 @@ describe('connections whose server or table has changed under them', () => {
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 3 });
   });
 
-  it('part no group when what had prepared it is gone', async () => {
+  it('split no group when its prepared statement is gone', async () => {
     const { databases } = (await open(single)).fixture;
     const tags = new PgTagRepository(databases);
     const before = await tags.count();
@@ -95,7 +95,7 @@ describe('connections whose server or table has changed under them', () => {
     expect(await tags.count()).toBe(before + 4);
   });
 
-  it('are all replaced when one of them is refused, so that the others do not have to be', async () => {
+  it('are all replaced when one is refused, to spare the others that', async () => {
     const suite = await open(several);
     const account = await suite.openAccount(firstShard);
     await prepareReads(suite, account);
@@ -104,7 +104,7 @@ describe('connections whose server or table has changed under them', () => {
     expect(await suite.accounts.getById(account.id)).toEqual(account);
   });
 
-  it('are all replaced when one of them is refused in a transaction, which can run again', async () => {
+  it('are all replaced when one is refused within a transaction, which may run again', async () => {
     const suite = await open(several);
     const account = await suite.openAccount(firstShard);
     await prepareReads(suite, account);
@@ -117,7 +117,7 @@ describe('connections whose server or table has changed under them', () => {
     expect(await read()).toEqual(account);
   });
 
-  it('are shared no more by those who come after one of them was refused', async () => {
+  it('are closed to later callers after one of them was refused', async () => {
     const suite = await open(single);
     await suite.openAccount(firstShard);
     const { pool } = pgManager(suite.fixture.databases.transactionManager(firstShard)).database;
@@ -138,7 +138,7 @@ describe('connections whose server or table has changed under them', () => {
     expect(clients[1]).not.toBe(clients[0]);
   });
 
-  it('tell everybody who shares one that the table is locked, and nobody that a statement is missing', async () => {
+  it('report a locked table to every caller that shares one, and no missing statement', async () => {
     const suite = await open({ ...single, 'statement-timeout-ms': 1_000 });
     const holder = new pg.Client({ connectionString: database.url });
     await holder.connect();
@@ -150,7 +150,7 @@ describe('connections whose server or table has changed under them', () => {
     expect(await suite.openAccount(firstShard)).toMatchObject({ version: 1 });
   });
 
-  it('are kept when the work of a transaction gives up, or its commit is refused by a deferred constraint', async () => {
+  it('are kept when a transaction fails in its work or at a deferred constraint', async () => {
     const suite = await open(single);
     const manager = suite.fixture.databases.transactionManager(firstShard);
     const { accounts } = new PgFixture(suite.fixture.databases);
@@ -175,7 +175,7 @@ describe('connections whose server or table has changed under them', () => {
     expect(await backendPid(suite)).toBe(before);
   });
 
-  it('are not kept when a statement of a transaction took too long, although its work hides that', async () => {
+  it('are discarded after a timeout in a transaction, even one that its work hides', async () => {
     const suite = await open({ ...single, 'statement-timeout-ms': 1_000 });
     const before = await backendPid(suite);
     const { accounts, databases } = new PgFixture(suite.fixture.databases);

@@ -15,14 +15,14 @@ import { refusal } from './fixtures/refusal.js';
 
 const patience = { timeout: 30_000, interval: 20 };
 
-describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode', () => {
+describe.skipIf(pgBouncer === undefined)('PgBouncer in transaction mode', () => {
   let database: TestDatabase;
   beforeAll(async () => {
     database = await createTestDatabase();
   });
   afterAll(() => database.drop());
 
-  it('many processes migrate a database once, with few server sessions of which others hold one', async () => {
+  it('lets many processes migrate a database once, although others hold some of its few sessions', async () => {
     const empty = await emptyDatabase();
     const url = await behindPgBouncer(empty, { default_pool_size: 3 });
     const other = new pg.Client({ connectionString: url });
@@ -41,7 +41,7 @@ describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode',
   it.each([
     ['action by action', false],
     ['in groups', true],
-  ])('commits %s, over more connections than there are server sessions', async (_how, groupCommit) => {
+  ])('commits %s over more connections than there are server sessions', async (_how, groupCommit) => {
     const url = await behindPgBouncer(database, { default_pool_size: 3 });
     const suites = [await open(url, {}, { groupCommit }), await open(url, {}, { groupCommit })];
     const accounts = await Promise.all(suites.map((suite) => suite.openAccount(firstShard)));
@@ -67,7 +67,7 @@ describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode',
     expect(await suite.accounts.getById(account.id)).toMatchObject({ note: 'kept' });
   });
 
-  it('finds a commit whose answer was lost, and says of one that was not sent that it does not know', async () => {
+  it('finds a commit whose answer was lost, and reports one that was never sent as unknown', async () => {
     const { port } = new URL(await behindPgBouncer(database));
     const proxy = await FaultProxy.to({ host: '127.0.0.1', port: Number(port) });
     onTestFinished(() => proxy.close());
@@ -89,7 +89,7 @@ describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode',
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 2 });
   });
 
-  it('says once which timeout of the server is missing, until the role or the database has it', async () => {
+  it('warns once which server timeout is missing, until the role or the database sets it', async () => {
     const empty = await emptyDatabase();
     const url = await behindPgBouncer(empty);
     const warnings: PostgresWarning[] = [];
@@ -103,7 +103,7 @@ describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode',
     expect(warnings).toHaveLength(1);
   });
 
-  it('refuses a role whose settings would change values, and says which', async () => {
+  it('refuses a role whose settings would change values, and names them', async () => {
     const empty = await emptyDatabase();
     await query(empty.url, `alter database ${empty.database} set extra_float_digits = 0`);
     const suite = await open(await behindPgBouncer(empty));
@@ -112,7 +112,7 @@ describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode',
     expect(refused).toMatchObject({ code: 'shard-unavailable', cause: { message: says } });
   });
 
-  it('leaves no setting and no listening to those who get the server’s sessions later', async () => {
+  it("passes no setting and no LISTEN on to later users of the server's sessions", async () => {
     const url = await behindPgBouncer(database, { default_pool_size: 1 });
     const suite = await open(url);
     await suite.openAccount(firstShard);

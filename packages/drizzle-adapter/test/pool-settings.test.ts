@@ -38,7 +38,7 @@ describe('the settings of a pool', () => {
     return (await query<{ pid: number }>(database.url, text, [applicationName])).map(({ pid }) => pid);
   };
 
-  it('open as many connections as minimum-idle says at the start, and again when they are lost', async () => {
+  it('keep minimum-idle connections open from the start, and reopen them when they are lost', async () => {
     await open('minimum-idle', { 'minimum-idle': 3 });
     await vi.waitFor(async () => expect(await pidsOf('minimum-idle')).toHaveLength(3), patience);
     const before = await pidsOf('minimum-idle');
@@ -52,7 +52,7 @@ describe('the settings of a pool', () => {
     }, patience);
   });
 
-  it('leave the connections that are open to the requests while one that was lost cannot be replaced', async () => {
+  it('leave open connections to the requests while a lost one cannot be replaced', async () => {
     const { proxy, url } = await proxied(database);
     const settings = { 'minimum-idle': 2, 'idle-timeout': 0, 'acquisition-timeout-ms': 1_000 };
     const suite = await open('not-replaced', settings, undefined, url);
@@ -65,13 +65,13 @@ describe('the settings of a pool', () => {
     expect(await backendPid(suite)).toBe(left);
   });
 
-  it('close connections beyond those after idle-timeout', async () => {
+  it('close surplus connections after idle-timeout', async () => {
     const suite = await open('idle-timeout', { 'minimum-idle': 1, 'idle-timeout': 50 });
     await Promise.all([1, 2, 3, 4].map(() => backendPid(suite)));
     await vi.waitFor(async () => expect(await pidsOf('idle-timeout')).toHaveLength(1), patience);
   });
 
-  it('replace a connection after max-lifetime, also one that listens for notifications', async () => {
+  it('replace a connection after max-lifetime, including one that listens for notifications', async () => {
     const suite = await open('max-lifetime', { 'minimum-idle': 1, 'idle-timeout': 0, 'max-lifetime': 100 });
     const [delivery] = suite.fixture.databases.deliveries();
     const close = await delivery!.store.notifications.listen(() => undefined);
@@ -90,7 +90,7 @@ describe('the settings of a pool', () => {
     }
   });
 
-  it('tell of a connection that is held for longer than leak-detection-threshold, with the stack of its borrower', async () => {
+  it("report a connection held longer than leak-detection-threshold, with its borrower's stack", async () => {
     const warnings: PostgresWarning[] = [];
     const suite = await open('leaks', { 'leak-detection-threshold': 20 }, (warning) =>
       warnings.push(warning),
@@ -114,7 +114,7 @@ describe('the settings of a pool', () => {
   });
 
   it.each(['on-start', 'check', 'off'] as const)(
-    'do not let one database be opened under two addresses, migrate: %s',
+    'do not let one database be opened under two addresses (migrate: %s)',
     async (migrate) => {
       const { url } = await proxied(database);
       const registry = openRegistry(
@@ -131,7 +131,7 @@ describe('the settings of a pool', () => {
     },
   );
 
-  it('take two spellings of one address for the same database', async () => {
+  it('treat two spellings of an address as the same database', async () => {
     const { url } = await emptyDatabase();
     const other = new URL(url);
     other.hostname = 'LOCALHOST';

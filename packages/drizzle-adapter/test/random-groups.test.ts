@@ -62,7 +62,7 @@ describe(`random groups (seed ${seed})`, () => {
   });
   afterAll(() => Promise.all([grouped.fixture.close(), single.fixture.close()]));
 
-  it('of executions end as one execution after the other does', async () => {
+  it('of executions end as if each ran after the other', async () => {
     await fc.assert(
       fc.asyncProperty(batches, async (sequence) => {
         await Promise.all([grouped.fixture.clear(), single.fixture.clear()]);
@@ -84,7 +84,7 @@ describe(`random groups (seed ${seed})`, () => {
     );
   });
 
-  it('of change sets are written as by one write after the other', async () => {
+  it('of change sets are written as if each were written after the other', async () => {
     await fc.assert(
       fc.asyncProperty(batches, async (sequence) => {
         await Promise.all([grouped.fixture.clear(), single.fixture.clear()]);
@@ -116,7 +116,7 @@ describe(`random executions (seed ${seed})`, () => {
   it.each([
     ['one that works', 0],
     ['one that loses connections', 0.3],
-  ])('on a database, %s, lose nothing, double nothing and never stand still', async (_what, lossShare) => {
+  ])('on a database, %s, lose nothing, repeat nothing and never stall', async (_what, lossShare) => {
     const { proxy, url } = await proxied(database);
     const registry = openRegistry([{ group: 0, member: 0, url }]);
     await registry.ready();

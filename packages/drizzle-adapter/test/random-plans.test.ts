@@ -58,7 +58,7 @@ describe(`random plans over two shards (seed ${seed})`, () => {
   beforeAll(async () => suite.open(await PgFixture.open(), { groupCommit }));
   afterAll(() => suite.fixture.close());
 
-  it('leave the rows and events that a model of them predicts', async () => {
+  it('leave the rows and events that a reference model predicts', async () => {
     await fc.assert(
       fc.asyncProperty(plans, async (sequence) => {
         await suite.fixture.clear();

@@ -8,7 +8,7 @@ import { refusal } from './fixtures/refusal.js';
 
 const connectionCount = 4;
 
-describe('a database that takes no writes for a while', () => {
+describe('a database that is read-only for a while', () => {
   let database: TestDatabase;
   let suite: SuiteContext;
   let account: Account;
@@ -43,7 +43,7 @@ describe('a database that takes no writes for a while', () => {
   const openSessions = async (): Promise<ReadonlySet<number>> =>
     new Set(await Promise.all(Array.from({ length: connectionCount }, () => backendPid(suite))));
 
-  it('refuses writes as unavailable, says why and what to do, and is read', async () => {
+  it('refuses writes as unavailable, with the reason and a remedy, and still serves reads', async () => {
     await setReadOnly(true);
     const refused = await refusal(suite.credit(account, '1'));
     expect(refused).toMatchObject({ code: 'shard-unavailable', shard: firstShard });
@@ -54,7 +54,7 @@ describe('a database that takes no writes for a while', () => {
     expect(String(status?.reason)).toMatch(/takes no writes.*turn that off/);
   });
 
-  it('is written again by the first action afterwards, whatever sessions were opened meanwhile', async () => {
+  it('accepts the first write afterwards, whatever sessions were opened meanwhile', async () => {
     await setReadOnly(true);
     const before = await openSessions();
     await expect(suite.credit(account, '1')).rejects.toMatchObject({ code: 'shard-unavailable' });
@@ -67,7 +67,7 @@ describe('a database that takes no writes for a while', () => {
     expect(await suite.fixture.databases.status()).toMatchObject([{ ready: true }]);
   });
 
-  it('costs no connection for each write that it refuses', async () => {
+  it('does not lose a connection for each write that it refuses', async () => {
     await setReadOnly(true);
     await refusal(suite.credit(account, '1'));
     const pids = new Set<number>();

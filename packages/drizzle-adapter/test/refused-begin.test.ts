@@ -21,7 +21,7 @@ function refuseBegin(): { readonly refused: () => number } {
 }
 
 it.each([undefined, 'key-1'])(
-  'a plan of many statements is not written in part when the server does not begin its transaction, key: %s',
+  'a plan of many statements writes nothing when the server refuses to begin its transaction (key: %s)',
   async (idempotencyKey) => {
     const database = await createTestDatabase();
     onTestFinished(() => database.drop());

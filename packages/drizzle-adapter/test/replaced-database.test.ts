@@ -40,7 +40,7 @@ async function whileClosed({ url, database }: TestDatabase, statements: string):
   for (const statement of statements.split(';')) await query(admin.href, statement);
 }
 
-it('An empty database in the place of one that was opened is not ready, until the right one is back', async () => {
+it('an empty database that replaces an opened one is not ready until the original returns', async () => {
   const { database, registry, suite, account } = await openedDatabase();
   const { database: name } = database;
   await whileClosed(database, `alter database ${name} rename to ${name}_away; create database ${name}`);
@@ -57,7 +57,7 @@ it('An empty database in the place of one that was opened is not ready, until th
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-it('A database without a record of its shards, in the place of one that was opened, is not ready until it has one', async () => {
+it('a database without a record of its shards that replaces an opened one is not ready without it', async () => {
   const { database, registry, suite, account } = await openedDatabase();
   await query(database.url, 'create table noted as table eventlog.shards; delete from eventlog.shards');
   await whileClosed(database, `alter database ${database.database} with allow_connections true`);
@@ -72,7 +72,7 @@ it('A database without a record of its shards, in the place of one that was open
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-it('A database is not ready while a restore has loaded its rows and not made its keys yet', async () => {
+it('a database is not ready while a restore has loaded its rows but not created its keys', async () => {
   const { database, registry, suite, account } = await openedDatabase();
   await query(database.url, 'alter table eventlog.idempotency_keys drop constraint idempotency_keys_pkey');
   await whileClosed(database, `alter database ${database.database} with allow_connections true`);
@@ -93,7 +93,7 @@ it('A database is not ready while a restore has loaded its rows and not made its
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-it("A database from which the framework's tables go while it is connected is not ready until they are back", async () => {
+it("a database that loses the framework's tables while connected is not ready until they return", async () => {
   const { database, suite, account } = await openedDatabase();
   await query(database.url, 'alter schema eventlog rename to eventlog_away');
   await expect(suite.credit(account, '1')).rejects.toMatchObject(notMigrated);
@@ -101,7 +101,7 @@ it("A database from which the framework's tables go while it is connected is not
   expect(await suite.credit(account, '1')).toMatchObject({ version: 2 });
 });
 
-it('Each table of the framework that statements need a key of is asked for it', async () => {
+it('each framework table whose key statements rely on is checked for that key', async () => {
   const { database } = await openedDatabase();
   const tables = await query<{ name: string }>(
     database.url,

@@ -47,13 +47,13 @@ describe.each([
   ['', persist],
   [', written in a group,', persistInGroup],
 ])('a column that the row of a model leaves out%s', (_how, write) => {
-  test('takes what the database gives it when the model is added', async () => {
+  test('takes the value that the database supplies when the model is added', async () => {
     const gadget = Gadget.of({ version: 1 });
     await write(registry, gadgets, gadget);
     expect(await columnOf('shelf', gadget)).toBe('nowhere');
   });
 
-  test('keeps what another writer put there when the model is updated', async () => {
+  test('keeps the value of another writer when the model is updated', async () => {
     const gadget = Gadget.of({ version: 1 });
     await write(registry, gadgets, gadget);
     await putOnShelf(gadget, 'left');
@@ -62,7 +62,7 @@ describe.each([
     expect(await gadgets.getById(gadget.id)).toMatchObject({ version: 2, amount: 7 });
   });
 
-  test('keeps what stands there although it may not be null and has no default', async () => {
+  test('keeps its value even if it is NOT NULL without a default', async () => {
     const gadget = Gadget.of({ version: 1, name: 'cog' });
     await write(registry, gadgets, gadget);
     const nameless = new PgGadgetRepository(registry, ({ name: _name, ...row }) => row);
@@ -70,7 +70,7 @@ describe.each([
     expect(await gadgets.getById(gadget.id)).toMatchObject({ version: 2, amount: 7, name: 'cog' });
   });
 
-  test('is set to null by an undefined that the row does name', async () => {
+  test('is set to null by an undefined that the row names', async () => {
     const gadget = Gadget.of({ version: 1, parts: [1] });
     await write(registry, gadgets, gadget);
     const cleared = new PgGadgetRepository(registry, (row) => ({ ...row, parts: undefined }));
@@ -106,7 +106,7 @@ test('a group writes rows of one table that leave out different columns', async 
   ]);
 });
 
-test('a model that is updated twice in a group with different columns gets both', async () => {
+test('a model that is updated twice in a group through different columns gets both changes', async () => {
   const gadget = Gadget.of({ version: 1 });
   await persist(registry, gadgets, gadget);
   const withoutPrice = new PgGadgetRepository(registry, ({ price: _price, ...row }) => row);
@@ -120,7 +120,7 @@ test('a model that is updated twice in a group with different columns gets both'
   expect(await gadgets.getById(gadget.id)).toMatchObject({ version: 3, price: 3.5, amount: 9 });
 });
 
-test('a grouped executor writes gadgets in turn whose shelf it does not know, and leaves the shelf alone', async () => {
+test('a grouped executor updates gadgets without touching a column that it does not know', async () => {
   class Count extends Action<{ readonly id: string }, void> {
     protected async perform(_principal: Principal, { id }: { readonly id: string }): Promise<void> {
       const gadget = await gadgets.getById(id);
@@ -164,7 +164,7 @@ const randomWrite = fc.record({
   }),
 });
 
-test(`random groups whose rows leave out random columns leave what a model of them predicts (seed ${seed})`, async () => {
+test(`random groups whose rows leave out random columns leave what a reference model predicts (seed ${seed})`, async () => {
   const groups = fc.array(
     fc.uniqueArray(randomWrite, { selector: ({ place }) => place, minLength: 1, maxLength: 4 }),
     { maxLength: 5 },

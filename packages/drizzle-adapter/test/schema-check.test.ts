@@ -24,8 +24,8 @@ function sharding(url: string): ReturnType<typeof shardingConfig> {
   return shardingConfig([{ group: 0, member: 0, url }]);
 }
 
-describe('a schema that is only compared', () => {
-  it('is not ready while it is older than the code, names what is missing, and is ready when somebody has migrated', async () => {
+describe('a schema that is only checked', () => {
+  it('is not ready until it is migrated, and says what is missing', async () => {
     const { url } = await emptyDatabase();
     const registry = openRegistry([{ group: 0, member: 0, url }], {
       migrate: 'check',
@@ -54,7 +54,7 @@ describe('a schema that is only compared', () => {
     expect((await migrateShards(sharding(url), migrationsFolder))[0]?.applied).toEqual([]);
   });
 
-  it("is not ready without the framework's tables where nothing is compared, and is ready when somebody has migrated", async () => {
+  it("is not ready without the framework's tables when checks are off, until it is migrated", async () => {
     const { url } = await emptyDatabase();
     const registry = openRegistry([{ group: 0, member: 0, url }], { migrate: 'off', commands });
     const told = Promise.withResolvers<ShardStatus>();
@@ -72,7 +72,7 @@ describe('a schema that is only compared', () => {
     await suiteOn(registry).openAccount(firstShard);
   });
 
-  it('is not ready while only migrations of the application are missing', async () => {
+  it('is not ready while only application migrations are missing', async () => {
     const { url } = await emptyDatabase();
     const [before, after] = [await folderOf('select 1'), await folderOf('select 1', 'select 2')];
     await migrateShards(sharding(url), before);
@@ -90,7 +90,7 @@ describe('a schema that is only compared', () => {
   });
 
   it.each(['eventlog.migrations', 'drizzle.__drizzle_migrations'])(
-    'is not served when it is newer than the code, and says what the code does not know, in %s',
+    'is refused when it is newer than the code, naming the unknown migrations, in %s',
     async (journal) => {
       const { url } = await emptyDatabase();
       await migrateShards(sharding(url), migrationsFolder);
@@ -106,7 +106,7 @@ describe('a schema that is only compared', () => {
   );
 
   it.each(['on-start', 'off'] as const)(
-    'is served when it is newer than the code, so that a release can start beside the next one, migrate: %s',
+    'is accepted when newer than the code, so that releases can overlap (migrate: %s)',
     async (migrate) => {
       const { url } = await emptyDatabase();
       await migrateShards(sharding(url), migrationsFolder);
@@ -126,7 +126,7 @@ describe('a schema that is only compared', () => {
 });
 
 describe('a role that owns nothing', () => {
-  it('cannot migrate, and learns what is missing and what to do', async () => {
+  it('cannot migrate, and is told what is missing and what to do', async () => {
     const database = await emptyDatabase();
     const role = await LimitedRole.create(database.url);
     onTestFinished(() => role.drop(database.url));
@@ -145,7 +145,7 @@ describe('a role that owns nothing', () => {
   });
 
   it.each(['on-start', 'check', 'off'] as const)(
-    'serves a migrated database, creates its partitions and drops them, migrate: %s',
+    'serves a migrated database and creates and drops its partitions (migrate: %s)',
     async (migrate) => {
       const database = await emptyDatabase();
       const role = await LimitedRole.create(database.url);
@@ -172,7 +172,7 @@ describe('a role that owns nothing', () => {
     },
   );
 
-  it('that may not create partitions serves, and is warned', async () => {
+  it('serves without the right to create partitions, with a warning', async () => {
     const database = await emptyDatabase();
     const role = await LimitedRole.create(database.url);
     onTestFinished(() => role.drop(database.url));

@@ -32,7 +32,7 @@ describe('a password', () => {
     await query(server.href, `drop role ${role}`);
   });
 
-  it('does not show in the configuration, the registry or what is reached from it', async () => {
+  it('does not appear in the configuration, the registry or anything reachable from it', async () => {
     const config = shardingConfig([{ group: 0, member: 0, url }]);
     const registry = openRegistry([{ group: 0, member: 0, url }]);
     await registry.ready();
@@ -46,7 +46,7 @@ describe('a password', () => {
     }
   });
 
-  it('does not show in what goes wrong', async () => {
+  it('does not appear in errors', async () => {
     const registry = openRegistry([{ group: 0, member: 0, url, settings: { 'statement-timeout-ms': 500 } }]);
     await registry.ready();
     const { accounts, tags } = new PgFixture(registry);
@@ -65,7 +65,7 @@ describe('a password', () => {
     }
   });
 
-  it('does not show when the database cannot be reached', async () => {
+  it('does not appear when the database cannot be reached', async () => {
     const { proxy, url: through } = await proxied(database);
     await proxy.refuse();
     const unreachable = new URL(through);
@@ -80,7 +80,7 @@ describe('a password', () => {
     expectNoPassword(failure);
   });
 
-  it('does not show when it is refused', async () => {
+  it('does not appear when it is refused', async () => {
     const wrong = new URL(url);
     wrong.pathname = '/no_such_database';
     const registry = openRegistry([{ group: 0, member: 0, url: wrong.href }]);
@@ -91,13 +91,13 @@ describe('a password', () => {
 
   it.each([
     ['in a URL of another database', { 'jdbc-url': `jdbc:mysql://${role}:${password}@db/x` }],
-    ['in a URL that is none', { 'jdbc-url': `://${role}:${password}@db` }],
+    ['in a malformed URL', { 'jdbc-url': `://${role}:${password}@db` }],
     [
       'with a driver of another database',
       { 'jdbc-url': 'jdbc:postgresql://db/x', password, 'driver-class-name': 'com.x' },
     ],
     ['beside a key that is not known', { 'jdbc-url': 'jdbc:postgresql://db/x', password, unknown: password }],
-  ])('does not show in a fault of the configuration, %s', async (_where, settings) => {
+  ])('does not appear in a configuration error, %s', async (_where, settings) => {
     const faulty = (): void => {
       const sharding = {
         'default-shard': { group: 0, member: 0 },

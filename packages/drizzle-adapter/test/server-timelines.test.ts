@@ -39,7 +39,7 @@ async function serversByName(group = 0): Promise<ServersByName> {
   return { url, lead };
 }
 
-it('A server that is refused takes over from nobody: connections to the one before serve on', async () => {
+it('a refused server does not take over, and connections to the previous one continue to serve', async () => {
   const { url, lead } = await serversByName();
   const pool = await openPool(url);
   await query(url, 'create table noted as table eventlog.shards');
@@ -57,7 +57,7 @@ it('A server that is refused takes over from nobody: connections to the one befo
   expect(await pool.use(firstShard, pidOf)).toBe(after);
 });
 
-it('A server that answers late, when another one is known to have taken over, has not taken over from it', async () => {
+it('a server that answers late does not take over from a server known to be newer', async () => {
   const { url, lead } = await serversByName();
   const pool = await openPool(url);
   const holder = new pg.Client(url);
@@ -77,7 +77,7 @@ it('A server that answers late, when another one is known to have taken over, ha
   });
 });
 
-it('Whoever gets one connection after the other that is outdated already is refused in time', async () => {
+it('a caller that keeps receiving outdated connections is refused in time', async () => {
   const { url } = await serversByName();
   const config = configOf(url);
   const gone = Object.assign(new pg.DatabaseError('gone', 1, 'error'), { code: '26000' });
@@ -96,7 +96,7 @@ it('Whoever gets one connection after the other that is outdated already is refu
   expect(openedCount).toBeGreaterThan(1);
 });
 
-it('An action on several shards commits on none of them when it has read before another server took over on one', async () => {
+it('an action on several shards commits on none after a takeover on one of the shards it read', async () => {
   const [first, second] = [await serversByName(), await serversByName(1)];
   const suite = suiteOn(
     openRegistry([

@@ -27,8 +27,8 @@ async function open(url: string): Promise<SuiteContext> {
   return suiteOn(registry);
 }
 
-describe('what stands in a database', () => {
-  it('is read and written the same, whatever the settings of the role or the database are', async () => {
+describe('the contents of a database', () => {
+  it('are read and written the same, whatever the settings of the role or the database', async () => {
     const [plain, hostiled] = await Promise.all([emptyDatabase(), emptyDatabase()]);
     const [row] = await query<{ name: string }>(hostiled.url, 'select current_database() as name');
     for (const [name, value] of Object.entries(hostile))
@@ -49,7 +49,7 @@ describe('what stands in a database', () => {
 });
 
 describe('a transaction', () => {
-  it('sees what others have committed before each statement, whatever the settings of the role or the database are', async () => {
+  it("sees others' commits before each statement, whatever the settings of the role or the database", async () => {
     const { url, database } = await emptyDatabase();
     await query(url, `alter database ${database} set default_transaction_isolation = 'serializable'`);
     const { fixture } = await open(url);

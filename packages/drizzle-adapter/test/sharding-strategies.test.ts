@@ -24,7 +24,7 @@ const byOwner: ShardingStrategy<Account> = {
   shardOfId: () => undefined,
 };
 
-describe('a sharding strategy of the user', () => {
+describe('a custom sharding strategy', () => {
   let databases: readonly TestDatabase[];
   beforeAll(async () => {
     databases = await Promise.all(shards.map(() => createTestDatabase()));
@@ -70,7 +70,7 @@ describe('a sharding strategy of the user', () => {
       expect(await suite.accounts.findAll()).toEqual(accounts);
     });
 
-    it('updates the row where it stands', async () => {
+    it('updates the row in place', async () => {
       const [account] = await suite.store(...accountsOf(1));
       const credited = await suite.credit(account!, '1');
       expect(await suite.accounts.getById(account!.id)).toEqual(credited);
@@ -101,7 +101,7 @@ describe('a sharding strategy of the user', () => {
       await expect(suite.accounts.findAllByIds([account.id])).rejects.toMatchObject(refusal);
     });
 
-    it('updates the row where it stands', async () => {
+    it('updates the row in place', async () => {
       const [account] = await suite.store(Account.open(inTheBits, systemClock.now(), { owner: 'far away' }));
       await suite.stage((plan) => plan.update(account.credit('1')));
       expect(await suite.accounts.findOneByOwner('far away')).toMatchObject({ version: 2 });

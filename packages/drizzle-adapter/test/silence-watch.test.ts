@@ -4,7 +4,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { SilenceWatch } from '../src/connection/silence-watch.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 
-it('a connection whose session is at work is kept, also when a pooler adds the host to its name', async () => {
+it('a connection whose session is at work is kept, even if a pooler adds the host to its name', async () => {
   const { url } = await emptyDatabase();
   const settings = { connectionString: url, application_name: 'framework migrations 0123456789ab' };
   const client = new pg.Client({

@@ -18,7 +18,7 @@ const settings = {
   'maximum-pool-size': 1,
 };
 
-describe('a network that falls silent', () => {
+describe('a network that goes silent', () => {
   let database: TestDatabase;
   let other: TestDatabase;
   beforeAll(async () => {
@@ -36,7 +36,7 @@ describe('a network that falls silent', () => {
     return { proxy, suite: suiteOn(registry) };
   };
 
-  it('rejects a read in time, leaves the other shard alone, and is forgotten when it is over', async () => {
+  it('rejects a read in time, leaves the other shard alone, and has no effect once it recovers', async () => {
     const { proxy, suite } = await open();
     const account = await suite.openAccount(firstShard);
     proxy.silence();
@@ -65,11 +65,11 @@ describe('a network that falls silent', () => {
   });
 
   describe.each<[title: string, own: Partial<typeof settings>, fallSilent: (proxy: FaultProxy) => void]>([
-    ['is silent from the beginning', {}, (proxy) => proxy.silence()],
-    ['takes a login and then says nothing', { 'statement-timeout-ms': 60_000 }, dropStatements],
-    ['does so, with statements that may take less long', { 'acquisition-timeout-ms': 5_000 }, dropStatements],
-  ])('to a server that %s', (_title, own, fallSilent) => {
-    it('rejects in time who needs a new connection', async () => {
+    ['never answers', {}, (proxy) => proxy.silence()],
+    ['accepts nothing but a login', { 'statement-timeout-ms': 60_000 }, dropStatements],
+    ['accepts nothing but a login, with short timeouts', { 'acquisition-timeout-ms': 5_000 }, dropStatements],
+  ])('when the server %s', (_title, own, fallSilent) => {
+    it('rejects a caller that needs a new connection in time', async () => {
       const { proxy, suite } = await open(own);
       fallSilent(proxy);
       const { error, durationMs } = await timed(() => suite.openAccount(firstShard));
@@ -79,7 +79,7 @@ describe('a network that falls silent', () => {
       await expect.poll(() => suite.openAccount(firstShard)).toMatchObject({ version: 1 });
     });
 
-    it('keeps one caller at a time waiting for a new connection, and refuses the others at once', async () => {
+    it('makes one caller at a time wait for a connection, refusing others', async () => {
       const { proxy, suite } = await open(own);
       const read = () => suite.accounts.findAll();
       fallSilent(proxy);
@@ -114,7 +114,7 @@ describe('a network that falls silent', () => {
     expect(durationMs).toBeLessThan(statementTimeoutMs + graceMs + toleranceMs);
   });
 
-  it('leaves the outcome of a commit unknown, in time, while it lasts', async () => {
+  it('leaves the outcome of a commit unknown while it lasts, reported in time', async () => {
     const { proxy, suite } = await open();
     const account = await suite.openAccount(firstShard);
     const { error, durationMs } = await timed(() =>

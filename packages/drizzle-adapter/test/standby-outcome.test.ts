@@ -18,7 +18,7 @@ const name = 'wallets';
 /** So that a standby is not asked for long without success. */
 const hasty = { 'statement-timeout-ms': 1_000 };
 
-it('a lost commit is missing for certain on the server that it was sent to; a standby decides nothing, and one that took over only what it has', async () => {
+it('only the original server reports a lost commit as missing; a standby reports only commits that it has', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'standby-'));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const primary = await start(directory);

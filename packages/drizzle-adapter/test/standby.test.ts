@@ -11,7 +11,7 @@ const keyScope = { key: 'withdraw', principal: 'auditor', namespace: 'conformanc
 const unavailable = { code: 'shard-unavailable', shard: firstShard, retryable: true };
 const settings = { 'statement-timeout-ms': 2_000, 'acquisition-timeout-ms': 1_000, 'minimum-idle': 0 };
 
-it('a standby behind the name of the primary serves nothing until it leads, and then answers a repeat', async () => {
+it("a standby behind the primary's name serves nothing until it is promoted, and then answers a repeat", async () => {
   const opening = Promise.withResolvers<Account>();
   const servers = await serverWithStandby(database, (url) => openAccountIn(url).then(opening.resolve));
   const account = await opening.promise;
@@ -57,7 +57,7 @@ it('a standby behind the name of the primary serves nothing until it leads, and 
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-it('an update is stale that was read before a takeover which lost it, also where somebody else has written the same version since', async () => {
+it('an update whose read a takeover lost is stale, even if another writer reused the version', async () => {
   const opening = Promise.withResolvers<Account>();
   const servers = await serverWithStandby(database, (url) => openAccountIn(url).then(opening.resolve));
   const account = await opening.promise;
@@ -70,7 +70,7 @@ it('an update is stale that was read before a takeover which lost it, also where
   expect(outcome).toEqual(readTwice);
 });
 
-it('an update is stale that was read before a takeover which lost it, also where the server that took over is on a timeline of the same number', async () => {
+it('an update whose read a takeover lost is stale, even on a timeline of the same number', async () => {
   const opening = Promise.withResolvers<Account>();
   const [one, other] = await twinStandbys(database, (url) => openAccountIn(url).then(opening.resolve));
   const account = await opening.promise;

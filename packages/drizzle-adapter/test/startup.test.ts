@@ -14,7 +14,7 @@ import { shardingConfig } from './fixtures/sharding-config.js';
 const patience = { timeout: 30_000, interval: 20 };
 
 describe('a database that is down at the start', () => {
-  it('delays its own shard only, and serves as soon as it is there', async () => {
+  it('delays only its own shard, and serves as soon as it is up', async () => {
     const [down, up] = [await proxied(await emptyDatabase()), await emptyDatabase()];
     await down.proxy.refuse();
     const registry = openRegistry([
@@ -43,7 +43,7 @@ describe('a database that is down at the start', () => {
     expect((await registry.status()).map((status) => status.ready)).toEqual([true, true]);
   });
 
-  it('says what is wrong while it is waited for', async () => {
+  it('reports what is wrong while it is awaited', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     await proxy.refuse();
     const registry = openRegistry([{ group: 0, member: 0, url }]);
@@ -53,7 +53,7 @@ describe('a database that is down at the start', () => {
     }, patience);
   });
 
-  it('becomes ready when its connection breaks in the middle of the migrations', async () => {
+  it('becomes ready when its connection breaks during the migrations', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     let cuts = 0;
     proxy.judge = ({ bytes }) => (bytes.includes('create_partitions') && cuts++ === 0 ? 'cut' : 'forward');
@@ -69,7 +69,7 @@ describe('a database that is down at the start', () => {
     ['on-start', 'create_partitions', 'on'],
     ['on-start', 'create_partitions', 'off'],
   ] as const)(
-    'becomes ready on another connection, migrate: %s, when one falls silent at %s, track_activities: %s',
+    'becomes ready when a connection goes silent (migrate: %s, at %s, track_activities: %s)',
     async (migrate, marker, tracked) => {
       const database = await emptyDatabase();
       await query(database.url, `alter database ${database.database} set track_activities = ${tracked}`);
@@ -89,7 +89,7 @@ describe('a database that is down at the start', () => {
   );
 
   it.each(['on', 'off'])(
-    'waits for a server at work that says nothing, track_activities: %s',
+    'is awaited while its busy server says nothing (track_activities: %s)',
     async (tracked) => {
       const { url, database } = await emptyDatabase();
       await query(url, `alter database ${database} set track_activities = ${tracked}`);
@@ -107,7 +107,7 @@ describe('a database that is down at the start', () => {
     ['on-start', 'eventlog.migrations'],
     ['check', 'eventlog.migrations'],
   ] as const)(
-    'says so while a table is locked that it is asked for, and serves after that, migrate: %s, %s',
+    'reports a locked table that it needs, and serves afterwards (migrate: %s, %s)',
     async (migrate, table) => {
       const { url } = await emptyDatabase();
       const members = [{ group: 0, member: 0, url }];
@@ -128,7 +128,7 @@ describe('a database that is down at the start', () => {
     },
   );
 
-  it('does not keep the registry from closing, which rejects who waits for it', async () => {
+  it('does not stop the registry from closing, which rejects all who wait for it', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     await proxy.refuse();
     const registry = openRegistry([{ group: 0, member: 0, url }]);
@@ -138,7 +138,7 @@ describe('a database that is down at the start', () => {
     await expect(suiteOn(registry).accounts.findAll()).rejects.toMatchObject({ code: 'shard-unavailable' });
   });
 
-  it('is not worked on any more by the server when the registry is closed in the middle of a migration', async () => {
+  it('is left alone by the server when the registry closes during a migration', async () => {
     const { url } = await emptyDatabase();
     const folder = await folderOf('select pg_sleep(300)');
     const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder });
@@ -150,7 +150,7 @@ describe('a database that is down at the start', () => {
     await vi.waitFor(async () => expect(await query(url, working)).toEqual([]), patience);
   });
 
-  it('does not keep the registry from closing while the network is silent', async () => {
+  it('does not stop the registry from closing while the network is silent', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     let silent = false;
     proxy.judge = ({ bytes }) => {

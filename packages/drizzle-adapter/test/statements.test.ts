@@ -25,7 +25,7 @@ describe('the statements of a commit', () => {
     suite = suiteOn(registry);
   });
 
-  it('take one round trip, also when they are prepared', async () => {
+  it('take one round trip, even when they are prepared', async () => {
     const account = await suite.openAccount(firstShard);
     expect(await roundTrips(proxy, () => suite.stage((plan) => plan.update(account.credit('1'))))).toBe(1);
     const opening = (): Promise<unknown> => suite.openAccount(firstShard);
@@ -72,7 +72,7 @@ describe('the statements of a commit', () => {
     expect(await prepared(suite)).toHaveLength(before.length + 1);
   });
 
-  it('have no text that depends on what they write', async () => {
+  it('have a text that does not depend on the values', async () => {
     const hostile = `'; drop table accounts; --`;
     const [account] = await suite.store(
       Account.open(firstShard, systemClock.now(), {

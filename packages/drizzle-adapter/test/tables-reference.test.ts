@@ -24,7 +24,7 @@ function quoted(text: string): readonly string[] {
   return [...text.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);
 }
 
-test('the reference lists every column of every table that the migrations make, with its type, and no other', async () => {
+test('the reference lists every column that the migrations create, with its type, and no other', async () => {
   const { url } = await openStore();
   const rows = await query<{ readonly column: string }>(
     url,

@@ -54,7 +54,7 @@ beforeEach(async () => {
 });
 
 describe('a table whose ids are texts', () => {
-  test('gives a row by the text of its id, and by no text that the database would take for it', async () => {
+  test('finds a row by its id, and by no text that PostgreSQL would convert to it', async () => {
     const repository = customersOn(registry);
     // This is what a lone surrogate is sent as.
     const replaced = Customer.of('customer \ufffd');
@@ -75,8 +75,8 @@ describe('a table whose ids are texts', () => {
   });
 });
 
-describe('a table whose ids the database takes for others', () => {
-  test('gives a row by no other text than its id, alone as together with others', async () => {
+describe('a table whose ids have a case-insensitive collation', () => {
+  test('finds a row by its exact id only, alone or in a batch', async () => {
     const other = await createTestDatabase();
     onTestFinished(() => other.drop());
     const folded = openRegistry([{ group: 0, member: 0, url: other.url }]);
@@ -115,7 +115,7 @@ describe('a table whose ids the database takes for others', () => {
 });
 
 describe('a table whose ids are UUIDs', () => {
-  test('refuses what is none, where the strategy does not', async () => {
+  test('refuses a text that is not a UUID, even if the strategy accepts it', async () => {
     const anywhere = { shardOfModel: () => firstShard, shardOfId: () => firstShard };
     const accounts = new PgAccountRepository(registry, anywhere);
     for (const refusal of [accounts.findById('x'), accounts.findAllByIds(['x']), accounts.existsById('x')])

@@ -38,8 +38,8 @@ interface Journal {
   readonly entries: readonly { readonly tag: string }[];
 }
 
-describe('a database of the release before', () => {
-  it('is migrated as it is, and delivered on without repeats or loss', async () => {
+describe('a database of the previous release', () => {
+  it('is migrated in place, and delivery continues without repeats or loss', async () => {
     const { url, restIds, blockedId } = await filledDatabase();
     const registry = openRegistry([{ group: 0, member: 0, url }], {});
     await registry.ready();
@@ -67,7 +67,7 @@ describe('a database of the release before', () => {
     expect((await store.log.read(allSlots, next, 100)).events.map(({ id }) => id)).toEqual(newIds);
   });
 
-  it('gets the index of epochs beside everything else, and loses the one before', async () => {
+  it('gains the new index of epochs and loses the old one', async () => {
     const { url } = await filledDatabase();
     await openRegistry([{ group: 0, member: 0, url }], {}).ready();
     await vi.waitFor(
@@ -78,7 +78,7 @@ describe('a database of the release before', () => {
     );
   });
 
-  it('is worked on by its old processes no more, and by new ones when those know it', async () => {
+  it('is served by new processes once they know it, no longer by old ones', async () => {
     const { url } = await filledDatabase();
     const before = await query<{ slot: number }>(
       url,
@@ -98,7 +98,7 @@ describe('a database of the release before', () => {
     expect((await store.leases.renew('new', [handler], leaseMs)).leases).toEqual(leases);
   });
 
-  it('whose process vanished has its slots taken over as abandoned', async () => {
+  it('has the slots of a vanished process taken over as abandoned', async () => {
     const { url } = await filledDatabase();
     await query(url, `select slot from eventlog.renew_leases('old', '300 milliseconds')`);
     const registry = openRegistry([{ group: 0, member: 0, url }], {});
@@ -112,7 +112,7 @@ describe('a database of the release before', () => {
     expect(leases.every(({ abandoned }) => abandoned)).toBe(true);
   });
 
-  it('that was restored on another server before it was migrated begins a new epoch', async () => {
+  it('begins a new epoch if it was restored on another server before the migration', async () => {
     const { url, restIds } = await filledDatabase();
     // The numbers of its original server were far higher.
     await query(
@@ -135,7 +135,7 @@ describe('a database of the release before', () => {
     expect(read).toEqual([...restIds, ...newIds]);
   });
 
-  it('has the keys of handlers apart from those of clients, also those that its old processes go on writing', async () => {
+  it("keeps handlers' keys apart from clients' keys, including those that its old processes still write", async () => {
     const { url } = await filledDatabase();
     await query(url, `insert into eventlog.handlers (handler) values ('to/notify')`);
     const before = keysAt('before');
@@ -166,7 +166,7 @@ describe('a database of the release before', () => {
     expect(await writeKeyAsBefore(url, foreign!)).toBe(true);
   });
 
-  it('goes on taking events and keys while the keys of handlers are moved', async () => {
+  it("continues to accept events and keys while handlers' keys are moved", async () => {
     const { url } = await filledDatabase();
     const [ofHandler = ''] = keysAt('before');
     await writeKeyAsBefore(url, ofHandler);
@@ -190,7 +190,7 @@ describe('a database of the release before', () => {
     expect(await namespacesOf(url, ofHandler)).toEqual(['test#handlers']);
   });
 
-  it('repeats nothing that its old processes have executed for handlers before the keys of handlers are moved', async () => {
+  it("repeats no action of its old processes' handlers before the keys are moved", async () => {
     const { url } = await filledDatabase();
     const [[held = ''], [executed = '']] = [keysAt('held'), keysAt('executed')];
     for (const key of [held, executed]) expect(await writeKeyAsBefore(url, key)).toBe(true);
@@ -206,7 +206,7 @@ describe('a database of the release before', () => {
     expect(await namespacesOf(url, executed)).toEqual(['test#handlers']);
   });
 
-  it('repeats nothing that its old processes have executed for handlers while the key is being moved', async () => {
+  it("repeats no action of its old processes' handlers while a key is being moved", async () => {
     const { url } = await filledDatabase();
     const [executed = ''] = keysAt('executed');
     expect(await writeKeyAsBefore(url, executed)).toBe(true);
@@ -226,7 +226,7 @@ describe('a database of the release before', () => {
     expect(await namespacesOf(url, executed)).toEqual(['test#handlers']);
   });
 
-  it('gives up a step that waits for an old process which waits for it, and fails nothing of that', async () => {
+  it('abandons a step that deadlocks with an old process, which does not fail', async () => {
     const { url } = await filledDatabase();
     // In the order in which a step takes them.
     const [first, second] = ['0', 'f'].map(
@@ -250,7 +250,7 @@ describe('a database of the release before', () => {
     for (const key of [first!, second!]) expect(await namespacesOf(url, key)).toEqual(['test#handlers']);
   });
 
-  it('has the keys of handlers moved in steps, and goes on with the next one after an interruption', async () => {
+  it("moves handlers' keys in steps, and resumes with the next step after an interruption", async () => {
     const { url } = await filledDatabase();
     const keyCount = 2_500;
     await query(
@@ -282,7 +282,7 @@ describe('a database of the release before', () => {
     ]);
   });
 
-  it('is migrated also when a key of a handler stands among those of clients and of handlers', async () => {
+  it("is migrated even if a handler's key exists among those of both clients and handlers", async () => {
     const { url } = await filledDatabase();
     const [twice = ''] = keysAt('twice');
     await writeKeyAsBefore(url, twice);

@@ -101,7 +101,7 @@ beforeEach(async () => {
   repository = new PgRepository({ model: Bill, table: bills, databases });
 });
 
-test('a column of values has the SQL type that the one of Drizzle has, so that migrations are the same', () => {
+test('a value column has the SQL type of its Drizzle column, so migrations stay the same', () => {
   const plain = pgTable('bills', {
     id: uuid('id').primaryKey(),
     accountId: uuid('account_id').notNull(),
@@ -121,7 +121,7 @@ describe.each([
   ['', persist],
   [', written in a group,', persistInGroup],
 ])('a model whose fields are the columns of its table%s', (_how, write) => {
-  test('is read as it was written, with undefined where the database has null', async () => {
+  test('is read as it was written, with undefined for null', async () => {
     const bill = Bill.of();
     await write(databases, repository, bill);
     const read = await repository.getById(bill.id);
@@ -137,7 +137,7 @@ describe.each([
   });
 });
 
-test('a staged row reads as it will be read from the database', () => {
+test('a staged row reads as the database will return it', () => {
   const bill = Bill.of({ tip: new Decimal('0') });
   expect(repository.decode(repository.encode(bill), firstShard)).toBeUndefined();
   // A query must first find out whether the table is plain, so only the row is decoded here.
@@ -146,7 +146,7 @@ test('a staged row reads as it will be read from the database', () => {
   expect(staged).toEqual([bill.id, 'OPEN', 1, bill.accountId, bill.shopId, bill.amount, bill.tip, null]);
 });
 
-test('conditions take the values of a column', async () => {
+test('conditions accept the values of a column', async () => {
   const bill = Bill.of({ amount: new Decimal('0.0001') });
   await persist(databases, repository, bill);
   await persist(databases, repository, Bill.of());
@@ -169,7 +169,7 @@ test('pages are ordered by decimals and ids, whatever their digits are', async (
   expect(found).toEqual(sorted);
 });
 
-test('pages lose no row whose instants differ by less than a Date can tell', async () => {
+test('pages lose no row whose instants differ by less than a Date can express', async () => {
   await query(
     database.url,
     'create table moments (id uuid primary key, state text not null, version bigint not null, moment timestamptz not null)',
@@ -203,13 +203,13 @@ test('pages lose no row whose instants differ by less than a Date can tell', asy
   expect(found).toEqual(ids.toReversed());
 });
 
-describe('a value is refused by its column', () => {
+describe('a column refuses a value', () => {
   test.each<[string, Record<string, unknown>, string]>([
-    ['a text in the place of a decimal', { amount: '25.5' }, 'Bill.amount'],
+    ['a text instead of a decimal', { amount: '25.5' }, 'Bill.amount'],
     ['a decimal that the database would round', { amount: new Decimal('0.00001') }, 'Bill.amount'],
     ['a decimal that is too large', { tip: new Decimal('10000') }, 'Bill.tip'],
-    ['a decimal that is none', { amount: new Decimal('NaN') }, 'Bill.amount'],
-    ['a text in the place of an id', { shopId: 'shop no. 1' }, 'Bill.shopId'],
+    ['a decimal that is not a number', { amount: new Decimal('NaN') }, 'Bill.amount'],
+    ['a text instead of an id', { shopId: 'shop no. 1' }, 'Bill.shopId'],
     ['an id of another system', { accountId: Id.of(Account, 'account 1') }, 'Bill.accountId'],
     ['nothing', { amount: undefined }, 'Bill.amount'],
   ])('when it is %s', (_what, fields, path) => {
@@ -220,7 +220,7 @@ describe('a value is refused by its column', () => {
   });
 });
 
-test('a field without a column is refused by its name', () => {
+test('a field without a column is refused by name', () => {
   class Noted extends Bill {
     readonly colour = 'red';
   }
@@ -236,7 +236,7 @@ test('a field without a column is refused by its name', () => {
   );
 });
 
-test('an action changes such a model, one execution after the other and in groups', async () => {
+test('an action changes a model of value columns, one execution at a time and in groups', async () => {
   class PayAction extends Action<{ readonly id: ShardedId<Bill> }, Bill> {
     protected async perform(_principal: object, { id }: { readonly id: ShardedId<Bill> }): Promise<Bill> {
       return this.plan().update((await repository.getById(id)).pay());
@@ -257,7 +257,7 @@ test('an action changes such a model, one execution after the other and in group
   }
 });
 
-describe('a model as JSON, beside an idempotency key,', () => {
+describe('a model stored as JSON beside an idempotency key', () => {
   test('is read as it was written', () => {
     const codec = repository.jsonCodec();
     for (const fields of [
@@ -283,20 +283,20 @@ describe('a model as JSON, beside an idempotency key,', () => {
     });
   });
 
-  test('is read where a field that may be undefined is absent', () => {
+  test('is read when a field that may be undefined is absent', () => {
     const { id, accountId } = Bill.of();
     const stored = `{"id":"${id.value}","state":"OPEN","version":1,"accountId":"${accountId.value}","shopId":"shop no. 1","amount":"25.5"}`;
     expect(repository.jsonCodec().decode(stored)).toEqual(Bill.of({ id, accountId }));
   });
 
-  test('is refused when a value would not come back', () => {
+  test('is refused when one of its values would not be restored', () => {
     const bill = Bill.of({ amount: new Decimal('0.00001') });
     expect(() => repository.jsonCodec().encode(bill)).toThrow(
       expect.objectContaining({ code: 'unstorable-value', path: 'Bill.amount' }) as Error,
     );
   });
 
-  test('has values of every type that the adapter knows', () => {
+  test('holds values of every type that the adapter knows', () => {
     const samples = new PgSampleRepository(databases);
     const values = {
       day: new Date('2026-03-04'),
@@ -348,7 +348,7 @@ describe('a model as JSON, beside an idempotency key,', () => {
     );
   });
 
-  test('is refused by name for a column that the row leaves to the database', () => {
+  test('is refused by name for a column that the database fills', () => {
     const table = pgTable('bills', { ...entityColumns(Bill), shelf: text('shelf') });
     const leaving = new PgRepository({
       model: Bill,

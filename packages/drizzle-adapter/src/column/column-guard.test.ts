@@ -155,7 +155,7 @@ describe('columnGuard', () => {
     ['embedding', [[0.1, -2]]],
     ['smallEmbedding', [[0.5, -2]]],
     ['flags', ['010']],
-  ])('accepts what %s gives back', (column, values) => {
+  ])('accepts the values that %s stores unchanged', (column, values) => {
     const guard = columnGuard(table[column]);
     for (const value of values) expect(() => guard(value, 'T.c')).not.toThrow();
   });
@@ -225,7 +225,7 @@ describe('columnGuard', () => {
     ['embedding', [[1], [1, 2, 3], [1, Number.NaN]]],
     ['smallEmbedding', [[1]]],
     ['flags', ['01', '012', 5]],
-  ])('refuses what %s would change', (column, values) => {
+  ])('refuses the values that %s would change', (column, values) => {
     const guard = columnGuard(table[column]);
     for (const value of values) {
       expect(() => guard(value, 'T.c')).toThrow(
@@ -234,7 +234,7 @@ describe('columnGuard', () => {
     }
   });
 
-  it('is not slowed down by long texts that are no decimals', () => {
+  it('rejects a long text that is not a decimal without slowing down', () => {
     const guard = columnGuard(table.any);
     expect(() => guard(`${'0'.repeat(1_000_000)}x`, 'T.c')).toThrow(
       expect.objectContaining({ code: 'unstorable-value' }) as Error,
@@ -244,7 +244,7 @@ describe('columnGuard', () => {
   it.each([
     numeric('cents', { precision: 12, scale: 2, mode: 'bigint' }),
     numeric('cents', { precision: 12, scale: 2, mode: 'bigint' }).array(),
-  ])('refuses a column of bigints with decimals, which could never be read', (cents) => {
+  ])('refuses a bigint column with decimal places, which could never be read', (cents) => {
     const { cents: column } = pgTable('guarded', { cents });
     expect(() => columnGuard(column)).toThrow(
       expect.objectContaining({ code: 'invariant-violation' }) as Error,

@@ -17,9 +17,6 @@ test.each<[keyof (typeof table)['_']['columns'], string, string]>([
   ['whole', '12.000', '12'],
   ['hundreds', '12300.000', '12300'],
   ['money', '-.5', '-0.50'],
-])(
-  'a decimal of the column %s reads before it is written as PostgreSQL will give it',
-  (column, sent, read) => {
-    expect(stagedValue(table[column])?.(sent)).toBe(read);
-  },
-);
+])('a staged decimal of the column %s reads as PostgreSQL will return it', (column, sent, read) => {
+  expect(stagedValue(table[column])?.(sent)).toBe(read);
+});

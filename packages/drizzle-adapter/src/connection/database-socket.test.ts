@@ -6,7 +6,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 
 import { DatabaseSocket } from './client.js';
 
-it('runs what comes in in the async context of nobody, whoever connected', async () => {
+it('incoming data is handled outside any async context, even that of the caller that connected', async () => {
   const server = createServer((client) => client.end('hello')).listen(0, '127.0.0.1');
   onTestFinished(() => void server.close());
   await once(server, 'listening');
@@ -21,7 +21,7 @@ it('runs what comes in in the async context of nobody, whoever connected', async
   expect(contexts).toEqual([undefined, undefined]);
 });
 
-it('looks a name up once at a time, however many connect, so that a silent name server does not hold up other names', async () => {
+it('concurrent connections share one look-up per name, so a silent name server holds up no other name', async () => {
   const server = createServer((client) => client.resume()).listen(0, '127.0.0.1');
   onTestFinished(() => void server.close());
   await once(server, 'listening');

@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { EventLoopLoad } from './silence-watch.js';
 
 describe('the load of the event loop', () => {
-  it('is what it was in the last tenth of a second', async () => {
+  it('is measured over the last tenth of a second', async () => {
     const load = new EventLoopLoad();
     load.isBusy(performance.now());
     const endMs = performance.now() + 150;

@@ -5,7 +5,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 
 import { OpeningClient, type OpeningClientConfig } from './opening-client.js';
 
-it('a pool hands on why it is not known where a client connects, also to callers who wait', async () => {
+it('a pool reports why an address cannot be resolved, to waiting callers as well', async () => {
   const failure = new Error('ENOENT');
   const config: pg.PoolConfig & OpeningClientConfig = {
     Client: OpeningClient,
@@ -21,7 +21,7 @@ it('a pool hands on why it is not known where a client connects, also to callers
   await pool.end();
 });
 
-it('a client that gives up its login leaves no connection open, although the server waits for more', async () => {
+it('a client that gives up its login leaves no connection open, even if the server waits for more', async () => {
   const mechanism = 'OAUTHBEARER\0\0';
   const asks = Buffer.alloc(9 + mechanism.length);
   asks.write('R');

@@ -23,7 +23,7 @@ describe('an error of the server', () => {
     'FW001',
     'P0001',
     '53200',
-  ])('%s says in any language that nothing is committed', (code) => {
+  ])('with SQLSTATE %s means, in any language, that nothing was committed', (code) => {
     expect(isRefusal(errorOf(code))).toBe(true);
   });
 
@@ -39,25 +39,25 @@ describe('an error of the server', () => {
     '40003',
     'XX000',
     '58030',
-  ])('%s says nothing about a commit, because the session may have ended after it', (code) => {
+  ])('with SQLSTATE %s leaves the commit unknown, because the session may have ended after it', (code) => {
     expect(isRefusal(errorOf(code))).toBe(false);
     expect(isHarmless(errorOf(code))).toBe(false);
   });
 
   it.each(['23505', '40001', '55P03', '42804', 'FW001', '0A000'])(
-    '%s leaves its connection as it is',
+    'with SQLSTATE %s leaves its connection usable',
     (code) => {
       expect(isHarmless(errorOf(code))).toBe(true);
       expect(isOutgrown(errorOf(code))).toBe(false);
     },
   );
 
-  it('57014 costs the connection, and a new one may fare no better', () => {
+  it('with SQLSTATE 57014 costs the connection, and a new one may fare no better', () => {
     expect(isHarmless(errorOf('57014'))).toBe(false);
     expect(isOutgrown(errorOf('57014'))).toBe(false);
   });
 
-  it('25006 is of a session that takes no writes', () => {
+  it('with SQLSTATE 25006 comes from a read-only session', () => {
     expect(isReadOnly(errorOf('25006'))).toBe(true);
     expect(isReadOnly(errorOf('42501'))).toBe(false);
   });
@@ -66,7 +66,7 @@ describe('an error of the server', () => {
     ['26000', undefined],
     ['42P05', undefined],
     ['0A000', 'RevalidateCachedQuery'],
-  ])('%s is resolved by a new connection', (code, routine) => {
+  ])('with SQLSTATE %s is resolved by a new connection', (code, routine) => {
     expect(isHarmless(errorOf(code, routine))).toBe(false);
     expect(isOutgrown(errorOf(code, routine))).toBe(true);
   });
@@ -85,7 +85,7 @@ describe('an error of the server', () => {
     ['23505', 'constraint-violation'],
     ['0A000', 'storage-failure'],
     ['42601', 'storage-failure'],
-  ])('%s is told as %s', (code, told) => {
+  ])('with SQLSTATE %s is reported as %s', (code, told) => {
     expect(storageError(ShardIdentifier.of(0, 0), errorOf(code))).toMatchObject({ code: told });
   });
 });

@@ -15,7 +15,7 @@ function hidingClient(answered: Promise<void>): pg.ClientBase {
   return { query } as unknown as pg.ClientBase;
 }
 
-it('a server that hides its timeline is asked for its start, also on connections that are opened at once', async () => {
+it('a server that hides its timeline is asked for its start time, even by connections that open together', async () => {
   const history = new HistoryQuestion();
   const answered = Promise.withResolvers<void>();
   const ask = (): Promise<unknown> => history.ask(hidingClient(answered.promise), (text) => ({ text }));

@@ -68,7 +68,7 @@ async function answersOf(statements: readonly ReturnType<typeof send>[]): Promis
 }
 
 describe('shared connections', () => {
-  it('are lent in the async context of nobody, as they outlive the request that took them', async () => {
+  it('are acquired outside any async context, because they outlive the request that opened them', async () => {
     const source = new FakeSource(2);
     const connections = new SharedConnections(source, busy);
     const contexts: unknown[] = [];
@@ -79,14 +79,14 @@ describe('shared connections', () => {
     expect(contexts).toEqual(['first']);
   });
 
-  it('are one for each statement while the process has time to spare', async () => {
+  it('carry one statement each while the process has time to spare', async () => {
     const source = new FakeSource(20);
     const connections = new SharedConnections(source, idle);
     const answered = await answersOf(sendMany(connections, 20));
     expect(new Set(answered).size).toBe(20);
   });
 
-  it('are 4 with up to 4 statements when the process is busy, and then one more', async () => {
+  it('number 4 for up to 4 statements when the process is busy, and grow by one after that', async () => {
     const source = new FakeSource(20);
     const connections = new SharedConnections(source, busy);
     const few = sendMany(connections, 16);
@@ -108,7 +108,7 @@ describe('shared connections', () => {
     expect(new Set(answered)).toEqual(new Set([1, 2]));
   });
 
-  it('take nothing new after a while, so that they are given back however much there is to do', async () => {
+  it('stop taking statements after a while, so that they are returned even under load', async () => {
     let nowMs = 0;
     const spy = vi.spyOn(performance, 'now').mockImplementation(() => nowMs);
     onTestFinished(() => spy.mockRestore());
@@ -125,7 +125,7 @@ describe('shared connections', () => {
     expect(nowMs).toBeLessThan(20_000);
   });
 
-  it('are given back when nothing is on its way', async () => {
+  it('are returned when no statement is in flight', async () => {
     const source = new FakeSource(1);
     const connections = new SharedConnections(source, busy);
     const [first, second] = [send(connections), send(connections)];
@@ -136,7 +136,7 @@ describe('shared connections', () => {
     expect(source.returned).toEqual([[1, undefined]]);
   });
 
-  it('take nothing new when somebody waits for a connection of his own', async () => {
+  it('take no new statement while another caller waits for a connection of its own', async () => {
     const source = new FakeSource(1);
     const connections = new SharedConnections(source, busy);
     const before = send(connections);
@@ -145,7 +145,7 @@ describe('shared connections', () => {
     expect(await answersOf([before, after])).toEqual([1, 2]);
   });
 
-  it('take nothing new after an error that is not a plain one, and are destroyed when they are empty', async () => {
+  it('take no new statement after a connection error, and are destroyed once empty', async () => {
     const source = new FakeSource(1);
     const connections = new SharedConnections(source, busy);
     const [failing, behind] = [send(connections), send(connections)];
@@ -157,7 +157,7 @@ describe('shared connections', () => {
     expect(source.returned).toContainEqual([1, broken]);
   });
 
-  it('go on after a plain error', async () => {
+  it('stay in use after an error that leaves the connection intact', async () => {
     const source = new FakeSource(1);
     const connections = new SharedConnections(source, busy);
     const [failing, behind] = [send(connections), send(connections)];
@@ -166,7 +166,7 @@ describe('shared connections', () => {
     expect(await answersOf([behind, send(connections)])).toEqual([1, 1]);
   });
 
-  it('refuse everybody who has waited for one that cannot be had, each for his own shard', async () => {
+  it('reject every waiting caller, each for its own shard, when no connection can be opened', async () => {
     const source = new FakeSource(1);
     source.refusal = new Error('no server');
     const connections = new SharedConnections(source, busy);

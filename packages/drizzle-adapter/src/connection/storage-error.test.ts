@@ -25,7 +25,7 @@ describe('storageError', () => {
     ['23514', 'constraint-violation', false],
     ['22P02', 'storage-failure', false],
     ['42P01', 'storage-failure', false],
-  ])('makes of SQLSTATE %s the code %s', (state, code, retryable) => {
+  ])('maps SQLSTATE %s to the code %s', (state, code, retryable) => {
     const cause = refusal(state);
     expect(storageError(shard, cause)).toMatchObject({ code, retryable, shard, cause });
   });
@@ -34,32 +34,29 @@ describe('storageError', () => {
     ['42P01', 'relation "eventlog.idempotency_keys" does not exist'],
     ['3F000', 'schema "eventlog" does not exist'],
     ['42883', 'function eventlog.ensure_epoch() does not exist'],
-  ])(
-    'takes a database where something of the framework is missing for one that cannot serve yet (%s)',
-    (state, message) => {
-      const cause = Object.assign(new pg.DatabaseError(message, 7, 'error'), { code: state });
-      expect(storageError(shard, cause)).toMatchObject({
-        code: 'shard-unavailable',
-        retryable: true,
-        kind: 'not-migrated',
-        cause,
-      });
-    },
-  );
+  ])('reports a database that lacks a part of the framework as not migrated (%s)', (state, message) => {
+    const cause = Object.assign(new pg.DatabaseError(message, 7, 'error'), { code: state });
+    expect(storageError(shard, cause)).toMatchObject({
+      code: 'shard-unavailable',
+      retryable: true,
+      kind: 'not-migrated',
+      cause,
+    });
+  });
 
   it.each([
     ['57P01', 'not-serving', /: start the server if it does not restart on its own\./],
     ['58030', 'damaged', /: see the server's log, and repair its disk or the damaged data\./],
     ['XX001', 'damaged', /: see the server's log, and repair its disk or the damaged data\./],
     ['57014', undefined, /: look in pg_stat_activity and pg_locks for what blocks it\./],
-  ])('says what to do about SQLSTATE %s', (state, kind, remedy) => {
+  ])('names the remedy for SQLSTATE %s', (state, kind, remedy) => {
     const error = storageError(shard, refusal(state), 'first-1 on db/first');
     expect(error).toMatchObject({ code: 'shard-unavailable', kind });
     expect(error.message).toMatch(/^shard \(0, 0\) first-1 on db\/first is unavailable: refused/);
     expect(error.message).toMatch(remedy);
   });
 
-  it('names the constraint and the table that refused', () => {
+  it('names the constraint and the table that refused the rows', () => {
     const cause = Object.assign(refusal('23505'), { constraint: 'accounts_pkey', table: 'accounts' });
     expect(storageError(shard, cause)).toMatchObject({ constraint: 'accounts_pkey', table: 'accounts' });
   });
@@ -120,13 +117,13 @@ describe('storageError', () => {
       [],
       'check constraint balance_check of table accounts',
     ],
-  ])('names what a constraint demands, and of which columns: %s', (_what, fields, kind, columns, words) => {
+  ])('names the kind of a constraint and its columns: %s', (_what, fields, kind, columns, words) => {
     const error = storageError(shard, Object.assign(refusal(''), fields));
     expect(error).toMatchObject({ kind, columns });
     expect(error.message).toBe(`shard (0, 0): ${words} refused the rows. Nothing was written.`);
   });
 
-  it('takes what is not from the server for a lost connection', () => {
+  it('reports an error that did not come from the server as a lost connection', () => {
     const cause = new Error('Connection terminated unexpectedly');
     const error = storageError(shard, cause, 'first-1 on db/first');
     expect(error).toMatchObject({ code: 'transient-storage', cause });
@@ -135,14 +132,14 @@ describe('storageError', () => {
     );
   });
 
-  it('takes a statement that got no answer in time for an unavailable shard: another one at once would wait as long', () => {
+  it('reports a statement that timed out as an unavailable shard, since a repeat would wait as long', () => {
     const cause = new Error('Query read timeout');
     const error = storageError(shard, cause);
     expect(error).toMatchObject({ code: 'shard-unavailable', shard, cause });
     expect(error.message).toMatch(/: check that the server is running and reachable\./);
   });
 
-  it('passes on errors of the framework, also inside of others', () => {
+  it("passes on the framework's own errors, even when wrapped in others", () => {
     const known = new StaleRecordError('Account', 'a', 1);
     expect(storageError(shard, known)).toBe(known);
     expect(storageError(shard, new Error('Failed query', { cause: known }))).toBe(known);

@@ -26,7 +26,7 @@ class FakePool {
 }
 
 describe('connections that are kept open', () => {
-  it('are tried one at a time after one could not be opened, and all again after one could', () => {
+  it('are opened one at a time after a failure, and all together after a success', () => {
     vi.useFakeTimers();
     onTestFinished(() => void vi.useRealTimers());
     const pool = new FakePool();

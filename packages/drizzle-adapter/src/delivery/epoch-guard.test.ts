@@ -23,14 +23,14 @@ async function ensured(...answers: readonly (Error | { epoch: number; begun: boo
   return { warnings, error, unasked: left.length };
 }
 
-it('an epoch that begins is told of, and one that goes on is not', async () => {
+it('an epoch that begins is reported, and one that continues is not', async () => {
   const { warnings } = await ensured({ epoch: 3, begun: true });
   expect(warnings).toMatchObject([{ kind: 'new-epoch', database: 'groups/0/0' }]);
   expect(warnings[0]?.message).toContain('epoch 3');
   expect((await ensured({ epoch: 3, begun: false })).warnings).toEqual([]);
 });
 
-it('an epoch that another session begins at once is asked for again', async () => {
+it('a conflict with another session that begins an epoch is retried', async () => {
   const { warnings, error, unasked } = await ensured(refused('40001'), refused('55P03'), {
     epoch: 2,
     begun: true,
@@ -45,7 +45,7 @@ it.each(['3F000', '42P01', '42703', '42883'])(
   },
 );
 
-it('a connection whose epoch is not known is not used', async () => {
+it('a connection whose epoch is unknown is not used', async () => {
   const { error, unasked } = await ensured(refused('42501'), { epoch: 2, begun: true });
   expect(error).toMatchObject({ code: '42501' });
   expect(unasked).toBe(1);

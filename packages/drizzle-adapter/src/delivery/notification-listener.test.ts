@@ -24,7 +24,7 @@ it('a listener for notifications closes while the server takes its connection an
   expect(await listener.close()).toBeUndefined();
 }, 30_000);
 
-it('a listener for notifications listens in the async context of nobody, whoever began it', async () => {
+it('a notification listener runs outside any async context, even that of its caller', async () => {
   const server = createServer((client) => client.destroy()).listen(0, '127.0.0.1');
   onTestFinished(() => void server.close());
   await once(server, 'listening');
@@ -46,7 +46,7 @@ it('a listener for notifications listens in the async context of nobody, whoever
 it.each([
   ['replaced when its time is over', 40, 1],
   ['kept where it has no time', 0, 0],
-])('the connection of a listener for notifications is %s', async (_what, lifetimeMaxMs, expected) => {
+])('the connection of a notification listener is %s', async (_what, lifetimeMaxMs, expected) => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
   const server = createServer().listen(0, '127.0.0.1');

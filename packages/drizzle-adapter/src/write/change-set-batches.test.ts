@@ -7,14 +7,14 @@ import { batchesOf } from './change-set-writer.js';
 const shard = ShardIdentifier.of(3, 4);
 
 describe('batchesOf', () => {
-  it('writes a small change set by one statement, updates first', () => {
+  it('writes a small change set in one statement, updates first', () => {
     const [batch, ...others] = batchesOf(changeSet(['add b1', 'update b2', 'add a9', 'update a1'], 2));
     expect(others).toEqual([]);
     expect(batch?.changes.map(described)).toEqual(['update a1', 'update b2', 'add a9', 'add b1']);
     expect(batch?.events).toHaveLength(2);
   });
 
-  it('puts the rows in the order of table and id over all statements', () => {
+  it('orders the rows of all statements by table and id', () => {
     const staged = Array.from({ length: 100 }, (_unused, index) => `update t${(index * 37) % 100}`);
     const batches = batchesOf(changeSet(staged, 1));
     expect(batches.length).toBeGreaterThan(1);
@@ -22,7 +22,7 @@ describe('batchesOf', () => {
     expect(written).toEqual(staged.toSorted());
   });
 
-  it('writes every change and every event once, however many there are of either', () => {
+  it('writes every change and every event once, however many there are', () => {
     for (const [changeCount, eventCount] of [
       [200, 300],
       [1, 300],
@@ -37,7 +37,7 @@ describe('batchesOf', () => {
     }
   });
 
-  it('records an action without events by one row of its own id', () => {
+  it('records an action without events by one row with an id of its own', () => {
     const [one] = batchesOf(changeSet(['add a1'], 0));
     const [other] = batchesOf(changeSet(['add a1'], 0));
     expect(one?.events).toMatchObject([{ ordinal: 0, type: null, modelId: null, payload: null }]);

@@ -46,7 +46,7 @@ function laid(
   return groupRows(plans, { isRefused: () => false, isMerged: () => true, ...knowledge });
 }
 
-it('lays each row by itself, and each plan that shares none is a unit of its own', () => {
+it('rows that plans do not share are laid out separately, and each plan is a unit', () => {
   const { rows, units } = laid([plan(updated(one, 2)), plan(updated(other, 5))]);
   expect(rows).toMatchObject([
     { id: one.id.value, expectedVersion: 1, version: 2, plan: 0 },
@@ -55,7 +55,7 @@ it('lays each row by itself, and each plan that shares none is a unit of its own
   expect(units).toEqual([0, 1]);
 });
 
-it('lays a row that plans change in turn once, as the last one leaves it, and makes them one unit', () => {
+it('a row that several plans change is laid out once, in its last state, and joins them into one unit', () => {
   const { rows, units } = laid([
     plan(updated(one, 2)),
     plan(updated(other, 2)),
@@ -72,17 +72,17 @@ it.each([
   ['a value of which there is no one text', updated(one, 2, shape, new Date(0))],
   ['a value of which there is no one text beside others', updated(one, 2, shape, { a: 1 })],
   ['a shape that no group can hold', updated(one, 2, uncast)],
-])('leaves out a plan with %s, and what follows it', (_what, change) => {
+])('a plan with %s is left out, together with the plans that follow it', (_what, change) => {
   const { rows, units } = laid([plan(change), plan(updated(one, 3)), plan(updated(other, 2))]);
   expect(units).toEqual([undefined, undefined, 2]);
   expect(rows).toMatchObject([{ id: other.id.value }]);
 });
 
-it.each([null, 'text', 1, true, 2n, undefined])('takes the value %s', (value) => {
+it.each([null, 'text', 1, true, 2n, undefined])('the value %s is accepted', (value) => {
   expect(laid([plan(updated(one, 2, shape, value))]).units).toEqual([0]);
 });
 
-it('leaves out a plan of which one row is refused, with all its rows', () => {
+it('a plan with one refused row is left out with all its rows', () => {
   const { rows, units } = laid([plan(updated(one, 2), updated(other, 2, narrow)), plan(updated(one, 2))], {
     isRefused: (each) => each === narrow,
   });
@@ -93,13 +93,13 @@ it('leaves out a plan of which one row is refused, with all its rows', () => {
 it.each([
   ['gives other columns of the row', updated(one, 3, narrow)],
   ['does not expect the version before', updated(one, 4)],
-])('leaves out a plan that follows another one and %s', (_what, change) => {
+])('a plan that follows another one and %s is left out', (_what, change) => {
   const { rows, units } = laid([plan(updated(one, 2)), plan(change)]);
   expect(units).toEqual([0, undefined]);
   expect(rows).toMatchObject([{ version: 2 }]);
 });
 
-it('leaves out what follows where a row may not be written once', () => {
+it('a later change of the same row is left out when its table does not allow merging', () => {
   const { units } = laid([plan(updated(one, 2)), plan(updated(one, 3))], { isMerged: () => false });
   expect(units).toEqual([0, undefined]);
 });

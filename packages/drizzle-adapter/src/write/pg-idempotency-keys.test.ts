@@ -5,7 +5,7 @@ import { expect, it } from 'vitest';
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import { PgIdempotencyKeys } from './pg-idempotency-keys.js';
 
-it('a search that does not wait for long asks nothing more until every late answer has come', async () => {
+it('a search with a short limit sends no new query until all late answers have arrived', async () => {
   const questions: PromiseWithResolvers<{ readonly rows: readonly [] }>[] = [];
   const manager: Partial<PgTransactionManager> = {
     shard: ShardIdentifier.of(0, 0),
@@ -32,7 +32,7 @@ it('a search that does not wait for long asks nothing more until every late answ
 });
 
 it.each(['no place', '[1, 2', '{}', '["", "", ""]', '["", "", "", "", ""]'])(
-  'a page of the keys of handlers after %s is refused',
+  "a page of handlers' keys after the place %s is refused",
   async (after) => {
     const keys = new PgIdempotencyKeys({} as PgTransactionManager);
     await expect(keys.findHandlerKeys({ olderThanMs: 0, limit: 1, after })).rejects.toMatchObject({

@@ -42,14 +42,14 @@ async function answer(isPlain: boolean): Promise<void> {
   await new Promise(setImmediate);
 }
 
-describe('whether a table is plain', () => {
-  it('is asked for in the background, by one question at a time', async () => {
+describe('the check for a plain table', () => {
+  it('runs in the background, one query at a time', async () => {
     expect([isKnownPlain(), isKnownPlain(), asked.length]).toEqual([false, false, 1]);
     await answer(true);
     expect([isKnownPlain(), asked.length]).toEqual([true, 1]);
   });
 
-  it('is asked for again before it is too old, and believed for ten seconds', async () => {
+  it('is repeated before its answer expires, and trusted for ten seconds', async () => {
     isKnownPlain();
     await answer(true);
     nowMs = 5_000;
@@ -66,14 +66,14 @@ describe('whether a table is plain', () => {
     expect(isKnownPlain()).toBe(false);
   });
 
-  it('is asked for again after an error', async () => {
+  it('is repeated after an error', async () => {
     isKnownPlain();
     asked[0]?.reject(new Error('away'));
     await new Promise(setImmediate);
     expect([isKnownPlain(), asked.length]).toEqual([false, 2]);
   });
 
-  it('is not asked for where it was known not to be, or values are only known to the database', async () => {
+  it('is not repeated for other tables, nor for values that only the database knows', async () => {
     isKnownPlain();
     await answer(false);
     nowMs = 6_000;

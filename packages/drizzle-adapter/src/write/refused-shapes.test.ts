@@ -15,8 +15,8 @@ const shapes = ['a', 'b'].map((key): RowShape => ({
   declared: [],
 }));
 
-describe('a shape of rows that the database has refused', () => {
-  it('is refused for a time only, twice as long after each further refusal, and no longer than an hour', () => {
+describe('a row shape that the database has refused', () => {
+  it('stays refused for a time that doubles with each refusal, up to an hour', () => {
     let nowMs = 0;
     const refused = new RefusedShapes(() => nowMs);
     const [shape, other] = shapes as [RowShape, RowShape];

@@ -35,7 +35,7 @@ describe('writeStatement', () => {
     expect(statement).toContain('where "id" = $6 and "version" = $5 and (select count(*) from u1) = 1');
   });
 
-  it('lets an update, the additions and the events wait for the update before', () => {
+  it('makes an update, the additions and the events wait for the update before them', () => {
     const statement = writeStatement({
       changes: [update, update, add],
       eventCount: 2,
@@ -53,7 +53,7 @@ describe('writeStatement', () => {
     { changes: [update], eventCount: 2, end: ') as event, u1' },
     { changes: [add], eventCount: 1, end: `, false where ${raisingFor(1)}` },
     { changes: [], eventCount: 1, end: ', false' },
-  ])('has the events as its main part when nothing has to raise: %o', ({ changes, eventCount, end }) => {
+  ])('selects the events in its main part when nothing has to raise: %o', ({ changes, eventCount, end }) => {
     const statement = writeStatement({
       changes,
       eventCount,
@@ -70,7 +70,7 @@ describe('writeStatement', () => {
     ).toContain('as stale');
   });
 
-  it('raises for a stale row after the first, and for the first one among other statements', () => {
+  it('raises for stale rows after the first, and for the first one too among other statements', () => {
     const changes = [update, update];
     const alone = writeStatement({
       changes,
@@ -93,7 +93,7 @@ describe('writeStatement', () => {
     expect(among).toContain('when (select count(*) from u1) = 0 then eventlog.raise_stale(1)');
   });
 
-  it('limits every wait for a lock in the first clause that may wait', () => {
+  it('limits all waits for locks in the first clause that may wait', () => {
     const of = { eventCount: 1, alone: true, brief: true };
     const limit = `set_config('lock_timeout', '100', true) is not null`;
     const clausesOf = (kind: Pick<WriteShape, 'changes' | 'keyed' | 'repeated'>): readonly string[] =>
@@ -107,14 +107,14 @@ describe('writeStatement', () => {
     expect(clausesOf({ changes: [update], keyed: false, repeated: true })).toEqual(['b ']);
   });
 
-  it('raises among other statements when it is outside of their transaction', () => {
+  it('raises among other statements when their transaction is not open', () => {
     const of = { changes: [add], eventCount: 1, keyed: false, repeated: false, brief: false };
     const raising = "case when current_setting('framework.in_transaction', true) is distinct from 'on' then";
     expect(writeStatement({ ...of, alone: false })).toContain(raising);
     expect(writeStatement({ ...of, alone: true })).not.toContain('framework.in_transaction');
   });
 
-  it('lets everything wait for the idempotency key, and raises for every stale row with one', () => {
+  it('makes everything wait for the idempotency key, and raises for every stale row when there is one', () => {
     const changes = [update, add];
     const alone = writeStatement({
       changes,
@@ -140,7 +140,7 @@ describe('writeStatement', () => {
     expect(among).toContain(', false from k)');
   });
 
-  it.each([false, true])('uses each parameter once, without a gap, keyed: %s', (keyed) => {
+  it.each([false, true])('numbers its parameters without a gap and uses each once (keyed: %s)', (keyed) => {
     const statement = writeStatement({
       changes: [update, add, add],
       eventCount: 3,
@@ -157,7 +157,7 @@ describe('writeStatement', () => {
 });
 
 describe('shapeKey', () => {
-  it('differs where the statement differs', () => {
+  it('differs whenever the statement differs', () => {
     const other = { ...shape, key: 't1' };
     const shapes: readonly WriteShape[] = [
       { changes: [update], eventCount: 1, alone: true, keyed: false, repeated: false, brief: false },
