@@ -8,7 +8,7 @@ const deposits = 64;
 describe.each([
   ['by default', {}],
   ['with one attempt', { retry: { attemptsMax: 1 } }],
-])('64 deposits at once, %s', (_name, options) => {
+])('64 concurrent deposits, %s,', (_name, options) => {
   let service: TestService;
 
   beforeAll(async () => {
@@ -44,7 +44,7 @@ describe.each([
   });
 });
 
-describe('a wallet that another transaction changes meanwhile', () => {
+describe('a wallet that another transaction keeps changing', () => {
   let service: TestService;
 
   beforeAll(async () => {
@@ -52,7 +52,7 @@ describe('a wallet that another transaction changes meanwhile', () => {
   });
   afterAll(() => stopTestService(service));
 
-  it('is refused as stale after the last attempt, and nothing is written', async () => {
+  it('is refused as stale after the last attempt, with nothing written', async () => {
     const { id } = await service.client.openWallet();
     await withSession(service.global, async (session) => {
       await session.query('begin');

@@ -83,7 +83,7 @@ describe('a configuration file', () => {
     ['a backslash', yaml.replace('hunter2', '"\\hunter2"'), /line 16, column \d+: /],
     ['an alias', yaml.replace('hunter2', '*hunter2'), /without an anchor/],
     ['aliases that repeat too much', aliasBomb, /wallet.yaml: expands too many aliases/],
-  ])('is refused with line and column, and without its text: %s', async (_name, text, message) => {
+  ])('is refused with line and column but without its text: %s', async (_name, text, message) => {
     const error = await refusalOf(text);
     expect(error.message).toMatch(message);
     expect(error.message).toContain('wallet.yaml');
@@ -105,7 +105,7 @@ describe('a configuration file', () => {
     expect(JSON.stringify([error.message, error.faults])).not.toContain('hunter2');
   });
 
-  it('is refused with the path of every fault', async () => {
+  it('is refused with the paths of all faults', async () => {
     const text = yaml.replace(
       'maximum-pool-size: 20',
       'maximum-pool-size: many\n                pasword: hunter2',
@@ -124,7 +124,7 @@ describe('a configuration file', () => {
     ]);
   });
 
-  it('is refused when it is not there', async () => {
+  it('is refused when it is missing', async () => {
     const file = join(folder, 'missing.yaml');
     await expect(readConfigFile(file)).rejects.toMatchObject({ code: 'invalid-configuration' });
     await expect(readConfigFile(file)).rejects.toThrow(`WALLET_CONFIG: ${file} cannot be read (ENOENT)`);
@@ -145,7 +145,7 @@ describe('the environment', () => {
     });
   });
 
-  it('sets everything', () => {
+  it('configures everything', () => {
     const process = { WALLET_ROLE: 'worker', WALLET_CONFIG: 'a.yaml', SHUTDOWN_TIMEOUT_MS: '500' };
     expect(
       readServiceSettings({ ...process, HOST: '::1', PORT: '0', CONNECTIONS_MAX: '50', WALLET_DOCS: 'off' }),

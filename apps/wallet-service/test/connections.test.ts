@@ -18,9 +18,9 @@ const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`;
 const post = (path: string, ...headers: readonly string[]) =>
   [`POST ${path} HTTP/1.1`, 'host: x', 'content-type: application/json', ...headers, '', ''].join('\r\n');
 
-describe('a deposit that was read is answered as what it is, and then the connection ends,', () => {
+describe('a deposit that was read is answered before its connection ends', () => {
   test.each([
-    ['a text that is no request', 'no request at all\r\n\r\n'],
+    ['malformed text', 'no request at all\r\n\r\n'],
     ['a header without a name', 'GET /health/live HTTP/1.1\r\n: x\r\n\r\n'],
     ['headers that are too large', `GET /health/live HTTP/1.1\r\nx: ${'x'.repeat(20_000)}`],
     ['a tunnel', 'CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n'],
@@ -44,7 +44,7 @@ describe('a deposit that was read is answered as what it is, and then the connec
     expect((await service.client.wallet(id)).balance).toBe('102');
   });
 
-  test('when it asks for the end, and what follows is not executed', async () => {
+  test('even with Connection: close, and no later request is executed', async () => {
     const { id, deposit } = await aDeposit();
     const connection = await open();
     await connection.send(deposit.replace('host: x', 'host: x\r\nconnection: close') + deposit).ended();
@@ -52,7 +52,7 @@ describe('a deposit that was read is answered as what it is, and then the connec
     expect((await service.client.wallet(id)).balance).toBe('101');
   });
 
-  test('when a request follows whose body is broken, which is answered, too', async () => {
+  test('when the next request has a malformed body and is refused', async () => {
     const { id, deposit } = await aDeposit();
     const connection = await open();
     const broken = `${post(`/wallets/${id}/deposit`, 'transfer-encoding: chunked')}zz\r\n`;
@@ -63,12 +63,12 @@ describe('a deposit that was read is answered as what it is, and then the connec
   });
 });
 
-describe('a request that does not arrive completely', () => {
+describe('an incomplete request', () => {
   test.each([
     ['its headers', (path: string) => `POST ${path} HTTP/1.1\r\nhost: x`],
     ['its body', (path: string) => `${post(path, 'content-length: 14')}{"amount":`],
     ['its chunks', (path: string) => `${post(path, 'transfer-encoding: chunked')}e\r\n${one}\r\n`],
-  ])('is refused when the client ends its side within %s', async (_what, half) => {
+  ])('is refused when the client closes its side within %s', async (_what, half) => {
     const { id } = await aDeposit();
     const connection = await open();
     const [answer] = await connection
@@ -95,7 +95,7 @@ describe('a limit', () => {
   test.each([
     ['too large', ['content-length: 65537'], 413],
     ['of another type', ['content-length: 2', 'content-encoding: gzip'], 415],
-  ])('on bodies is told before leave to send it: %s', async (_what, headers, status) => {
+  ])('on bodies applies before 100 Continue: %s', async (_what, headers, status) => {
     const connection = await open();
     let received = '';
     connection.socket.on('data', (chunk: Buffer) => (received += chunk.toString()));
@@ -104,14 +104,14 @@ describe('a limit', () => {
     expect(received).not.toContain('100 Continue');
   });
 
-  test('on bodies ends the connection also where none is read', async () => {
+  test('on bodies ends the connection even of requests that take no body', async () => {
     const connection = await open();
     const request = 'GET /health/live HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000\r\n\r\n';
     const [answer] = await connection.send(request + 'x'.repeat(500_000)).ended();
     expect(answer).toMatchObject({ status: 200, headers: { connection: 'close' } });
   });
 
-  test('on bodies keeps the connection after chunks that nobody reads', async () => {
+  test('on bodies keeps the connection after chunks that are not read', async () => {
     const connection = await open();
     const unread = 'POST /nothing HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n';
     await connection.send(unread).answered();
@@ -149,7 +149,7 @@ describe('a limit', () => {
     expectLoggedProblem(answer);
   });
 
-  test('on bodies takes effect when the sizes of the chunks take more than their contents', async () => {
+  test('on bodies takes effect when the chunk sizes exceed their contents', async () => {
     const connection = await open();
     const chunked = post('/wallets', 'transfer-encoding: chunked');
     const [answer] = await connection.send(chunked + '0'.repeat(3_000_000)).ended();
@@ -159,7 +159,7 @@ describe('a limit', () => {
 });
 
 describe('pipelined requests', () => {
-  test('are all answered, in order, while other connections have their turn', async () => {
+  test('are all answered in order, while other connections have their turn', async () => {
     const [pipelining, other] = await Promise.all([open(), open()]);
     pipelining.send([...Array(500)].map(() => get('/health/live') + get('/nothing')).join(''));
     await pipelining.answered();
@@ -171,7 +171,7 @@ describe('pipelined requests', () => {
     );
   });
 
-  test('wait until the client takes the answers', async () => {
+  test('wait until the client reads the answers', async () => {
     const path = '/docs/swagger-ui-bundle.js';
     const [pipelining, other] = await Promise.all([open(), open()]);
     pipelining.socket.pause();
@@ -190,7 +190,7 @@ describe('pipelined requests', () => {
   });
 });
 
-test('a request for another protocol is answered in this one, and the connection ends', async () => {
+test('a request to upgrade the protocol is answered over HTTP/1.1, and its connection ends', async () => {
   const connection = await open();
   const request = get('/health/live').replace(
     'host: x',

@@ -31,13 +31,13 @@ afterAll(async () => {
   await fleet.end();
 });
 
-test('a deposit runs code of at most 58 source files from its execution to its commit', async () => {
+test('a deposit runs through at most 58 source files from execution to commit', async () => {
   const wallet = await fleet.openWallet('DE');
   const files = await fewestFiles(() => fleet.deposit(wallet), /^(packages|apps)\/[^/]+\/src\//);
   expect(files).toSatisfy(({ length }) => length <= 58);
 });
 
-test('an event runs code of at most 24 source files of the packages from the log to its handler', async () => {
+test('an event runs through at most 24 files of the packages from log to handler', async () => {
   const handler = new TellDeposit();
   const worker = startWorker({ config: fleet.config, logger, handlers: [handler] });
   try {

@@ -66,13 +66,13 @@ async function openService() {
 }
 
 describe('the pages about actions and models', () => {
-  test('execute an action, typed by its class', async () => {
+  test('show how an action is executed, typed by its class', async () => {
     const { executor, walletId } = await openService();
     const wallet = await executor.execute(principal, WalletCloseAction, { walletId });
     expect(wallet.state).toBe('CLOSED');
   });
 
-  test('execute an action once under a key', async () => {
+  test('show how an action is executed once under a key', async () => {
     const { executor, wallets, walletId } = await openService();
     const params = { walletId, amount };
     for (let time = 0; time < 2; time++)
@@ -80,7 +80,7 @@ describe('the pages about actions and models', () => {
     expect((await wallets.getById(walletId)).balance.toFixed()).toBe('125.5');
   });
 
-  test('tell two models of the same shape apart by one line', () => {
+  test('show how one line tells two models of the same shape apart', () => {
     class Invoice extends Model<Invoice, ShardedId<Invoice>, 'OPEN' | 'PAID'> {
       declare protected readonly brand: 'Invoice';
     }
@@ -93,7 +93,7 @@ describe('the pages about actions and models', () => {
 });
 
 describe('the pages about handlers', () => {
-  test('deliver to a handler, and look after what it did not handle', async () => {
+  test('show how a handler is run and its dead letters are replayed', async () => {
     const { databases, notifications, executor, walletId } = await openService();
     const delivery = new Delivery({ databases, executor, handlers: [new NotifyRecipientOnDeposit()] });
     delivery.start();
@@ -132,7 +132,7 @@ describe('the pages about handlers', () => {
 });
 
 describe('the pages about tests', () => {
-  test('specify an action', async () => {
+  test('show how an action is specified', async () => {
     const wallet = walletOf('100');
     const spec = specification({
       models: [Wallet],
@@ -144,7 +144,7 @@ describe('the pages about tests', () => {
       .thenEvents(new WalletMoneyDepositedEvent(wallet.id, new Big('25.50'), new Big('125.50')));
   });
 
-  test('specify actions with handlers', async () => {
+  test('show how actions and handlers are specified together', async () => {
     const spec = specification({
       models: [Wallet, Transfer],
       shards: [global, mexico],
@@ -162,12 +162,12 @@ describe('the pages about tests', () => {
       .thenModels(like(Transfer, { state: 'COMPLETED' }));
   });
 
-  test('leave open what a test is not about', () => {
+  test('show how a test ignores irrelevant fields', () => {
     const refunded = like(Transfer, { state: 'REFUNDED', reason: 'wallet-closed' }); // whatever its id
     expect(refunded).toBeDefined();
   });
 
-  test('write a query once more, for memory', async () => {
+  test('show how a query is written for memory', async () => {
     class MemoryWallets extends MemoryRepository<Wallet> {
       constructor(databases: DatabaseRegistry) {
         super({ model: Wallet, databases });
@@ -186,7 +186,7 @@ describe('the pages about tests', () => {
     expect(await environment.repository(MemoryWallets).findByOwner(owner)).toHaveLength(1);
   });
 
-  test('let databases in memory misbehave', async () => {
+  test('show how faults are injected into in-memory databases', async () => {
     const clock = new VirtualClock();
     const faults = new MemoryFaults();
     const databases = openDatabases(memorySharding(shard), memory({ faults }));
@@ -201,7 +201,7 @@ describe('the pages about tests', () => {
     expect(await read).toBeUndefined();
   });
 
-  test('fail a database in memory over', () => {
+  test('show how an in-memory database fails over', () => {
     const clock = new VirtualClock();
     const faults = new MemoryFaults();
     const server = new MemoryServer(memorySharding(shard), { clock });
@@ -215,7 +215,7 @@ describe('the pages about tests', () => {
     const database = await createTestDatabase();
     afterAll(() => database.drop());
 
-    test('have an empty database', () => {
+    test('show how a test gets an empty database', () => {
       expect(new URL(database.url).protocol).toMatch(/^postgres/);
     });
   });

@@ -44,7 +44,7 @@ it(
   },
 );
 
-it('the embedded server is stopped after the service, by one Ctrl-C', { timeout }, async () => {
+it('the embedded server stops after the service on a single Ctrl-C', { timeout }, async () => {
   const client = new WalletClient(await service.served(startTimeoutMs));
   await client.openWallet();
   service.interruptGroup();

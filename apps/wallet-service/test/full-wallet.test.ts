@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => stopTestService(service));
 
-it('a wallet that was filled up meanwhile takes back every transfer that is refused', async () => {
+it('a wallet that was filled up meanwhile takes back every refused transfer', async () => {
   const { client } = service;
   const source = await client.openWallet({ initialBalance: fullBalance });
   const closed = await client.openWallet({ country: 'MX' });
@@ -52,7 +52,7 @@ it('a wallet that was filled up meanwhile takes back every transfer that is refu
   expect(await rowsOf(service.global, 'select from eventlog.parked_events where dead')).toEqual([]);
 });
 
-test(`what is in transit always fits back into its column, whatever happens meanwhile (seed ${seed})`, async () => {
+test(`money in transit always fits back into its column, whatever happens meanwhile (seed ${seed})`, async () => {
   const random = seededRandom(seed);
   const [column] = await rowsOf(
     service.global,

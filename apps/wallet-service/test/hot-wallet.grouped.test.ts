@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => stopTestService(service));
 
-it('deposits into one wallet at once share updates of its row', async () => {
+it('concurrent deposits into one wallet share updates of its row', async () => {
   const { id } = await service.client.openWallet({ country: 'MX' });
   const deposit = () => service.client.post(`/wallets/${id}/deposit`, { amount: '1' });
   // The first deposit waits for the row, and so do all that come meanwhile.

@@ -63,7 +63,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(await service.client.wallet(sourceId)).toMatchObject({ balance: '0', version: 2 });
   });
 
-  it('has one effect when it is sent 100 times at once', async () => {
+  it('has one effect for 100 concurrent requests', async () => {
     const { id } = await service.client.openWallet();
     const key = newKey();
     const answers = await Promise.all(
@@ -80,7 +80,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(await service.client.wallet(id)).toEqual(first?.body);
   });
 
-  it('gives the first answer when the wallet is closed meanwhile', async () => {
+  it('returns the first answer even after the wallet was closed', async () => {
     const { id } = await service.client.openWallet();
     const key = newKey();
     const first = await service.client.postKeyed(`/wallets/${id}/withdraw`, { amount: '1' }, key);
@@ -89,7 +89,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(repeat).toMatchObject(sameAs(first));
   });
 
-  it('takes an amount for the same however it is written', async () => {
+  it('accepts the same amount in another notation as a repeat', async () => {
     const { id } = await service.client.openWallet();
     const key = newKey();
     const first = await service.client.postKeyed(`/wallets/${id}/deposit`, { amount: '1.50' }, key);
@@ -97,7 +97,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(await service.client.postKeyed(path, { amount: 1.5 }, key)).toMatchObject(sameAs(first));
   });
 
-  it('is refused when the key belongs to another request, wherever that was', async () => {
+  it('is refused when its key belongs to another request on any shard', async () => {
     const wallet = await service.client.openWallet();
     const mexican = await service.client.openWallet({ country: 'MX' });
     const key = newKey();
@@ -114,7 +114,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(await service.client.wallet(wallet.id)).toMatchObject({ balance: '101', version: 2 });
   });
 
-  it('is evaluated again when it was refused', async () => {
+  it('is evaluated again after it was refused', async () => {
     const { id } = await service.client.openWallet({ initialBalance: '0' });
     const key = newKey();
     const withdraw = (): Promise<Answer> =>
@@ -144,7 +144,7 @@ describe('a write with an Idempotency-Key', () => {
     ['255 characters', 'k'.repeat(255)],
     ['blanks between signs', '~ order (4711) !'],
     ['quotes', '"8e03978e-40d5-43dd-bc93-6894a57f9324"'],
-  ])('takes a key of %s', async (_title, key) => {
+  ])('accepts a key of %s', async (_title, key) => {
     const { id } = await service.client.openWallet();
     const first = await service.client.postKeyed(`/wallets/${id}/deposit`, { amount: '1' }, key);
     const repeat = await service.client.postKeyed(`/wallets/${id}/deposit`, { amount: '1' }, key);

@@ -9,7 +9,7 @@ import { type WalletBody, problem } from './wallet-client.js';
 const walletCount = 16;
 const depositsPerWallet = 3;
 
-describe('a network that fails while deposits are committed together', () => {
+describe('a network that fails during a group commit', () => {
   let service: TestService;
   let proxy: FaultProxy;
   let stop: () => Promise<void>;
@@ -25,7 +25,7 @@ describe('a network that fails while deposits are committed together', () => {
     Promise.all(Array.from({ length: walletCount }, () => service.client.openWallet({ country: 'MX' })));
   const deposit = ({ id }: WalletBody) => service.client.post(`/wallets/${id}/deposit`, { amount: '1' });
 
-  it('answers truthfully when only the answer to their commit was lost', async () => {
+  it("does not prevent a truthful answer when only the commit's answer was lost", async () => {
     const wallets = await openWallets();
     let cuts = 0;
     judgeGroups(proxy, () => (cuts++ === 0 ? 'forward-and-cut' : 'forward'));
@@ -36,7 +36,7 @@ describe('a network that fails while deposits are committed together', () => {
       expect(await service.client.wallet(id)).toMatchObject({ balance: '101', version: 2 });
   });
 
-  it('says of each that its outcome is unknown when it cannot be learnt in time', async () => {
+  it('leaves each outcome unknown, and reports so, if it cannot be found in time', async () => {
     const wallets = await openWallets();
     let isCut = false;
     proxy.judge = ({ direction, bytes }) => {
@@ -56,7 +56,7 @@ describe('a network that fails while deposits are committed together', () => {
       .toEqual([{ version: 2 }]);
   });
 
-  it('loses and repeats nothing for clients that repeat under their keys', async () => {
+  it('loses and repeats nothing for clients that repeat requests under their keys', async () => {
     const wallets = await openWallets();
     const client = new TransferClient(async () => service.url);
     let turn = 0;

@@ -63,7 +63,7 @@ describe('GET /openapi.json', () => {
     });
   });
 
-  it('has a schema for everything that it refers to', async () => {
+  it('has a schema for every reference', async () => {
     const { body } = await service.client.get('/openapi.json');
     const { schemas } = body['components'] as { readonly schemas: Readonly<Record<string, unknown>> };
     const references = [...JSON.stringify(body).matchAll(/"\$ref":"#\/components\/schemas\/(\w+)"/g)].map(
@@ -78,7 +78,7 @@ describe('GET /openapi.json', () => {
     expect(schemas['NewWallet']).toMatchObject({ required: ['country', 'ownerId', 'currency'] });
   });
 
-  it('has only patterns that are regular expressions of ECMA-262, without slashes and flags', async () => {
+  it('uses only patterns valid in ECMA-262, without slashes and flags', async () => {
     const { body } = await service.client.get('/openapi.json');
     const patterns = textSchemas(body).flatMap(({ pattern }) => pattern ?? []);
     expect(patterns.length).toBeGreaterThan(0);
@@ -88,7 +88,7 @@ describe('GET /openapi.json', () => {
     }
   });
 
-  it('takes its own examples, and every id that the service gives, in both cases', async () => {
+  it('matches its own examples, and every id that the service returns, in both cases', async () => {
     const { client } = service;
     const schemas = textSchemas((await client.get('/openapi.json')).body);
     const refusing = schemas.filter((schema) => !accepts(schema, schema.example ?? anOwner));
@@ -113,7 +113,7 @@ describe('GET /openapi.json', () => {
     }
   });
 
-  it('takes no text that the service refuses because of a character in it', async () => {
+  it('matches no text that the service refuses for one of its characters', async () => {
     const { client } = service;
     const { body } = await client.get('/openapi.json');
     const { schemas } = body['components'] as { readonly schemas: Readonly<Record<string, object>> };
@@ -129,7 +129,7 @@ describe('GET /openapi.json', () => {
     }
   });
 
-  it('says which fields are needed', async () => {
+  it('states which fields are required', async () => {
     const { body } = await service.client.get('/openapi.json');
     const paths = body['paths'] as Paths;
     expect(paths['/wallets/{id}/close']?.['post']?.requestBody?.required).toBe(false);

@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => stopTestService(service));
 
 describe('GET /wallets', () => {
-  it("gives an owner's wallets of all shards in pages, oldest first", async () => {
+  it("lists an owner's wallets of all shards in pages, oldest first", async () => {
     const ownerId = randomUUID();
     const ids: string[] = [];
     for (const country of ['MX', 'DE', 'DE', 'MX', 'MX']) {
@@ -25,7 +25,7 @@ describe('GET /wallets', () => {
     ]);
   });
 
-  it('gives twenty unless told otherwise, and no next page after the last', async () => {
+  it('lists twenty by default, and no next page after the last', async () => {
     const ownerId = randomUUID();
     await Promise.all(Array.from({ length: 21 }, () => service.client.openWallet({ ownerId })));
     expect((await pagesOf(`/wallets?ownerId=${ownerId}`)).map((page) => page.length)).toEqual([20, 1]);
@@ -38,7 +38,7 @@ describe('GET /wallets', () => {
 });
 
 describe('GET /wallets/{id}/events', () => {
-  it("gives the wallet's history in pages, oldest first", async () => {
+  it("lists the wallet's history in pages, oldest first", async () => {
     const { id } = await service.client.openWallet({ country: 'MX' });
     await service.client.post(`/wallets/${id}/deposit`, { amount: '1.5' });
     await service.client.post(`/wallets/${id}/withdraw`, { amount: '0.5' });

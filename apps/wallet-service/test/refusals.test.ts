@@ -67,14 +67,14 @@ describe('amounts', () => {
 });
 
 describe('currencies', () => {
-  it.each(['XYZ', 'eur', '', 'toString', 'EUR '])('must be those of ISO 4217: %j', async (currency) => {
+  it.each(['XYZ', 'eur', '', 'toString', 'EUR '])('must be listed in ISO 4217: %j', async (currency) => {
     const wallet = { country: 'DE', ownerId: anOwner, currency };
     expect(await service.client.post('/wallets', wallet)).toMatchObject(problem(422, 'unknown-currency'));
   });
 });
 
 describe('a closed wallet', () => {
-  it('changes no more', async () => {
+  it('no longer changes', async () => {
     const { id } = await service.client.openWallet();
     const open = (await service.client.openWallet()).id;
     await service.client.post(`/wallets/${id}/close`, {});
@@ -115,7 +115,7 @@ describe('an unknown wallet', () => {
     }
   });
 
-  it.each(unknownIds)('is not found as a transfer either: %s', async (_name, id) => {
+  it.each(unknownIds)('is not found by a transfer: %s', async (_name, id) => {
     expect(await service.client.get(`/transfers/${id}`)).toMatchObject(problem(404, 'transfer-not-found'));
   });
 });

@@ -13,16 +13,16 @@ const big = 'a'.repeat(20_000);
 const wallet = '{"country":"DE","ownerId":"7c9e6679-7425-40de-944b-e07fc1f90ae7","currency":"EUR"}';
 const posted = `content-type: application/json\r\ncontent-length: ${wallet.length}`;
 
-describe('what never becomes a request', () => {
+describe('input that never becomes a request', () => {
   it.each([
-    ['a host that is none', 400, 'GET /wallets HTTP/1.1\r\nhost: a b\r\n\r\n'],
+    ['a malformed host', 400, 'GET /wallets HTTP/1.1\r\nhost: a b\r\n\r\n'],
     ['a host with a path', 400, 'GET /wallets HTTP/1.1\r\nhost: x/y?z\r\n\r\n'],
     ['a host with a path that is as long as its address', 400, 'GET /live HTTP/1.1\r\nhost: 1.1/aaa\r\n\r\n'],
     ['no host', 400, 'GET /wallets HTTP/1.1\r\n\r\n'],
     ['two hosts', 400, 'GET /wallets HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n'],
     ['a backslash in the path', 400, 'GET /\\wallets HTTP/1.1\r\nhost: x\r\n\r\n'],
     ['an address without a slash', 400, 'GET wallets HTTP/1.1\r\nhost: x\r\n\r\n'],
-    ['an asterisk that is not asked for options', 400, 'GET * HTTP/1.1\r\nhost: x\r\n\r\n'],
+    ['an asterisk with another method than OPTIONS', 400, 'GET * HTTP/1.1\r\nhost: x\r\n\r\n'],
     ['no HTTP', 400, 'HELLO\r\n\r\n'],
     ['another protocol', 400, 'GET /wallets GOPHER/1.1\r\nhost: x\r\n\r\n'],
     ['an unknown method', 400, 'BREW /wallets HTTP/1.1\r\nhost: x\r\n\r\n'],
@@ -38,7 +38,7 @@ describe('what never becomes a request', () => {
       'POST /wallets HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
     ],
     [
-      'chunks that are none',
+      'malformed chunks',
       400,
       'POST /wallets HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n',
     ],
@@ -55,7 +55,7 @@ describe('what never becomes a request', () => {
       400,
       `POST /wallets HTTP/1.1\r\nhost: x\r\nidempotency-key: a\r\nIdempotency-Key: b\r\n${posted}\r\n\r\n${wallet}`,
     ],
-  ])('is answered by a problem with an id that the log knows: %s', async (_what, status, text) => {
+  ])('is answered with a problem whose id is in the log: %s', async (_what, status, text) => {
     const answer = await exchange(text);
     expect(answer).toMatchObject({ status, headers: { 'content-type': 'application/problem+json' } });
     const { body, headers } = answer;
@@ -66,7 +66,7 @@ describe('what never becomes a request', () => {
     expect(service.log.some((line) => line.includes(id))).toBe(true);
   });
 
-  it('is the server as a whole, which says what it can', async () => {
+  it('may concern the server as a whole, which lists its methods', async () => {
     const { status, headers, body } = await exchange('OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n');
     expect([status, headers['allow'], body]).toEqual([204, 'GET, HEAD, POST, OPTIONS', '']);
     expect(headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);

@@ -96,7 +96,7 @@ describe('a malformed body', () => {
     },
   );
 
-  it('is refused where none belongs', async () => {
+  it('is refused where no body belongs', async () => {
     expect(await service.client.post(`/wallets/${walletId}/close`, { now: true })).toMatchObject(
       problem(400, 'bad-request'),
     );
@@ -136,17 +136,14 @@ describe('the media type', () => {
     },
   );
 
-  it.each(['identity', 'Identity', 'IDENTITY'])(
-    'goes with the content coding %s, which is none',
-    async (coding) => {
-      const init = {
-        method: 'POST',
-        body: '{"amount":"1"}',
-        headers: { ...json, 'content-encoding': coding },
-      };
-      expect((await service.client.send(`/wallets/${walletId}/deposit`, init)).status).toBe(200);
-    },
-  );
+  it.each(['identity', 'Identity', 'IDENTITY'])('is accepted with the content coding %s', async (coding) => {
+    const init = {
+      method: 'POST',
+      body: '{"amount":"1"}',
+      headers: { ...json, 'content-encoding': coding },
+    };
+    expect((await service.client.send(`/wallets/${walletId}/deposit`, init)).status).toBe(200);
+  });
 
   it('is refused when the body is compressed', async () => {
     const init = { method: 'POST', body: '{"amount":"1"}', headers: { ...json, 'content-encoding': 'gzip' } };
@@ -162,13 +159,13 @@ describe('a large body', () => {
     expect((await service.client.post(`/wallets/${walletId}/deposit`, bodyOf(65_536))).status).toBe(200);
   });
 
-  it('is refused beyond that', async () => {
+  it('is refused beyond 64 KiB', async () => {
     expect(await service.client.post(`/wallets/${walletId}/deposit`, bodyOf(65_537))).toMatchObject(
       problem(413, 'bad-request'),
     );
   });
 
-  it('is refused beyond that when its length is not announced', async () => {
+  it('is refused beyond 64 KiB even without an announced length', async () => {
     const body = new Blob([bodyOf(65_537)]).stream();
     const init: RequestInit = { method: 'POST', headers: json, body, duplex: 'half' };
     expect(await service.client.send(`/wallets/${walletId}/deposit`, init)).toMatchObject(
@@ -176,7 +173,7 @@ describe('a large body', () => {
     );
   });
 
-  it('is read when its length is not announced and it is small', async () => {
+  it('is read when it is small and its length is not announced', async () => {
     const init: RequestInit = {
       method: 'POST',
       headers: json,
@@ -187,7 +184,7 @@ describe('a large body', () => {
   });
 });
 
-describe('the address', () => {
+describe('the path', () => {
   it.each([
     ['/wallets/42', 'path/id'],
     ['/wallets/42/events', 'path/id'],
@@ -203,13 +200,13 @@ describe('the address', () => {
     [`/wallets?ownerId=${anOwner}&curosr=x`, 'query/curosr'],
     ['/wallets/{known}/events?cursor=x', 'query/cursor'],
     ['/wallets/{known}/events?limit=x', 'query/limit'],
-  ])('is refused with the name of what is malformed: %s', async (path, pointer) => {
+  ])('is refused with the name of the malformed part: %s', async (path, pointer) => {
     const answer = await service.client.get(path.replace('{known}', walletId));
     expect(answer).toMatchObject(problem(400, 'bad-request'));
     expect(answer.body['errors']).toMatchObject([{ pointer }]);
   });
 
-  it('is not found when there is nothing', async () => {
+  it('is not found when no route matches', async () => {
     expect(await service.client.get('/nothing')).toMatchObject(problem(404, 'not-found'));
     expect(await service.client.get(`/wallets/${walletId}/`)).toMatchObject(problem(404, 'not-found'));
   });
@@ -228,7 +225,7 @@ describe('the address', () => {
     expect(answer.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  it('says which methods it has', async () => {
+  it('is answered with its allowed methods', async () => {
     const refused = await service.client.send(`/wallets/${walletId}`, { method: 'DELETE' });
     expect(refused).toMatchObject(problem(405, 'method-not-allowed'));
     expect(refused.headers['allow']).toBe('GET, HEAD, OPTIONS');

@@ -60,7 +60,7 @@ afterAll(async () => {
 });
 
 it(
-  `transfers end once, and money is constant, whatever stops between two steps (seed ${seed})`,
+  `transfers end once and money stays constant, whatever stops between two steps (seed ${seed})`,
   { timeout: 240_000 },
   async () => {
     const random = seededRandom(seed);

@@ -26,19 +26,19 @@ function spawnUnread(code: string, stdio: StdioOptions = ['ignore', 'pipe', 'pip
 }
 
 describe("the service's log", () => {
-  it('has every line when the process exits', async () => {
+  it('contains every line when the process exits', async () => {
     const child = run("logger.info('first'); logger.info('second'); process.exit(0);");
     await child.exitCode();
     expect(messagesOf(child)).toEqual(['first', 'second']);
   });
 
-  it('has a warning, and what came before it, when the process is killed right after', async () => {
+  it('contains a warning and all lines before it when the process is killed right after', async () => {
     const child = run("logger.info('before'); logger.warn('warning'); process.kill(process.pid, 'SIGKILL');");
     await child.exitCode();
     expect(messagesOf(child)).toEqual(['before', 'warning']);
   });
 
-  it('holds nobody up while it is not read, and then says how many lines are missing', async () => {
+  it('blocks nobody while it is not read, and then reports how many lines are missing', async () => {
     const warnings = 3_000;
     const child = spawnUnread(
       `for (let i = 0; i < ${warnings}; i++) logger.warn({ filler: 'x'.repeat(1_000) }, 'line');
@@ -57,7 +57,7 @@ describe("the service's log", () => {
     await once(child, 'exit');
   });
 
-  it('is complete when the process ends before it was read', async () => {
+  it('is complete even if the process ends before it was read', async () => {
     const child = spawnUnread(
       `for (let i = 0; i < 500; i++) logger.warn({ filler: 'x'.repeat(1_000) }, 'line');
        process.stdout.write('ending'); await logTaken(); process.exit(0);`,
@@ -67,7 +67,7 @@ describe("the service's log", () => {
     expect(linesOf(Buffer.concat(chunks).toString())).toHaveLength(500);
   });
 
-  it('stops nobody when its reader has gone', async () => {
+  it('blocks nobody after its reader has left', async () => {
     const child = spawnUnread(
       `process.stdin.once('data', () => { logger.info('early'); logger.warn('late'); void logTaken().then(() => process.exit(0)); });
        process.stdout.write('waiting');`,
@@ -79,7 +79,7 @@ describe("the service's log", () => {
     expect(await once(child, 'exit')).toEqual([0, null]);
   });
 
-  it.runIf(existsSync('/dev/full'))('stops nobody when its disk is full', async () => {
+  it.runIf(existsSync('/dev/full'))('blocks nobody when its disk is full', async () => {
     const child = spawnUnread(
       `logger.warn('one'); logger.info('two'); void logTaken().then(() => process.exit(0));`,
       ['ignore', 'pipe', openSync('/dev/full', 'w')],
@@ -87,7 +87,7 @@ describe("the service's log", () => {
     expect(await once(child, 'exit')).toEqual([0, null]);
   });
 
-  it('has a lone line soon while the process goes on', async () => {
+  it('contains a single line soon while the process continues', async () => {
     const child = run("logger.info('lone'); setInterval(() => undefined, 1_000);");
     await vi.waitFor(() => expect(messagesOf(child)).toEqual(['lone']), { timeout: 10_000 });
     child.kill('SIGKILL');

@@ -68,8 +68,8 @@ afterAll(async () => {
   await Promise.all([global.drop(), mexico.drop(), rm(folder, { recursive: true })]);
 });
 
-describe('the process at its start', () => {
-  it('prints where it is, its shards, and what to try', async () => {
+describe('the service at its start', () => {
+  it('prints its address, its shards and example requests', async () => {
     const service = await start();
     const url = await service.printed('is ready');
     expect(service.stdout).toContain(`${url}/docs`);
@@ -78,7 +78,7 @@ describe('the process at its start', () => {
     expect(service.stdout).toContain(`curl ${url}/wallets`);
   });
 
-  it('has no page to try it when that is turned off, but its description', async () => {
+  it('serves its OpenAPI document even when the page is turned off', async () => {
     const service = await start({}, { WALLET_DOCS: 'off' });
     const client = new WalletClient(await service.printed('is ready'));
     const statuses = async (path: string) => (await client.get(path)).status;
@@ -89,7 +89,7 @@ describe('the process at its start', () => {
   });
 
   it.each(oneShardFaults)(
-    'serves the other shard while %s, and says what is wrong',
+    'serves the other shard while %s, and reports the fault',
     async (_what, { options, cause, text }) => {
       const service = await start(options);
       const url = await service.printed('The wallet service is ready, except for 1 of its 2 shards.');
@@ -128,7 +128,7 @@ describe('the process at its start', () => {
     },
   );
 
-  it('serves and delivers on a shard as soon as that is put right', async () => {
+  it('serves and delivers on a shard as soon as its fault is removed', async () => {
     const name = `${mexico.database}_later`;
     const later: TestDatabase = Object.assign(Object.create(mexico) as TestDatabase, { database: name });
     const service = await start({}, {}, { global, mexico: later });
@@ -147,7 +147,7 @@ describe('the process at its start', () => {
     await rowsOf(mexico, `drop database ${name}`);
   });
 
-  it('ends when no shard can be used, and names each', async () => {
+  it('exits when no shard can be used, and names each', async () => {
     const service = await start({
       global: {
         'jdbc-url': 'jdbc:postgresql://127.0.0.1:5432/none?sslmode=verify-full&sslrootcert=/none.pem',
@@ -166,7 +166,7 @@ describe('the process at its start', () => {
     expect(service.stdout + service.stderr).not.toMatch(/hunter2|\n\s+at /);
   });
 
-  it('delivers what it can while a database is down, and says what it waits for', async () => {
+  it('delivers what it can while a database is down, and reports what it waits for', async () => {
     const worker = await start({ mexicoPort: closedPort }, { WALLET_ROLE: 'worker' });
     await worker.printed('The wallet worker is ready, except for 1 of its 2 shards.');
     await expect.poll(() => worker.stdout).toMatch(notReady('\\(1, 0\\) mexico-1', /connect ECONNREFUSED/));
@@ -180,7 +180,7 @@ describe('the process at its start', () => {
     expect(worker.stderr).not.toContain('delivery continues after an error');
   });
 
-  it('waits while every database is down, and says for what', async () => {
+  it('waits while every database is down, and reports what it waits for', async () => {
     const service = await start({ global: { 'jdbc-url': closedUrl }, mexicoPort: closedPort });
     const url = await service.printed(
       'Waiting for shard (0, 0) global-1 on 127.0.0.1:1/none: connect ECONNREFUSED',
@@ -192,7 +192,7 @@ describe('the process at its start', () => {
     expect(await service.exitCode()).toBe(0);
   });
 
-  it('ends with every fault of its configuration, and no password', async () => {
+  it('exits with all faults of its configuration, and no password', async () => {
     const service = await start({
       global: { 'maximum-pool-size': 0, password: 'hunter2', pasword: 'hunter2' },
     });
@@ -203,7 +203,7 @@ describe('the process at its start', () => {
     expect(service.stdout + service.stderr).not.toMatch(/hunter2|\n\s+at /);
   });
 
-  it.each(['all', 'http', 'worker'])('ends with the faults of its delivery, in the role %s', async (role) => {
+  it.each(['all', 'http', 'worker'])('exits with the faults of its delivery in the role %s', async (role) => {
     const delivery = { lease: '10 s', 'lease-ms': 1, retry: { 'attempts-max': 0 } };
     const service = await start({ delivery }, { WALLET_ROLE: role });
     expect(await service.exitCode()).toBe(1);
@@ -213,7 +213,7 @@ describe('the process at its start', () => {
     expect(service.stderr).toContain('framework.delivery.retry.attempts-max: must be a whole number from 1');
   });
 
-  it('ends with one line when its port is in use', async () => {
+  it('exits with one line when its port is in use', async () => {
     const other = createServer().listen(0, '127.0.0.1');
     await once(other, 'listening');
     const { port } = other.address() as AddressInfo;
@@ -223,7 +223,7 @@ describe('the process at its start', () => {
     other.close();
   });
 
-  it('serves the other shard while a migration fails, and says why', async () => {
+  it('serves the other shard while a migration fails, and reports the reason', async () => {
     const faulty = await createTestDatabase();
     await rowsOf(faulty, 'create table wallets (id int)');
     const service = await start({}, {}, { global: faulty, mexico });
@@ -238,7 +238,7 @@ describe('the process at its start', () => {
   });
 
   it.each(['all', 'worker'])(
-    'ends when it cannot tell a handler by its names, also while a database is down, in the role %s',
+    'exits when handler names are ambiguous, even while a database is down, in the role %s',
     async (role) => {
       const torn = await createTestDatabase();
       const before = await start({}, { WALLET_ROLE: 'http' }, { global: torn, mexico });
@@ -265,8 +265,8 @@ describe('the process at its start', () => {
   );
 });
 
-describe('the process after SIGTERM', () => {
-  it('accepts nothing more, closes what is idle, finishes what runs and ends with 0', async () => {
+describe('the service after SIGTERM', () => {
+  it('accepts nothing more, closes idle connections, finishes running work and exits with 0', async () => {
     const service = await start();
     const url = await service.served();
     const idle = await idleConnection(url);
@@ -283,7 +283,7 @@ describe('the process after SIGTERM', () => {
     });
   });
 
-  it('refuses requests that have not arrived, and ends with 0', async () => {
+  it('refuses requests that have not fully arrived and exits with 0', async () => {
     const service = await start();
     const url = await service.served();
     const client = new WalletClient(url);
@@ -318,7 +318,7 @@ describe('the process after SIGTERM', () => {
     untaken.close();
   });
 
-  it('ends with 1 when its deadline passes', async () => {
+  it('exits with 1 when its deadline passes', async () => {
     const service = await start({}, { SHUTDOWN_TIMEOUT_MS: '300' });
     await whileDepositing(await service.served(), async (deposit) => {
       service.kill('SIGTERM');
@@ -328,7 +328,7 @@ describe('the process after SIGTERM', () => {
     expect(service.stdout).toContain('Stopping took longer than 300 ms');
   });
 
-  it('ends at once with a second signal', async () => {
+  it('exits at once on a second signal', async () => {
     const service = await start({}, { SHUTDOWN_TIMEOUT_MS: '600000' });
     const url = await service.served();
     await whileDepositing(url, async (deposit) => {
@@ -342,7 +342,7 @@ describe('the process after SIGTERM', () => {
     });
   });
 
-  it('finishes what runs after Ctrl-C, which arrives from the terminal and from a parent', async () => {
+  it('finishes running work after Ctrl-C, whether sent by the terminal or a parent', async () => {
     const service = await start();
     const url = await service.served();
     await whileDepositing(url, async (deposit, session) => {

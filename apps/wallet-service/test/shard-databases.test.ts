@@ -29,8 +29,8 @@ afterEach(async () => {
   await Promise.all([global.drop(), mexico.drop(), rm(folder, { recursive: true })]);
 });
 
-describe('a service whose jdbc-urls were exchanged', () => {
-  it('writes no wallet to the database of another shard, and says which it holds', async () => {
+describe('a service with exchanged jdbc-urls', () => {
+  it("writes no wallet to another shard's database, and reports which shard it holds", async () => {
     await serveOnce({ global, mexico });
     const before = await walletsIn(global, mexico);
     const service = await startProcess({ global: mexico, mexico: global });
@@ -46,7 +46,7 @@ describe('a service whose jdbc-urls were exchanged', () => {
     expect(await walletsIn(global, mexico)).toEqual(before);
   });
 
-  it('refuses them over HTTP, and serves those that are where they belong', async () => {
+  it('refuses misplaced shards over HTTP and serves the others', async () => {
     const third = await createTestDatabase();
     closing.push(() => third.drop());
     await serveOnce({ global, mexico }, { third });
@@ -66,7 +66,7 @@ describe('a service whose jdbc-urls were exchanged', () => {
     expect(await walletsIn(third)).toEqual(before);
   });
 
-  it('serves when the shards were adopted by the command, because their rows were exchanged, too', async () => {
+  it('serves after the adopt command, as their rows were exchanged too', async () => {
     await serveOnce({ global, mexico });
     const exchanged = { global: mexico, mexico: global };
     const said = await operate(exchanged, ['adopt', '0/0', '1/0']);
@@ -77,7 +77,7 @@ describe('a service whose jdbc-urls were exchanged', () => {
 });
 
 describe('a service whose shard moves to another database', () => {
-  it('is refused by the database that has released it, and serves with the configuration after the move', async () => {
+  it('is refused by the former database, and serves with the new configuration', async () => {
     const elsewhere = await createTestDatabase();
     closing.push(() => elsewhere.drop());
     const before = { global, mexico };
@@ -101,8 +101,8 @@ describe('a service whose shard moves to another database', () => {
   });
 });
 
-describe('a service that only looks at schemas', () => {
-  it('serves when the command has migrated its databases', async () => {
+describe('a service that only checks schemas', () => {
+  it('serves after the command has migrated its databases', async () => {
     const { client } = await start({ global, mexico }, { migrate: 'check' });
     const detail = expect.stringMatching(/npm run migrate.*restored, wait/) as string;
     await expect

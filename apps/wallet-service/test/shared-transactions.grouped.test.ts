@@ -17,7 +17,7 @@ it('concurrent deposits share transactions', async () => {
   expect(await transactionCount(service.client, service)).toBeLessThan(walletCount);
 });
 
-it('concurrent deposits share transactions in a process of its own', async () => {
+it('concurrent deposits share transactions in a separate process', async () => {
   const fleet = await Fleet.create();
   ends.push(() => fleet.end());
   const client = new WalletClient(await fleet.start('http').served());

@@ -48,7 +48,7 @@ describe('a shard whose database never answered', () => {
   });
   afterAll(() => stopTestService(service));
 
-  it('is unavailable, while the others serve', async () => {
+  it('is unavailable while the others serve', async () => {
     const { value: id } = ShardedId.generate(Wallet, ShardIdentifier.of(2, 0));
     expect(await service.client.get(`/wallets/${id}`)).toMatchObject(unavailable);
     expect(await service.client.post(`/wallets/${id}/deposit`, { amount: '1' })).toMatchObject(unavailable);
@@ -65,7 +65,7 @@ describe('a shard whose database never answered', () => {
     expect(await service.client.get(`/wallets?ownerId=${ownerId}`)).toMatchObject(unavailable);
   });
 
-  it('is named by the readiness check, with the cause and what to do, but without the address', async () => {
+  it('is named by the readiness check with the cause and a remedy, without its address', async () => {
     const { status, body } = await service.client.get('/health/ready');
     expect(status).toBe(503);
     expect(body).toEqual({
@@ -99,7 +99,7 @@ describe('a shard behind a network that fails', () => {
   });
   afterAll(() => stop());
 
-  it('is unavailable while it refuses, and serves again afterwards', async () => {
+  it('is unavailable while it refuses connections, and serves again afterwards', async () => {
     const { id } = await service.client.openWallet({ country: 'MX' });
     await proxy.refuse();
     expect(await service.client.get(`/wallets/${id}`)).toMatchObject(unavailable);
@@ -116,7 +116,7 @@ describe('a shard behind a network that fails', () => {
     expect((await service.client.get('/health/ready')).status).toBe(200);
   });
 
-  it('answers truthfully when only the answer to a commit was lost', async () => {
+  it('allows a truthful answer when only the answer to a commit was lost', async () => {
     const { id } = await service.client.openWallet({ country: 'MX' });
     let cuts = 0;
     proxy.judge = ({ direction, bytes }) => {
@@ -130,7 +130,7 @@ describe('a shard behind a network that fails', () => {
     expect(await service.client.wallet(id)).toMatchObject({ balance: '101', version: 2 });
   });
 
-  it('says that the outcome is unknown when it cannot be learnt in time', async () => {
+  it('leaves the outcome unknown, and reports so, if it cannot be found in time', async () => {
     const { id } = await service.client.openWallet({ country: 'MX' });
     let isCut = false;
     proxy.judge = ({ direction, bytes }) => {
@@ -150,7 +150,7 @@ describe('a shard behind a network that fails', () => {
   });
 });
 
-describe('a shard with too much to do', () => {
+describe('a shard under too much load', () => {
   let service: TestService;
 
   beforeAll(async () => {
@@ -160,7 +160,7 @@ describe('a shard with too much to do', () => {
   });
   afterAll(() => stopTestService(service));
 
-  it('is unavailable once its queue is full, and finishes what waits', async () => {
+  it('is unavailable once its queue is full, and finishes waiting requests', async () => {
     const { id } = await service.client.openWallet();
     await withSession(service.global, async (session) => {
       await session.query('begin');
@@ -177,7 +177,7 @@ describe('a shard with too much to do', () => {
   });
 });
 
-describe('a fault of the inside', () => {
+describe('an internal error', () => {
   let service: TestService;
 
   beforeAll(async () => {

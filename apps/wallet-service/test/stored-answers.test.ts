@@ -33,7 +33,7 @@ beforeAll(async () => {
 });
 afterAll(() => stopTestService(service));
 
-test('an answer that the first version of the service stored is read: a wallet', () => {
+test('an answer stored by the first version of the service is read: a wallet', () => {
   const { databases } = service.service;
   const codec = new PgRepository({ model: Wallet, table: wallets, databases }).jsonCodec();
   const wallet = new Wallet({
@@ -49,7 +49,7 @@ test('an answer that the first version of the service stored is read: a wallet',
   expect(JSON.parse(codec.encode(wallet))).toEqual(JSON.parse(storedWallet));
 });
 
-test('an answer that the first version of the service stored is read: a transfer and a decision', () => {
+test('an answer stored by the first version of the service is read: a transfer and a decision', () => {
   const { databases } = service.service;
   const parts = {
     ...times,

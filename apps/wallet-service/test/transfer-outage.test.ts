@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => stop());
 
-it('a transfer to a shard that is down is in transit, not refunded, and completes when it is back', async () => {
+it('a transfer to a shard that is down stays in transit and completes after the outage', async () => {
   const [source, dest] = await Promise.all(
     ['DE', 'MX'].map((country) => service.client.openWallet({ country })),
   );

@@ -38,11 +38,11 @@ afterAll(async () => {
   await Promise.all([shards.global.drop(), shards.mexico.drop()]);
 });
 
-describe('two processes at the same moment', () => {
+describe('two concurrent processes', () => {
   it.each([
     ['receive', 'RECEIVED', async () => (await open('MX')).id],
     ['refuse', 'REFUSED', async () => ShardedId.generate(Wallet, ShardIdentifier.of(1, 0))],
-  ])('%s a transfer once, and are told the same', async (_what, state, destination) => {
+  ])('%s a transfer once, and receive the same answer', async (_what, state, destination) => {
     for (let race = 0; race < raceCount; race++) {
       const source = await open('DE');
       const { id: transferId, destId, amount, currency } = await initiate(source.id, await destination());
@@ -82,7 +82,7 @@ describe('two processes at the same moment', () => {
     }
   });
 
-  it('refund once, while the source is closed or filled up', async () => {
+  it('refund once while the source is closed or filled up', async () => {
     for (let race = 0; race < raceCount; race++) {
       const [source, dest] = [await open('DE', '99999999999999999999'), await open('MX')];
       const { id: transferId } = await initiate(source.id, dest.id);

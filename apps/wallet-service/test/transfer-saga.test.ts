@@ -31,7 +31,7 @@ describe('a transfer between shards', () => {
     ['was closed', 'wallet-closed', async () => closed(await open('MX'))],
     ['holds another currency', 'currency-mismatch', async () => (await open('MX', 'USD')).id],
     ['does not exist', 'wallet-not-found', async () => (await open('MX')).id.replace(/.{6}$/, '000000')],
-  ])('gives the money back when the destination %s', async (_case, reason, destination) => {
+  ])('returns the money when the destination %s', async (_case, reason, destination) => {
     const source = await open('DE');
     const { body } = await transfer(source.id, await destination(), '40');
     expect(await ended(body['id'])).toMatchObject({ state: 'REFUNDED', reason });
@@ -47,7 +47,7 @@ describe('a transfer between shards', () => {
     expect(await service.client.wallet(source.id)).toMatchObject({ balance: '100', version: 1 });
   });
 
-  it('gives the money back to a source that was closed meanwhile', async () => {
+  it('returns the money to a source that was closed meanwhile', async () => {
     const [source, dest] = [await open('DE'), await open('MX', 'USD')];
     const { body } = await transfer(source.id, dest.id, '40');
     await closed(source);
@@ -55,7 +55,7 @@ describe('a transfer between shards', () => {
     expect(await service.client.wallet(source.id)).toMatchObject({ balance: '100' });
   });
 
-  it('keeps the money of each currency the same at every moment', async () => {
+  it('keeps the sum of each currency the same at every moment', async () => {
     const wallets = await Promise.all(
       Array.from({ length: 6 }, (_unused, n) => open(n % 2 === 0 ? 'DE' : 'MX')),
     );
@@ -77,7 +77,7 @@ describe('a transfer between shards', () => {
 });
 
 describe('the recipient of a deposit', () => {
-  it('is told once', async () => {
+  it('is notified once', async () => {
     const wallet = await open('MX');
     await service.client.post(`/wallets/${wallet.id}/deposit`, { amount: '5', recipient: 'ana@example.com' });
     await service.client.post(`/wallets/${wallet.id}/deposit`, { amount: '6' });

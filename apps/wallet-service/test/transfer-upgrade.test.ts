@@ -136,7 +136,7 @@ class EarlierVersion {
   }
 }
 
-describe('a database of the time before transfers were decided by their destinations', () => {
+describe('a database from before destinations decided transfers', () => {
   let folder: string;
   let shards: ShardDatabases;
   let earlier: EarlierVersion;
@@ -202,7 +202,7 @@ describe('a database of the time before transfers were decided by their destinat
     expect(await moneyByCurrency(shards)).toEqual(money);
   });
 
-  it('has the decision of what was received before, where the action looks for it', async () => {
+  it('has the decision on money received earlier where the action looks for it', async () => {
     const { id: transferId, destId } = transfers['received']!;
     const rows = await rowsOf(
       shards.mexico,
@@ -213,7 +213,7 @@ describe('a database of the time before transfers were decided by their destinat
     expect(rows).toEqual([{ id, state: 'RECEIVED', amount: 40, currency: 'EUR' }]);
   });
 
-  it('refuses the steps of processes that know nothing of decisions', async () => {
+  it('refuses the steps of processes that do not know decisions', async () => {
     const late = new EarlierVersion(shards, folder);
     try {
       await late.ready();
@@ -229,7 +229,7 @@ describe('a database of the time before transfers were decided by their destinat
     }
   });
 
-  it('shows the opening of a wallet as it is written today', async () => {
+  it("shows the opening of a wallet in today's format", async () => {
     const id = opened.id.value;
     const { body } = await service.client.get(`/wallets/${id}/events`);
     expect(body['items']).toMatchObject([

@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => stopTestService(service));
 
 describe('POST /transfers', () => {
-  it('moves money within a shard, too', async () => {
+  it('moves money within a shard', async () => {
     const source = await service.client.openWallet({ country: 'MX' });
     const dest = await service.client.openWallet({ country: 'MX' });
     const transfer = { sourceId: source.id.toUpperCase(), destId: dest.id, amount: 25.5 };
@@ -35,13 +35,13 @@ describe('POST /transfers', () => {
     expect(await service.client.wallet(dest.id)).toMatchObject({ balance: '125.5', version: 2 });
   });
 
-  it('refuses one to the same wallet', async () => {
+  it('refuses a transfer to the same wallet', async () => {
     const { id } = await service.client.openWallet();
     const transfer = { sourceId: id, destId: id.toUpperCase(), amount: '1' };
     expect(await service.client.post('/transfers', transfer)).toMatchObject(problem(422, 'same-wallet'));
   });
 
-  it('refuses one that the source cannot pay', async () => {
+  it('refuses a transfer that the source cannot pay', async () => {
     const sourceId = (await service.client.openWallet()).id;
     const destId = (await service.client.openWallet()).id;
     const transfer = { sourceId, destId, amount: '100.01' };

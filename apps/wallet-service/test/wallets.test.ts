@@ -11,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => stopTestService(service));
 
 describe('POST /wallets', () => {
-  it('opens a wallet and says where it is', async () => {
+  it('opens a wallet and returns its address', async () => {
     const ownerId = anOwner.toUpperCase();
     const wallet = { country: 'DE', ownerId, currency: 'EUR', initialBalance: '100.50' };
     const { status, headers, body } = await service.client.post('/wallets', wallet);
@@ -32,7 +32,7 @@ describe('POST /wallets', () => {
     expect(await service.client.wallet(String(body['id']))).toEqual(body);
   });
 
-  it('takes an initial balance of zero when there is none', async () => {
+  it('defaults to an initial balance of zero', async () => {
     const { body } = await service.client.post('/wallets', {
       country: 'DE',
       ownerId: anOwner,
@@ -47,7 +47,7 @@ describe('POST /wallets', () => {
     ['MX ', { group: 0, member: 0 }],
     ['', { group: 0, member: 0 }],
     ['US', { group: 0, member: 0 }],
-  ])('places a wallet of country %j on shard %j, row and event', async (country, shard) => {
+  ])('places a wallet of country %j, with its event, on shard %j', async (country, shard) => {
     const wallet = await service.client.openWallet({ country });
     expect(wallet.shard).toEqual(shard);
     const [own, other] =
@@ -76,7 +76,7 @@ describe('GET /wallets/{id}', () => {
 });
 
 describe('changes of a wallet', () => {
-  it('deposits, with one event of exactly amount and newBalance', async () => {
+  it('deposits, with one event of the exact amount and newBalance', async () => {
     const { id } = await service.client.openWallet();
     const deposit = { amount: '25.50', recipient: 'Ana' };
     const { status, body } = await service.client.post(`/wallets/${id}/deposit`, deposit);
@@ -100,7 +100,7 @@ describe('changes of a wallet', () => {
     ]);
   });
 
-  it('withdraws down to nothing', async () => {
+  it('withdraws down to zero', async () => {
     const { id } = await service.client.openWallet({ country: 'MX', currency: 'MXN' });
     const { status, body } = await service.client.post(`/wallets/${id}/withdraw`, { amount: 100 });
     expect(status).toBe(200);

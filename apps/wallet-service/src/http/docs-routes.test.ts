@@ -11,7 +11,7 @@ vi.mock('node:fs/promises', async (importActual) => {
   return { ...actual, readFile: vi.fn<typeof readFile>(actual.readFile) };
 });
 
-test('the OpenAPI document is made once, however often it is read', async () => {
+test('the OpenAPI document is generated once, however often it is read', async () => {
   const app = new OpenAPIHono<WalletEnv>();
   const make = vi.spyOn(app, 'getOpenAPI31Document');
   openapiRoute(app);
@@ -21,7 +21,7 @@ test('the OpenAPI document is made once, however often it is read', async () => 
   expect(new Set(texts).size).toBe(1);
 });
 
-test('a file of the page is read once, however many ask for it at once and later', async () => {
+test('a file of the page is read once, however many requests ask for it', async () => {
   const app = new OpenAPIHono<WalletEnv>();
   app.onError((_error, context) => context.text('', 500));
   docsRoutes(app);

@@ -23,7 +23,7 @@ function readinessOf(
   };
 }
 
-test('a process is ready when its handlers have their places in the logs', async () => {
+test('a process is ready once its handlers have their places in the logs', async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   const readiness = readinessOf(promise);
   const waiting = { ...mexico, status: 'unavailable', cause: 'delivery-starting' };
@@ -38,13 +38,13 @@ test('a process is ready when its handlers have their places in the logs', async
   });
 });
 
-test('a process whose delivery a database refuses is never ready', async () => {
+test('a process whose delivery is refused by a database is never ready', async () => {
   const readiness = readinessOf(Promise.reject(new Error('two handlers of one name')));
   await Promise.resolve();
   expect(await readiness()).toMatchObject({ status: 503 });
 });
 
-test('a shard that cannot serve says why and what to do, and nothing of the inside', async () => {
+test('a shard that cannot serve reports the reason and the remedy, without internals', async () => {
   const what = 'password authentication failed for user "wallet"';
   const reason = new DatabaseNotReadyError('access-refused', { what, remedy: 'at db', cause: undefined });
   const readiness = readinessOf(Promise.resolve(), { ...healthy, ready: false, reason });

@@ -18,7 +18,7 @@ let close: (() => Promise<void>) | undefined;
 
 afterEach(() => close?.());
 
-test('only a client that takes nothing of an answer loses its connection', async () => {
+test('a client loses its connection only when it reads nothing of an answer', async () => {
   const server = await start({ answerTimeoutMs: 2_000 });
   const open = (): Promise<Socket> => server.connect();
   const [slow, reading, stalled] = await Promise.all([open(), open(), open()]);
@@ -34,7 +34,7 @@ test('only a client that takes nothing of an answer loses its connection', async
   expect(answer.toString()).toMatch(/^HTTP\/1.1 200 OK/);
 });
 
-test('of many requests that are sent at once, few are parsed before the first is answered', async () => {
+test('only a few of many pipelined requests are parsed before the first is answered', async () => {
   const server = await start({});
   const [pipelining, other] = await Promise.all([server.connect(), server.connect()]);
   let parsedCount = 0;
@@ -57,7 +57,7 @@ test('of many requests that are sent at once, few are parsed before the first is
   }
 });
 
-test('what is no request is refused after an answer that had begun before it arrived', async () => {
+test('malformed input is refused only after an answer that had already begun', async () => {
   const server = await start({});
   const { socket, statuses } = await answersOf(server);
   socket.write(get('/large'));
@@ -71,7 +71,7 @@ test('what is no request is refused after an answer that had begun before it arr
   expect(statuses()).toEqual([200, 400]);
 });
 
-test('an answer that is being sent arrives to its end when the server closes', async () => {
+test('an answer in progress is sent to its end when the server closes', async () => {
   const server = await start({});
   const [reading, idle] = await Promise.all([server.connect(), server.connect()]);
   idle.write(get('/'));
@@ -90,7 +90,7 @@ test('an answer that is being sent arrives to its end when the server closes', a
   expect(bytesReceived).toBeGreaterThan(whole.length);
 });
 
-test('a client that takes nothing of an answer that is written while the server closes is not waited for', async () => {
+test('the closing server does not wait for a client that reads nothing of its answer', async () => {
   const server = await start({ answerTimeoutMs: 600_000 });
   const [stalled, idle] = await Promise.all([server.connect(), server.connect()]);
   stalled.pause();
@@ -103,7 +103,7 @@ test('a client that takes nothing of an answer that is written while the server 
   expect(await closed).toBeUndefined();
 }, 30_000);
 
-test('a client that sends on after the last answer is not reset, which could take the answer from it', async () => {
+test('a client that sends on after the last answer is not reset, which could lose the answer', async () => {
   const server = await start({});
   const [sending, other] = await Promise.all([server.connect({ allowHalfOpen: true }), server.connect()]);
   sending.resume().write('GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n');
@@ -116,7 +116,7 @@ test('a client that sends on after the last answer is not reset, which could tak
   expect(await errorOfWrite()).not.toBeInstanceOf(Error);
 });
 
-describe('a request that is cut while it waits for one before it', () => {
+describe('a request that waits for an earlier one', () => {
   const timeouts = { headersTimeoutMs: 1_000, requestTimeoutMs: 2_000 };
   const head = 'POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3000\r\n\r\n';
   const twoBefore = get('/slow') + get('/');
@@ -124,7 +124,7 @@ describe('a request that is cut while it waits for one before it', () => {
   test.each([
     ['its headers', get('/').repeat(100), 102],
     ['its body', head + 'x'.repeat(3_000), 3],
-  ])('is answered although the time for %s has passed meanwhile', async (_what, rest, count) => {
+  ])('is answered even if the time for %s passes meanwhile', async (_what, rest, count) => {
     const server = await start(timeouts);
     const waiting = await answersOf(server);
     waiting.socket.write(twoBefore + rest);
@@ -138,7 +138,7 @@ describe('a request that is cut while it waits for one before it', () => {
   test.each([
     ['its headers', 'GET / HTTP/1.1\r\nhost:', ' x\r\n\r\n'],
     ['its body', `${head}x`, 'x'.repeat(2_999)],
-  ])('has its time for %s after the wait', async (_what, beginning, rest) => {
+  ])('has its full time for %s after the wait', async (_what, beginning, rest) => {
     const server = await start(timeouts);
     const [slow, stalled] = [await answersOf(server), await answersOf(server)];
     const end = once(stalled.socket, 'end');
@@ -163,7 +163,7 @@ describe('a request that is cut while it waits for one before it', () => {
 test.each([
   ['in part', '{'],
   ['as a whole', '{"amount":"1"}'],
-])('a body that has arrived %s before its client went is waited for by nobody', async (_what, sent) => {
+])('a body that has arrived %s before its client left is not waited for', async (_what, sent) => {
   const server = await start({});
   const gone = await server.connect();
   const requests = channel('http.server.request.start');
@@ -184,7 +184,7 @@ test.each([
   expect(server.readingCount()).toBe(0);
 });
 
-test('connections beyond their maximum are closed, and the others go on', async () => {
+test('connections beyond the maximum are closed, and the others continue', async () => {
   const server = await start({ connectionsMax: 1 });
   const first = await server.connect();
   const second = await server.connect();

@@ -8,6 +8,6 @@ test.each([
   ['HPE_INVALID_EOF_STATE', 'bad-request'],
   ['HPE_INVALID_METHOD', 'bad-request'],
   [undefined, 'bad-request'],
-])('a connection that fails by %s is refused by %s', (code, expected) => {
+])('a connection that fails with %s is refused with %s', (code, expected) => {
   expect(connectionIssue(Object.assign(new Error('no'), code && { code })).code).toBe(expected);
 });

@@ -17,18 +17,18 @@ const notification = like(Notification, {
 });
 
 describe('NotifyRecipientOnDeposit', () => {
-  test('tells the recipient whom a deposit names, once', async () => {
+  test('notifies the recipient of a deposit once', async () => {
     await spec
       .given(wallet)
       .whenHandled(deposited, { actionParams: { recipient: 'ana@example.com' }, times: 2 })
       .thenExpect({ events: [], models: [notification] });
   });
 
-  test('tells nobody when the deposit names nobody', async () => {
+  test('notifies nobody when a deposit names no recipient', async () => {
     await spec.given(wallet).whenHandled(deposited).thenNothing();
   });
 
-  test('reads whom to tell from what was asked of the deposit', async () => {
+  test('reads the recipient from the params of the deposit', async () => {
     await spec
       .given(wallet)
       .when(WalletDepositMoneyAction, { walletId: wallet.id, amount, recipient: 'ana@example.com' })

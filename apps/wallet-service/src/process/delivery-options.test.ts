@@ -25,7 +25,7 @@ function logged(): {
   return { options: deliveryOptions({ logger, onRestartNeeded: () => ends.push('end') }), lines, ends };
 }
 
-test('a process whose handlers hang says so and ends', () => {
+test('a process whose handlers hang reports it and exits', () => {
   const { options, lines, ends } = logged();
   options.onRestartNeeded?.({ abandonedCount: 64, countByHandler: new Map([['notify', 64]]) });
   expect(lines).toMatchObject([{ level: 60, abandonedCount: 64, handlers: { notify: 64 } }]);
@@ -38,7 +38,7 @@ test('the end of an outage is logged with the shards of the database', () => {
   expect(lines).toMatchObject([{ level: 30, shards: ['shard (1, 0)'], msg: 'delivery has recovered' }]);
 });
 
-test('stopping takes a whole number of milliseconds, whatever half of its time is', () => {
+test('the time to stop is a whole number of milliseconds, even when it is halved', () => {
   const options = deliveryOptions({ logger: pino({ level: 'silent' }), shutdownTimeoutMs: 15_001 });
   expect(options.stopTimeoutMaxMs).toBe(7_501);
 });
@@ -55,7 +55,7 @@ test.each([
   expect(lines[0]).not.toHaveProperty('stack');
 });
 
-test('a database whose history has changed is logged with what happened and what to do, without a stack', () => {
+test('a database whose history changed is logged with what happened and a remedy, without a stack', () => {
   const { options, lines } = logged();
   options.onDeliveryError?.(new HistoryChangedError(), [mexico]);
   const reason = expect.stringMatching(
@@ -66,7 +66,7 @@ test('a database whose history has changed is logged with what happened and what
   expect(lines[0]).not.toHaveProperty('stack');
 });
 
-test('every failed attempt of a handler is logged, and a dead letter as an error that says what to do', () => {
+test('each failed attempt of a handler is logged, and a dead letter as an error with a remedy', () => {
   const { options, lines } = logged();
   const event = {
     id: 'event-1',

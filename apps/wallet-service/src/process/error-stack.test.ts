@@ -8,26 +8,26 @@ const causes = Array.from({ length: 100 }).reduce<Error>(
   new Error('first'),
 );
 
-test('a stack in the log is bounded, and begins with what happened and ends with where', () => {
+test('a stack in the log is bounded, starting with what happened and ending with where', () => {
   const text = errorStack(new TypeError(`failed with ${long}`));
   expect(text.length).toBeLessThan(4_100);
   expect(text).toMatch(/^TypeError: failed with x/);
   expect(text).toContain('error-stack.test.ts');
 });
 
-test('the stacks and the reason of very many causes with very long messages are bounded', () => {
+test('the stacks and reasons of very many causes with very long messages are bounded', () => {
   expect(errorStack(causes).length).toBeLessThan(8 * 4_100);
   expect(errorStack(causes).split('\ncaused by: ')).toHaveLength(8);
   expect(errorReason(causes).length).toBeLessThan(8 * 4_100);
 });
 
-test('a bounded stack has no half of a character', () => {
+test('a bounded stack ends with no half of a surrogate pair', () => {
   for (const prefix of ['', 'x']) {
     expect(errorStack(new Error(prefix + '👍'.repeat(100_000))).isWellFormed()).toBe(true);
   }
 });
 
-test('a short stack and reason are as they are, with those of the causes', () => {
+test('a short stack and reason are unchanged, including those of the causes', () => {
   const inner = new Error('inner');
   const outer = new Error('outer', { cause: inner });
   expect(errorStack(outer)).toBe(`${outer.stack}\ncaused by: ${inner.stack}`);

@@ -29,8 +29,8 @@ function shutdown(timeoutMs = 1_000): Shutdown {
   return new Shutdown({ timeoutMs, say: (line) => said.push(line) });
 }
 
-describe('a process that ends', () => {
-  test('closes first what was opened last, one after the other', async () => {
+describe('the shutdown of a process', () => {
+  test('closes resources in reverse order of opening, one after the other', async () => {
     const closed: string[] = [];
     const ending = shutdown();
     for (const what of ['server', 'databases', 'service']) {
@@ -52,7 +52,7 @@ describe('a process that ends', () => {
     expect(exits).toEqual([0]);
   });
 
-  test('goes on after a step that fails, and says so by its exit code', async () => {
+  test('continues after a step that fails, and reports it in the exit code', async () => {
     const closed: string[] = [];
     const ending = shutdown();
     ending.add(async () => void closed.push('server'));
@@ -61,7 +61,7 @@ describe('a process that ends', () => {
     expect([closed, exits, said]).toEqual([['server'], [1], ['Error while stopping: Error: no']]);
   });
 
-  test('closes also what is opened while it ends, and everything once', async () => {
+  test('also closes what is opened during the shutdown, and everything once', async () => {
     const closed: string[] = [];
     const ending = shutdown();
     ending.add(async () => void closed.push('log'));
@@ -77,7 +77,7 @@ describe('a process that ends', () => {
     expect([closed, exits]).toEqual([['databases', 'service', 'log'], [0]]);
   });
 
-  test('takes signals of the first second for the first one, and ends at once with a later one', async () => {
+  test('counts signals within the first second as one, and exits at once on a later one', async () => {
     const ending = shutdown(60_000);
     let count = 0;
     ending.add(() => {

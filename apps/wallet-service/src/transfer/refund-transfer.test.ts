@@ -24,7 +24,7 @@ describe('RefundTransfer', () => {
   test.each([
     ['opened', source],
     ['closed', source.close()],
-  ])('gives the money of a refused transfer back to a source that is %s, once', async (_state, wallet) => {
+  ])('returns the money of a refused transfer once to a source that is %s', async (_state, wallet) => {
     await spec
       .given(wallet, transfer)
       .whenHandled(refused, { times: 2 })
@@ -34,7 +34,7 @@ describe('RefundTransfer', () => {
       );
   });
 
-  test('does nothing for a transfer that was refunded before', async () => {
+  test('does nothing for a transfer that was already refunded', async () => {
     await spec.given(source, transfer.refund('wallet-closed')).whenHandled(refused).thenNothing();
   });
 });

@@ -10,7 +10,7 @@ const destination = walletOf('1', { shard: mexico });
 const transfer = Transfer.initiate(walletOf('10'), destination.id, amount, new Date(0));
 const received = new WalletTransferReceivedEvent(destination.id, transfer.id.value, amount);
 
-test('SettleTransfer says at the source that the money was received, once', async () => {
+test('SettleTransfer records the receipt of the money at the source once', async () => {
   await spec
     .given(transfer)
     .whenHandled(received, { times: 2 })

@@ -51,14 +51,14 @@ describe('InitiateTransferAction', () => {
     ['insufficient-funds', { amount: new Big('10.01') }],
     ['entity-not-found', { sourceId: ShardedId.generate(Wallet, mexico) }],
     ['unknown-shard', { destId: ShardedId.generate(Wallet, ShardIdentifier.of(7, 0)) }],
-  ])('refuses by %s', async (code, wrong) => {
+  ])('refuses with %s', async (code, wrong) => {
     await spec
       .given(source)
       .when(InitiateTransferAction, { ...initiate, ...wrong })
       .thenThrows(code);
   });
 
-  test('says so when the amount is not positive', async () => {
+  test('reports an amount that is not positive', async () => {
     const execution = spec.given(source).when(InitiateTransferAction, { ...initiate, amount: new Big(0) });
     await expect(execution.thenResult(like(Transfer, {}))).rejects.toThrow(
       'Transfer amount must be positive',
@@ -78,7 +78,7 @@ describe('CompleteTransferAction', () => {
   const arrival = { transferId, destId: destination.id, amount, currency: 'EUR' };
   const decisionId = TransferDecision.idOf(arrival);
 
-  test('puts the money into the destination and decides that it is received, in one commit on its shard alone', async () => {
+  test('credits the destination and records the receipt in one commit on its shard', async () => {
     const received = TransferDecision.received(arrival, new Date(0));
     const environment = await spec
       .given(destination)
@@ -102,7 +102,7 @@ describe('CompleteTransferAction', () => {
     ['comes to a wallet that is closed', 'wallet-closed', destination.close(), arrival],
     ['comes to no wallet', 'wallet-not-found', source, arrival],
     ['is more than the wallet can hold', 'invalid-amount', full, { ...arrival, destId: full.id }],
-  ])('decides that money is refused which %s', async (_case, reason, wallet, refused) => {
+  ])('refuses money that %s', async (_case, reason, wallet, refused) => {
     const { destId, currency } = refused;
     const environment = await spec
       .given(wallet)
@@ -127,7 +127,7 @@ describe('CompleteTransferAction', () => {
     ['under the same key', 'k-1'],
     ['under another key', 'k-2'],
     ['without a key', undefined],
-  ])('credits once and tells the decision when it is executed again by hand %s', async (_how, key) => {
+  ])('credits once and returns the decision when it is executed again manually %s', async (_how, key) => {
     const environment = await spec.given(destination).environment();
     const first = await environment.execute(CompleteTransferAction, arrival, { idempotencyKey: 'k-1' });
     const again = { ...(key !== undefined && { idempotencyKey: key }) };
@@ -136,7 +136,7 @@ describe('CompleteTransferAction', () => {
     expect(environment.events).toEqual(events);
   });
 
-  test('stays with a refusal when the reason for it is gone', async () => {
+  test('keeps a refusal even after its reason has gone', async () => {
     const emptied = { ...arrival, destId: full.id };
     const environment = await spec.given(full).environment();
     const refused = await environment.execute(CompleteTransferAction, emptied);
@@ -149,7 +149,7 @@ describe('CompleteTransferAction', () => {
     ['another amount', { amount: new Big(7) }],
     ['another destination', { destId: source.id }],
     ['another currency', { currency: 'USD' }],
-  ])('is a mistake for a transfer that was decided with %s', async (_what, wrong) => {
+  ])('fails for a transfer that was decided with %s', async (_what, wrong) => {
     const onShard = walletOf('1', { shard: mexico });
     const environment = await spec.given(onShard, source).environment();
     await environment.execute(CompleteTransferAction, { ...arrival, destId: onShard.id });
@@ -166,7 +166,7 @@ describe('CompleteTransferAction', () => {
     await spec.when(CompleteTransferAction, { ...arrival, destId }).thenThrows('unknown-shard');
   });
 
-  test('decides nothing when it fails by a bug, also one that has a code: no refund follows', async () => {
+  test('decides nothing when it fails with a bug, even one with an error code', async () => {
     const receive = vi.spyOn(Wallet.prototype, 'receive').mockImplementation(() => {
       throw new InvariantViolationError('a bug');
     });
@@ -178,7 +178,7 @@ describe('CompleteTransferAction', () => {
   });
 });
 
-test('SettleTransferAction ends a transfer, once', async () => {
+test('SettleTransferAction completes a transfer once', async () => {
   const completed = transfer.complete();
   await spec
     .given(transfer)
@@ -194,7 +194,7 @@ describe('RefundTransferAction', () => {
     ['opened', source],
     ['closed', source.close()],
     ['full', source.deposit(new Big('99999999999999999989.99'))],
-  ])('gives the money back to a source that is %s, in one commit', async (_state, wallet) => {
+  ])('returns the money to a source that is %s in one commit', async (_state, wallet) => {
     const environment = await spec
       .given(wallet, transfer)
       .when(RefundTransferAction, refund)
@@ -208,7 +208,7 @@ describe('RefundTransferAction', () => {
     expect(environment.commits).toHaveLength(1);
   });
 
-  test('gives nothing back of a transfer that is over', async () => {
+  test('returns no money of a completed transfer', async () => {
     await spec.given(source, transfer.complete()).when(RefundTransferAction, refund).thenNothing();
   });
 });

@@ -15,7 +15,7 @@ const transfer = Transfer.initiate(source, destination.id, amount, new Date(0));
 const initiated = new TransferInitiatedEvent(transfer.id, source.id, destination.id, amount, 'EUR');
 
 describe('ReceiveTransfer', () => {
-  test('puts the money into the destination, once for an event that comes twice', async () => {
+  test('credits the destination once for an event that is delivered twice', async () => {
     await spec
       .given(source, destination, transfer)
       .whenHandled(initiated, { times: 2 })
@@ -26,7 +26,7 @@ describe('ReceiveTransfer', () => {
       );
   });
 
-  test('leaves it to the refusal to give the money back when the destination refuses it', async () => {
+  test('leaves the refund to the refusal when the destination refuses the money', async () => {
     await spec
       .given(source, destination.close(), transfer)
       .whenHandled(initiated)
@@ -40,13 +40,13 @@ describe('ReceiveTransfer', () => {
     await spec.given(source, destination, transfer.complete()).whenHandled(initiated).thenNothing();
   });
 
-  test('is tried again when its transfer cannot be read', async () => {
+  test('is retried when its transfer cannot be read', async () => {
     const unknown = ShardedId.generate(Transfer, mexico);
     const stray = new TransferInitiatedEvent(unknown, source.id, destination.id, amount, 'EUR');
     await spec.given(destination).whenHandled(stray).thenThrows('entity-not-found');
   });
 
-  test('is tried again without end, and gives nothing back, where the shard of the destination is not configured', async () => {
+  test('is retried forever, without a refund, while the shard of the destination is not configured', async () => {
     const nowhere = ShardedId.generate(Wallet, ShardIdentifier.of(7, 3));
     const lost = new TransferInitiatedEvent(transfer.id, source.id, nowhere, amount, 'EUR');
     const handled = spec.given(source, transfer).whenHandled(lost).thenNothing();

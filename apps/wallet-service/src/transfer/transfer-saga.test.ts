@@ -56,7 +56,7 @@ describe('a transfer', () => {
     ['was closed', 'wallet-closed', destination.close()],
     ['holds another currency', 'currency-mismatch', walletOf('1', { shard: mexico, currency: 'USD' })],
     ['does not exist', 'wallet-not-found', undefined],
-  ])('gives the money back when the destination %s', async (_case, reason, dest) => {
+  ])('returns the money when the destination %s', async (_case, reason, dest) => {
     const destId = dest?.id ?? ShardedId.generate(Wallet, mexico);
     const given = dest === undefined ? spec.given(source) : spec.given(source, dest);
     await given
@@ -78,7 +78,7 @@ describe('a transfer', () => {
       });
   });
 
-  test('has one effect when every event of it is delivered once more', async () => {
+  test('has one effect even if all its events are delivered again', async () => {
     const environment = await spec
       .given(source, destination)
       .when(InitiateTransferAction, { sourceId: source.id, destId: destination.id, amount })

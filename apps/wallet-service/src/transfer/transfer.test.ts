@@ -14,7 +14,7 @@ const now = new Date('2026-01-02T03:04:05.006Z');
 const source = Wallet.open(ShardIdentifier.of(1, 0), 'owner-1', 'EUR', new Big(10), now);
 const destination = Wallet.open(ShardIdentifier.of(0, 0), 'owner-2', 'EUR', new Big(0), now);
 
-test('a completed transfer stands on the shard of its source', () => {
+test('a completed transfer is on the shard of its source', () => {
   const transfer = Transfer.completed(source, destination, new Big('2.5'), now);
   expect(transfer.id.resolveShardIdentifier()).toBe(ShardIdentifier.of(1, 0));
   expect(transfer).toMatchObject({
@@ -47,7 +47,7 @@ describe('a transfer', () => {
 describe('an initiated transfer', () => {
   const transfer = Transfer.initiate(source, destination.id, new Big('2.5'), now);
 
-  test('says what is on its way', () => {
+  test('states the money in transit', () => {
     expect(transfer).toMatchObject({ state: 'INITIATED', reason: undefined });
     expect(transfer.events).toEqual([
       new TransferInitiatedEvent(transfer.id, source.id, destination.id, new Big('2.5'), 'EUR'),
@@ -60,7 +60,7 @@ describe('an initiated transfer', () => {
     expect(completed.events.at(-1)).toEqual(new TransferCompletedEvent(transfer.id));
   });
 
-  test('or refunded, with the reason', () => {
+  test('ends refunded, with the reason', () => {
     const refunded = transfer.refund('wallet-closed');
     expect(refunded).toMatchObject({ state: 'REFUNDED', reason: 'wallet-closed' });
     expect(refunded.events.at(-1)).toEqual(new TransferRefundedEvent(transfer.id, 'wallet-closed'));

@@ -12,12 +12,12 @@ describe('decimalsOf', () => {
     ['MXN', 2],
     ['KWD', 3],
     ['CLF', 4],
-  ])('knows that %s has %d decimals', (currency, decimals) => {
+  ])('returns for %s %d decimals', (currency, decimals) => {
     expect(decimalsOf(currency)).toBe(decimals);
   });
 
   test.each(['ZZZ', '', 'eur', 'Eur', 'EURO', ' EUR', 'EUR ', '978', 'toString', '__proto__'])(
-    'refuses %j, which ISO 4217 does not have',
+    'refuses %j, which is not in ISO 4217',
     (currency) => {
       expect(() => decimalsOf(currency)).toThrow(expect.objectContaining({ code: 'unknown-currency' }));
     },
@@ -30,12 +30,12 @@ describe('assertAmountOf', () => {
     ['EUR', '0.01', '0.001'],
     ['KWD', '0.001', '0.0001'],
     ['CLF', '0.0001', '0.00001'],
-  ])('takes as many decimals as %s has: %s, but not %s', (currency, fits, tooFine) => {
+  ])('accepts as many decimals as %s has: %s, but not %s', (currency, fits, tooFine) => {
     expect(() => assertAmountOf(currency, new Big(fits))).not.toThrow();
     expect(() => assertAmountOf(currency, new Big(tooFine))).toThrow(invalidAmount);
   });
 
-  test.each(['1.10', '1.100000', '100', '1e2', '0.00', '0e-30', '-1.5'])('takes %s EUR', (amount) => {
+  test.each(['1.10', '1.100000', '100', '1e2', '0.00', '0e-30', '-1.5'])('accepts %s EUR', (amount) => {
     expect(() => assertAmountOf('EUR', new Big(amount))).not.toThrow();
   });
 
@@ -48,14 +48,14 @@ describe('assertAmountOf', () => {
   });
 
   test.each(['1e1000000000', '1e-1000000000', '-1e1000000000'])(
-    'refuses %s without writing it out',
+    'refuses %s without expanding it',
     (amount) => {
       // Written out, it would be longer than any text can be.
       expect(() => assertAmountOf('EUR', new Big(amount))).toThrow(invalidAmount);
     },
   );
 
-  test('refuses a currency that there is not', () => {
+  test('refuses an unknown currency', () => {
     expect(() => assertAmountOf('ZZZ', new Big(1))).toThrow(
       expect.objectContaining({ code: 'unknown-currency' }),
     );

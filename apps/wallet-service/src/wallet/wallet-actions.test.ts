@@ -56,7 +56,7 @@ describe('WalletCreateAction', () => {
 describe('WalletDepositMoneyAction', () => {
   const amount = new Big('25.50');
 
-  test('updates the wallet and logs exactly the amount and the new balance', async () => {
+  test('updates the wallet and logs its exact amount and new balance', async () => {
     const deposit = { walletId: wallet.id, amount, recipient: 'bob' };
     const environment = await spec
       .given(wallet)
@@ -75,7 +75,7 @@ describe('WalletDepositMoneyAction', () => {
     ]);
   });
 
-  test('refuses params that are no amounts', async () => {
+  test('refuses params that are not amounts', async () => {
     const deposit = { walletId: wallet.id, amount: 25.5 as unknown as Big };
     await spec.given(wallet).when(WalletDepositMoneyAction, deposit).thenThrows('invalid-params');
   });
@@ -136,12 +136,12 @@ describe('WalletTransferAction', () => {
     ['currency-mismatch', source, walletOf('0', { currency: 'USD' }), '1'],
     ['wallet-closed', source, destination.close(), '1'],
     ['wallet-closed', source.close(), destination, '1'],
-  ])('refuses by %s, and writes nothing', async (code, from, to, text) => {
+  ])('refuses with %s and writes nothing', async (code, from, to, text) => {
     const params = { sourceId: from.id, destId: to.id, amount: new Big(text) };
     await spec.given(from, to).when(WalletTransferAction, params).thenThrows(code);
   });
 
-  test('refuses a wallet that does not exist', async () => {
+  test('refuses a missing wallet', async () => {
     const params = { sourceId: source.id, destId: destination.id, amount };
     await spec.given(source).when(WalletTransferAction, params).thenThrows('entity-not-found');
   });
@@ -151,7 +151,7 @@ describe('WalletTransferAction', () => {
     await spec.given(source).when(WalletTransferAction, params).thenThrows('same-wallet');
   });
 
-  test('says so when the amount is not positive', async () => {
+  test('reports an amount that is not positive', async () => {
     const params = { sourceId: source.id, destId: destination.id, amount: new Big(0) };
     const execution = spec.given(source, destination).when(WalletTransferAction, params);
     await execution.thenThrows(InvalidAmountError);
@@ -185,15 +185,12 @@ test.each<[string, (environment: TestEnvironment) => Promise<Wallet>]>([
     'closes the wallet',
     (environment) => environment.execute(WalletCloseAction, { walletId: wallet.id }, keyed),
   ],
-])(
-  'a request that %s has one effect and the same answer when it is repeated under its key',
-  async (_what, ask) => {
-    const environment = await spec.given(wallet).environment();
-    const answer = await ask(environment);
-    expect(await ask(environment)).toEqual(answer);
-    expect(environment.commits).toHaveLength(1);
-  },
-);
+])('a request that %s has one effect and one answer when repeated under its key', async (_what, ask) => {
+  const environment = await spec.given(wallet).environment();
+  const answer = await ask(environment);
+  expect(await ask(environment)).toEqual(answer);
+  expect(environment.commits).toHaveLength(1);
+});
 
 test('every action is marked for discovery', () => {
   const made = new Set<unknown>();

@@ -50,7 +50,7 @@ describe('a wallet', () => {
 });
 
 describe('open', () => {
-  test('opens a wallet on the shard, and says so with its owner, currency and balance', () => {
+  test('opens a wallet on the shard and records its owner, currency and balance', () => {
     const wallet = Wallet.open(shard, ownerId, 'EUR', new Big('12.50'), now);
     expect(wallet).toMatchObject({
       state: 'OPENED',
@@ -65,7 +65,7 @@ describe('open', () => {
     expect(payloadsOf(wallet)).toEqual([{ id, ownerId, currency: 'EUR', initialBalance: '12.5' }]);
   });
 
-  test('opens a wallet with nothing in it', () => {
+  test('opens a wallet with a balance of zero', () => {
     expect(Wallet.open(shard, ownerId, 'JPY', new Big(0), now).balance.toFixed()).toBe('0');
   });
 
@@ -85,7 +85,7 @@ describe('open', () => {
     ['invalid-amount', 'EUR', '1e20'],
     ['unknown-currency', 'ZZZ', '0'],
     ['unknown-currency', 'eur', '0'],
-  ])('refuses by %s: %s %s', (code, currency, balance) => {
+  ])('refuses with %s: %s %s', (code, currency, balance) => {
     expect(() => Wallet.open(shard, ownerId, currency, new Big(balance), now)).toThrow(
       expect.objectContaining({ code }),
     );
@@ -101,14 +101,14 @@ describe('WalletCreatedEvent', () => {
     expect(decodeEvent(WalletCreatedEvent, { model: Wallet, modelId: id.value, payload })).toEqual(opening);
   });
 
-  test('is read from rows of the time when its first balance was named balance', () => {
+  test('is read from rows written when its first balance was named balance', () => {
     const payload = { ownerId, currency: 'EUR', balance: '12.5' };
     expect(decodeEvent(WalletCreatedEvent, { model: Wallet, modelId: id.value, payload })).toEqual(opening);
   });
 });
 
 describe('deposit', () => {
-  test('gives the next wallet, and leaves this one as it is', () => {
+  test('returns the next wallet and leaves the current one unchanged', () => {
     const wallet = walletOf('100');
     const next = wallet.deposit(new Big('25.50'));
     expect(next).toMatchObject({ id: wallet.id, version: 3, state: 'OPENED', ownerId, currency: 'EUR' });
@@ -117,7 +117,7 @@ describe('deposit', () => {
     expect(wallet.events).toEqual([]);
   });
 
-  test('says exactly the amount and the new balance', () => {
+  test('records the exact amount and the new balance', () => {
     const wallet = walletOf('100').deposit(new Big('25.50'));
     expect(wallet.events).toEqual([
       new WalletMoneyDepositedEvent(wallet.id, new Big('25.5'), new Big('125.5')),
@@ -145,7 +145,7 @@ describe('deposit', () => {
     );
   });
 
-  test('refuses what would take the balance beyond 20 digits', () => {
+  test('refuses an amount that would take the balance beyond 20 digits', () => {
     expect(() => walletOf('99999999999999999999.99').deposit(new Big('0.01'))).toThrow(
       expect.objectContaining({ code: 'invalid-amount' }),
     );
@@ -153,7 +153,7 @@ describe('deposit', () => {
 });
 
 describe('withdraw', () => {
-  test('gives the next wallet and says exactly the amount and the new balance', () => {
+  test('returns the next wallet and records the exact amount and new balance', () => {
     const wallet = walletOf('0.3').withdraw(new Big('0.1'));
     expect(wallet.balance.toFixed()).toBe('0.2');
     expect(wallet.events).toEqual([new WalletMoneyWithdrawnEvent(wallet.id, new Big('0.1'), new Big('0.2'))]);
@@ -181,7 +181,7 @@ describe('withdraw', () => {
 });
 
 describe('takeBack', () => {
-  test('goes beyond what deposits may reach, so that no refund is ever refused', () => {
+  test('exceeds the limit of deposits, so that no refund is ever refused', () => {
     const wallet = walletOf('99999999999999999999.99').takeBack(new Big('99999999999999999999.99'));
     expect(wallet.balance.toFixed()).toBe('199999999999999999999.98');
     expect(() => wallet.deposit(new Big(1))).toThrow(expect.objectContaining({ code: 'invalid-amount' }));
@@ -194,7 +194,7 @@ describe('takeBack', () => {
 describe('a closed wallet', () => {
   const closed = walletOf('10').close();
 
-  test('says that it was closed, and keeps its balance', () => {
+  test('records its closing and keeps its balance', () => {
     expect(closed.state).toBe('CLOSED');
     expect(closed.balance.toFixed()).toBe('10');
     expect(closed.events).toEqual([new WalletClosedEvent(closed.id)]);

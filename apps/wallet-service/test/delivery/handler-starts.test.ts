@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.end());
 
-it('a handler starts where it says, and a renamed one goes on where it was', async () => {
+it('a handler starts where it says, and a renamed one continues where it was', async () => {
   const operator = new DeliveryOperator(fleet.service.databases);
   const wallets = await Promise.all(['DE', 'MX', 'DE', 'MX'].map((country) => fleet.openWallet(country)));
   const poisoned = wallets[0]!;

@@ -16,7 +16,7 @@ afterEach(async () => {
   tuneProcess({});
 });
 
-it('a process whose handlers hang ends with code 1, and the next one goes on', async () => {
+it('a process whose handlers hang exits with code 1, and the next one continues', async () => {
   const fleet = await Fleet.create(impatient);
   ends.push(() => fleet.end());
   const service = fleet.startImpatient();
@@ -36,7 +36,7 @@ it('a process whose handlers hang ends with code 1, and the next one goes on', a
   }, patience);
 });
 
-it('a service that must be restarted is not ready, for as long as it runs', async () => {
+it('a service that must be restarted is not ready for as long as it runs', async () => {
   tuneProcess({ abandonedMax: 1, abandonedForMs: 2_000 });
   const service: TestService = await startTestService({ delivery: impatient });
   ends.push(() => stopTestService(service));

@@ -42,7 +42,7 @@ describe('an event that fails at each attempt', () => {
   // So that no lease is lost on a busy machine, which would cause repeats.
   withFleet({ 'lease-ms': 60_000 });
 
-  it('stops its wallet only, until it is replayed', async () => {
+  it('stops only its own wallet until it is replayed', async () => {
     const worker = fleet.startRecording();
     const { poisoned, others } = await depositAround('throws');
     await vi.waitFor(async () => expect(await deadAttempts()).toEqual([attemptsMax]), patience);

@@ -66,7 +66,7 @@ function violations(): Promise<readonly string[]> {
   });
 }
 
-test('what handlers received is compared with the log', async () => {
+test('the events that handlers received are compared with the log', async () => {
   for (const country of ['DE', 'MX']) {
     const { id } = await service.client.openWallet({ country });
     const deposit = (): Promise<unknown> =>

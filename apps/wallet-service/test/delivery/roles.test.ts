@@ -53,7 +53,7 @@ it('a worker needs no port', async () => {
   other.close();
 });
 
-it('a worker is ready when every handler has its place in the log', async () => {
+it('a worker is ready once every handler has its place in the log', async () => {
   const fleet = await newFleet();
   const { global, mexico } = fleet.databases;
   const lock = "begin; select pg_advisory_xact_lock(hashtextextended('eventlog.handlers', 0))";
@@ -74,7 +74,7 @@ it('a worker is ready when every handler has its place in the log', async () => 
   await worker.printed('The wallet worker is ready');
 });
 
-it('a worker that is told to stop gives every slot back', async () => {
+it('a worker gives every slot back when it stops', async () => {
   const fleet = await newFleet();
   const workers = [fleet.start('worker'), fleet.start('worker')];
   await vi.waitFor(async () => {
@@ -108,7 +108,7 @@ it('a worker gives its slots back in time while a handler hangs', async () => {
   expect(await holders(fleet)).toEqual([]);
 });
 
-it('a process gives its slots back in time while a request hangs', async () => {
+it('a process gives its slots back in time even while a request hangs', async () => {
   const fleet = await newFleet();
   const service = fleet.start('all', { SHUTDOWN_TIMEOUT_MS: '6000' });
   const client = new WalletClient(await service.served());
@@ -126,7 +126,7 @@ it('a process gives its slots back in time while a request hangs', async () => {
   expect(await holders(fleet)).toEqual([]);
 });
 
-it.each(['http', 'worker'])('a process of role %s says that it needs databases to share', async (role) => {
+it.each(['http', 'worker'])('a process of role %s reports that it needs shared databases', async (role) => {
   const process = new ServiceProcess({ WALLET_ROLE: role });
   expect(await process.exitCode()).toBe(1);
   expect(process.stderr).toContain('WALLET_ROLE');

@@ -29,7 +29,7 @@ beforeAll(async () => {
 afterAll(() => fleet.end());
 
 it(
-  `transfers end, and money is constant, while processes are killed (seed ${seed})`,
+  `transfers end and money stays constant while processes are killed (seed ${seed})`,
   { timeout: 600_000 },
   async () => {
     const http = new MortalProcess(() => fleet.start('http'), seededRandom(seed));

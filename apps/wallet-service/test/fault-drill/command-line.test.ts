@@ -6,7 +6,7 @@ import { faults } from './faults.js';
 const program = fileURLToPath(new URL('main.mjs', import.meta.url));
 const names = faults.map(({ name }) => name);
 
-it('names every fault in its help', () => {
+it('the help names every fault', () => {
   const { status, stdout } = drill('--help');
   expect(status).toBe(0);
   for (const name of names) expect(stdout).toMatch(new RegExp(`^  ${name} `, 'm'));
@@ -15,7 +15,7 @@ it('names every fault in its help', () => {
 it.each([
   [['--fault', 'killed', '--fault', 'absent'], `There is no fault absent: choose from ${names.join(', ')}`],
   [['--within', 'soon'], '--within is soon: give a number of seconds above 0'],
-])('refuses %s', (args, message) => {
+])('the arguments %s are refused', (args, message) => {
   expect(drill(...args)).toMatchObject({ status: 1, stdout: '', stderr: `${message}\n` });
 });
 

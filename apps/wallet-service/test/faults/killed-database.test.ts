@@ -11,7 +11,7 @@ beforeEach(async () => {
 });
 afterEach(() => harness.end());
 
-it('a database that is killed under load and started again heals by itself', { timeout }, async () => {
+it('a database that is killed under load and restarted recovers by itself', { timeout }, async () => {
   const traffic = await harness.traffic();
   for (let kill = 1; kill <= 2; kill++) {
     await vi.waitFor(() => expect(traffic.transfers.size).toBeGreaterThan(10 * kill), patience);

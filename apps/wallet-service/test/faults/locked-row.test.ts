@@ -16,7 +16,7 @@ let service: TestService;
 
 afterEach(() => stopTestService(service));
 
-it('a locked wallet holds up no other one, and its deposits are answered truthfully', async () => {
+it('a locked wallet delays no other wallet, and its deposits are answered truthfully', async () => {
   service = await startTestService();
   const { client } = service;
   const open = () => client.openWallet({ currency, initialBalance: '0' });

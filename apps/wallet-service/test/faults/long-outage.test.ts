@@ -17,7 +17,7 @@ test.each([
   ['away for three hours', 180 * minuteMs, () => new ShardUnavailableError(mexico, 'it is away')],
   ['not configured for an hour', 60 * minuteMs, () => new UnknownShardError(mexico)],
 ])(
-  'a transfer to a shard that is %s is received five seconds later at most',
+  'a transfer to a shard that is %s is received at most five seconds later',
   async (_what, lastsMs, errorOf) => {
     const [source, destination] = [walletOf('100'), walletOf('1', { shard: mexico })];
     const specification = walletSpecificationWhile((elapsedMs) => {

@@ -18,7 +18,7 @@ beforeEach(async () => {
 afterEach(() => harness.end());
 
 it(
-  'a process whose configuration lacks a shard refunds nothing that the shard has received',
+  'a process without a shard in its configuration refunds nothing that the shard has received',
   { timeout },
   async () => {
     const traffic = await harness.traffic();

@@ -11,26 +11,22 @@ beforeEach(async () => {
 });
 afterEach(() => harness.end());
 
-it(
-  'a standby that takes over serves by itself, with everything that was acknowledged',
-  { timeout },
-  async () => {
-    const traffic = await harness.traffic();
-    await vi.waitFor(() => expect(traffic.transfers.size).toBeGreaterThan(20), patience);
-    await harness.killServer();
-    harness.leadToStandby();
-    await vi.waitFor(async () => {
-      expect(await harness.readiness()).toMatchObject({
-        status: 503,
-        body: { shards: [{ status: 'ready' }, { status: 'unavailable', cause: 'in-recovery' }] },
-      });
-    }, patience);
-    const sent = traffic.transfers.size;
-    await vi.waitFor(() => expect(traffic.transfers.size).toBeGreaterThan(sent + 5), patience);
+it('a promoted standby serves by itself, with everything that was acknowledged', { timeout }, async () => {
+  const traffic = await harness.traffic();
+  await vi.waitFor(() => expect(traffic.transfers.size).toBeGreaterThan(20), patience);
+  await harness.killServer();
+  harness.leadToStandby();
+  await vi.waitFor(async () => {
+    expect(await harness.readiness()).toMatchObject({
+      status: 503,
+      body: { shards: [{ status: 'ready' }, { status: 'unavailable', cause: 'in-recovery' }] },
+    });
+  }, patience);
+  const sent = traffic.transfers.size;
+  await vi.waitFor(() => expect(traffic.transfers.size).toBeGreaterThan(sent + 5), patience);
 
-    await harness.onServer('select pg_promote()', 'postgres');
-    await harness.expectWell();
-    await harness.expectSettled(traffic);
-    expect(harness.log.filter((line) => line.includes('dead letter'))).toEqual([]);
-  },
-);
+  await harness.onServer('select pg_promote()', 'postgres');
+  await harness.expectWell();
+  await harness.expectSettled(traffic);
+  expect(harness.log.filter((line) => line.includes('dead letter'))).toEqual([]);
+});

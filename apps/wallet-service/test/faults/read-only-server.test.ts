@@ -19,7 +19,7 @@ it.each([
   ['all sessions follow it', 'system', []],
   ['sessions keep it for their lives', 'database mexico', ['select pg_terminate_backend(pid) from sessions']],
 ])(
-  'a server that takes no writes is told to everybody and heals by itself: %s',
+  'a read-only server is reported to every client and recovers by itself: %s',
   { timeout },
   async (_case, scope, ends) => {
     const traffic = await harness.traffic();

@@ -15,7 +15,7 @@ beforeEach(async () => {
 afterEach(() => harness.end());
 
 it.each(['refuses', 'is silent'] as const)(
-  'a shard that %s while processes are killed strands no transfer, and is told meanwhile',
+  'a shard that %s while processes are killed strands no transfer and is reported',
   { timeout },
   async (fault) => {
     const traffic = await harness.traffic();

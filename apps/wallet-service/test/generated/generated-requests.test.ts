@@ -43,7 +43,7 @@ afterAll(() => stopTestService(service));
 
 describe(`generated requests (seed ${seed})`, () => {
   test(
-    'have answers that are documented, and the effects that were answered',
+    'have documented answers and the effects that the answers state',
     async () => {
       const connection = fc.array(requestArbitrary(subjects), { minLength: 1, maxLength: 8 });
       await fc.assert(

@@ -7,7 +7,7 @@ const seeds = Math.ceil(0.08 * seedsInAll);
 /** A run has limits of steps and of virtual time; this is for a run in which nothing happens any more. */
 const timeout = 900_000 * Math.max(1, seedsInAll / 5_000);
 
-test('money is conserved and every transfer comes to one end, whatever happens', { timeout }, async () => {
+test('money is conserved and every transfer ends in one state, whatever happens', { timeout }, async () => {
   const ends: TransferEnds = { completed: 0, refunded: 0 };
   const { counts } = await walletSimulation(ends).explore({ seeds });
   expect(ends.completed).toBeGreaterThan(0);
