@@ -70,7 +70,7 @@ export function describeCommits(context: SuiteContext): void {
       expect(deleted?.payload).toEqual({});
     });
 
-    it('gives several events of one update one version, in the order in which they were attached', async () => {
+    it('gives several events of one update the same version, in the order of attachment', async () => {
       const account = await context.openAccount();
       await context.stage((plan) => plan.update(account.credit('1').annotate('two').credit('3')));
       const events = (await context.storedEvents()).slice(1);
@@ -89,7 +89,7 @@ export function describeCommits(context: SuiteContext): void {
       ]);
     });
 
-    it('numbers the events of several models in the order in which they were staged', async () => {
+    it('numbers the events of several models in the order of staging', async () => {
       const accounts = Array.from({ length: 3 }, () => Account.open(firstShard, systemClock.now()));
       const staged = accounts.toReversed();
       await context.stage((plan) => plan.addAll(staged));
@@ -125,7 +125,7 @@ export function describeTransactions(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toMatchObject({ note: 'kept' });
     });
 
-    it('rolls back when the work rejects, and passes the error on', async () => {
+    it('rolls back and passes the error on when the work rejects', async () => {
       const account = await context.openAccount();
       const failure = new Error('changed my mind');
       const work = onShard().inTransaction(async () => {
@@ -141,7 +141,7 @@ export function describeTransactions(context: SuiteContext): void {
       expect(await isJoined).toBe(true);
     });
 
-    it('is joined by every read of a repository', async () => {
+    it('includes every read of a repository', async () => {
       const account = await context.openAccount(firstShard, { owner: 'ada' });
       const notes = await onShard().inTransaction(async () => {
         await context.fixture.overwriteNote(account, 'inside');

@@ -39,7 +39,7 @@ export function describeConcurrency(context: SuiteContext): void {
     });
 
     // Without further attempts, which would hide a deadlock from the caller.
-    it('all end when they change two models in opposite orders', async () => {
+    it('all end when two of them change models in opposite orders', async () => {
       const one = await context.openAccount(firstShard, { balance: decimal('1000') });
       const other = await context.openAccount(firstShard, { balance: decimal('1000') });
       const transfers = Array.from({ length: 32 }, (_unused, index) => {
@@ -58,7 +58,7 @@ export function describeConcurrency(context: SuiteContext): void {
       await expectContiguousHistory(context, other, 1 + successes);
     });
 
-    it('do not deadlock each other when they change many models in opposite orders', async () => {
+    it('do not deadlock when they change many models in opposite orders', async () => {
       let accounts: readonly Account[] = await context.store(...accountsOf(24));
       for (let round = 0; round < roundCount; round++) {
         const next = accounts.map((account) => account.credit('1'));
@@ -159,7 +159,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toEqual(account);
     });
 
-    it('runs the action again when it was stale, with fresh reads', async () => {
+    it('makes the action run again, with fresh reads', async () => {
       const account = await context.openAccount();
       let attempts = 0;
       await context.stage(async (plan) => {
@@ -173,7 +173,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(4);
     });
 
-    it('writes nothing of an update that was read on another timeline, where its version may be another one', async () => {
+    it('writes nothing when it was read on another timeline, where its version may differ', async () => {
       const account = await context.openAccount();
       const manager = context.fixture.databases.transactionManager(firstShard);
       const next = account.credit('1').variant({ version: 2, events: [] });

@@ -80,7 +80,7 @@ export function describeEventLog(context: SuiteContext): void {
       },
     );
 
-    it('leaves out the events of other models and the records of actions', async () => {
+    it('excludes the events of other models and the records of actions', async () => {
       const account = await context.openAccount();
       await context.openAccount();
       await context.store(Account.blank(firstShard, systemClock.now()));
@@ -91,15 +91,18 @@ export function describeEventLog(context: SuiteContext): void {
       expect(others).toEqual({ items: [], next: undefined });
     });
 
-    it.each(['a\u0000b', '\ud83d', ''])('of an id or a name that no model has is empty: %j', async (text) => {
-      const { log } = context.fixture.databases.transactionManager(firstShard);
-      const account = await context.openAccount(firstShard);
-      const none = { items: [], next: undefined };
-      expect(await log.findByModel({ name: 'Account', id: text }, { limit: 1 })).toEqual(none);
-      expect(await log.findByModel({ name: text, id: account.id.value }, { limit: 1 })).toEqual(none);
-    });
+    it.each(['a\u0000b', '\ud83d', ''])(
+      'is empty for an id or a name that no model has: %j',
+      async (text) => {
+        const { log } = context.fixture.databases.transactionManager(firstShard);
+        const account = await context.openAccount(firstShard);
+        const none = { items: [], next: undefined };
+        expect(await log.findByModel({ name: 'Account', id: text }, { limit: 1 })).toEqual(none);
+        expect(await log.findByModel({ name: text, id: account.id.value }, { limit: 1 })).toEqual(none);
+      },
+    );
 
-    it('has at least one event on a page, and at most 1,000', async () => {
+    it('has between one and 1,000 events on a page', async () => {
       const account = await context.openAccount();
       await context.credit(account, '2');
       expect((await history(account, { limit: 0 })).items).toHaveLength(1);
@@ -160,7 +163,7 @@ export function describeActionRecords(context: SuiteContext): void {
       expect(await context.storedEvents()).toMatchObject([withoutModel, withoutModel]);
     });
 
-    it('is recorded on the shard that its params name when it stages nothing', async () => {
+    it('is recorded on the shard that its params name if it stages nothing', async () => {
       const account = await context.openAccount(otherDatabaseShard, { owner: 'grace' });
       const params = { accountId: account.id };
       expect(await context.executor.execute(principal, FindOwnerAction, params)).toBe('grace');
@@ -174,7 +177,7 @@ export function describeActionRecords(context: SuiteContext): void {
       });
     });
 
-    it('is recorded on the default shard when it stages nothing and its params name no shard', async () => {
+    it('is recorded on the default shard if it stages nothing and its params name no shard', async () => {
       await context.stage(() => undefined);
       expect(await context.storedEvents(firstShard)).toHaveLength(1);
     });

@@ -21,7 +21,7 @@ export function describeGroups(context: SuiteContext): void {
     (await context.accounts.findAllByIds(accounts.map(({ id }) => id))).map(({ version }) => version);
 
   describe('a group of change sets', () => {
-    it('is written as a whole, and its events in the order of the change sets', async () => {
+    it('is written as a whole, with events in the order of the change sets', async () => {
       const accounts = await store(3);
       const updates = accounts.toReversed().map((account) => update(account, '1'));
       expect(await writeTogether(manager(), updates)).toEqual(['written', 'written', 'written']);

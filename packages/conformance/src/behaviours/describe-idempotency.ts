@@ -103,7 +103,7 @@ export function describeIdempotency(context: SuiteContext): void {
       ['the only row', 0, 0],
       ['a later row', 1, 0],
       ['a row of a later statement', 40, 40],
-    ])('is free again when %s was stale', async (_row, position, tagCount) => {
+    ])('is free again after %s was stale', async (_row, position, tagCount) => {
       const accounts = await context.store(...newAccounts(position + 1));
       await context.credit(at(accounts, position), '1');
       const stale = context.stage(
@@ -144,7 +144,7 @@ export function describeIdempotency(context: SuiteContext): void {
       },
     );
 
-    it('works for an action that stages nothing, whose key is on the shard that its params name', async () => {
+    it('works for an action that stages nothing, on the shard that its params name', async () => {
       const account = await context.openAccount(otherDatabaseShard, { owner: 'ada' });
       const params = { accountId: account.id };
       const find = (): Promise<string> =>
@@ -191,7 +191,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toEqual(account);
     });
 
-    it('works for a plan of several statements, 10 at once', async () => {
+    it('works for a plan of several statements, repeated 10 times at once', async () => {
       const key = keyed('k-1');
       await Promise.all(
         Array.from({ length: 10 }, () => context.stage((plan) => plan.addAll(newAccounts(100)), key)),
@@ -318,7 +318,7 @@ export function describeHandlerKeys(context: SuiteContext): void {
       });
     });
 
-    it('is found page by page once it is old enough, and deleted by its name', async () => {
+    it('is listed in pages once it is old enough, and deleted by its name', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       for (let index = 0; index < 5; index++)
         await context.withdraw(account, '1', { ...byHandler, idempotencyKey: `k-${index}` });

@@ -156,7 +156,7 @@ export function describePages(context: SuiteContext): void {
       expect([...first.items, ...second.items]).toEqual([...stored, added]);
     });
 
-    it('have at least one item and at most 1,000', async () => {
+    it('have between one and 1,000 items', async () => {
       await storeEverywhere(context, 2);
       expect((await context.accounts.findPage({ limit: 0 })).items).toHaveLength(1);
       expect((await context.accounts.findPage({ limit: 1_000_000 })).items).toHaveLength(2);
@@ -224,7 +224,7 @@ export function describePages(context: SuiteContext): void {
       },
     );
 
-    it('of a shard that is not configured are refused', async () => {
+    it('of an unconfigured shard are refused', async () => {
       await expect(context.accounts.findPage({ limit: 1, shard: unknown })).rejects.toMatchObject({
         code: 'unknown-shard',
       });
@@ -240,7 +240,7 @@ export function describePages(context: SuiteContext): void {
       }
     });
 
-    it.each(['settings', 'nothing'])('refuse an order by %s, which has none', async (field) => {
+    it.each(['settings', 'nothing'])('refuse an order by %s, which has no order', async (field) => {
       await storeEverywhere(context, 1);
       await expect(
         context.accounts.findPage({ limit: 1, orderBy: field as OrderedField }),
@@ -314,7 +314,7 @@ async function readAll(
 /** Registers tests that rows of state `DELETED` are left out of every read. */
 export function describeSoftDelete(context: SuiteContext): void {
   describe('a deleted model', () => {
-    it('is left out of reads by id', async () => {
+    it('is excluded from reads by id', async () => {
       const { account } = await oneDeleted(context);
       expect(await context.accounts.findById(account.id)).toBeUndefined();
       expect(await context.accounts.existsById(account.id)).toBe(false);
@@ -322,14 +322,14 @@ export function describeSoftDelete(context: SuiteContext): void {
       await expect(context.accounts.getById(account.id)).rejects.toMatchObject({ code: 'entity-not-found' });
     });
 
-    it('is left out of lists, pages and counts', async () => {
+    it('is excluded from lists, pages and counts', async () => {
       const { kept } = await oneDeleted(context);
       expect(await context.accounts.findAll()).toEqual([kept]);
       expect((await context.accounts.findPage({ limit: 10 })).items).toEqual([kept]);
       expect(await context.accounts.count()).toBe(1);
     });
 
-    it('is left out of reads by a condition', async () => {
+    it('is excluded from reads by a condition', async () => {
       const { kept } = await oneDeleted(context);
       expect(await context.accounts.findByOwner('ada')).toEqual([kept]);
       expect(await context.accounts.findOneByOwner('ada')).toEqual(kept);

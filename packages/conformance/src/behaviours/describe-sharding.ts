@@ -36,7 +36,7 @@ export function describeCrossShard(context: SuiteContext): void {
       ).toBe(2);
     });
 
-    it('writes the events of each shard with its own models, under one action, when it is allowed', async () => {
+    it('writes the events of each shard with its models, under one action, when it is allowed', async () => {
       const from = await context.openAccount(otherDatabaseShard, { balance: decimal('5') });
       const to = await context.openAccount(firstShard);
       const params = { fromId: from.id, toId: to.id, amount: '2' };
@@ -72,7 +72,7 @@ export function describeCrossShard(context: SuiteContext): void {
       expect(new Set(records.map(({ id }) => id)).size).toBe(2);
     });
 
-    it('names the committed and the failed shards when a later one fails', async () => {
+    it('names the committed and the failed shards when a later shard fails', async () => {
       const first = await context.openAccount(firstShard);
       const stale = await context.openAccount(otherDatabaseShard);
       await context.credit(stale, '1');
@@ -128,7 +128,7 @@ export function describePlacement(context: SuiteContext): void {
       expect(await context.storedEvents(otherDatabaseShard)).toEqual([]);
     });
 
-    it('refuses to read a shard that is not configured', async () => {
+    it('refuses to read an unconfigured shard', async () => {
       const id = ShardedId.generate(Account, unknown);
       const refusal = { code: 'unknown-shard', shard: unknown };
       await expect(context.accounts.getById(id)).rejects.toMatchObject(refusal);

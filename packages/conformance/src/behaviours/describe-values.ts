@@ -199,7 +199,7 @@ export function describeRefusals(context: SuiteContext): void {
       expect(await context.contents()).toEqual(before);
     });
 
-    it('leaves neither state nor event when an event row is broken', async () => {
+    it('leaves neither state nor event when an event row is invalid', async () => {
       const account = await context.openAccount();
       const before = await context.contents();
       const next = account.credit('5').variant({ version: 2, events: [] });

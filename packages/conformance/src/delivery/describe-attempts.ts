@@ -92,7 +92,7 @@ export function describeAttempts(context: DeliveryContext): void {
     expect(await context.store.blocked.nextDueMs(context.places())).toBeLessThanOrEqual(60_000);
   });
 
-  test('An attempt is counted once, and taken back once, however often that is reported', async () => {
+  test('An attempt is counted once and taken back once, however often either is reported', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     const head = await context.head();
@@ -321,14 +321,17 @@ export function describeDeadLetters(context: DeliveryContext): void {
     expect(row.nextAttemptDate).toEqual(new Date(row.blockedDate.getTime() + never + 1));
   });
 
-  test.each(['a\u0000b', '\ud83d'])('A filter finds nothing by a text that no row has: %j', async (text) => {
-    const [event] = await context.holdWith('a', 1);
-    await context.block({ event: event, dead: true });
-    for (const filter of [{ handler: text }, { modelId: text }, { eventType: text }, { eventId: text }]) {
-      expect(await context.rows(filter)).toEqual([]);
-      expect((await context.store.deadLetters.skip(filter, step)).count).toBe(0);
-    }
-  });
+  test.each(['a\u0000b', '\ud83d'])(
+    'A filter matches nothing by a text that no row has: %j',
+    async (text) => {
+      const [event] = await context.holdWith('a', 1);
+      await context.block({ event: event, dead: true });
+      for (const filter of [{ handler: text }, { modelId: text }, { eventType: text }, { eventId: text }]) {
+        expect(await context.rows(filter)).toEqual([]);
+        expect((await context.store.deadLetters.skip(filter, step)).count).toBe(0);
+      }
+    },
+  );
 }
 
 /** An attempt in parallel with others. */

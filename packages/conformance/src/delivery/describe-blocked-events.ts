@@ -128,7 +128,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(await context.heads()).toMatchObject([{ event: { id: second.id } }]);
   });
 
-  test('Nothing is blocked, tried or ended under a lease that was lost', async () => {
+  test('Nothing is blocked, tried or ended under a lost lease', async () => {
     const events = await context.holdWith('a', 1);
     const stale = { event: events[0], token: context.lostToken };
     expect(await context.block(stale)).toEqual([context.lostToken]);
@@ -197,7 +197,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(contentOf(row.event)).toEqual(contentOf(event));
   });
 
-  test('An event is blocked although the log has lost it', async () => {
+  test('An event can be blocked even if the log has lost it', async () => {
     const events = await context.holdWith('a', 1, 2);
     await context.fixture.emptyLog();
     await context.block(...events.map((event) => ({ event })));

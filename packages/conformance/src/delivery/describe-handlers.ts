@@ -182,7 +182,7 @@ export function describeHandlerNames(context: DeliveryContext): void {
     expect(await context.store.cursors.find('both')).toBeUndefined();
   });
 
-  test('A handler is refused under a name that another one of the same process had', async () => {
+  test('A handler is refused under a former name of another handler of the same process', async () => {
     const { cursors } = context.store;
     const renamed = { name: 'settle', aliases: ['complete'], startFrom: 'now' } as const;
     const settle = { ...renamed, aliases: [] };

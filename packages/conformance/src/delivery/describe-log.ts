@@ -42,18 +42,21 @@ export function describeLog(context: DeliveryContext): void {
     }
   });
 
-  test.each([1, 3, 7, 1_000])('A backlog is read in batches of about %i, nothing twice', async (limit) => {
-    const written: string[] = [];
-    for (let modelVersion = 1; modelVersion <= 20; modelVersion++) {
-      const models = ['a', 'b', 'c'].map((modelId) => ({ modelId, modelVersion }));
-      written.push(...(await context.writeAtOnce(...models)));
-    }
-    const { events, cursor } = await context.readOn(await context.beginning(), limit);
-    expect(idsOf(events)).toEqual(written);
-    expect((await context.readOn(cursor, limit)).events).toEqual([]);
-    const later = await context.write('a', 21);
-    expect(idsOf((await context.readOn(cursor, limit)).events)).toEqual(later);
-  });
+  test.each([1, 3, 7, 1_000])(
+    'A backlog is read in batches of about %i, without duplicates',
+    async (limit) => {
+      const written: string[] = [];
+      for (let modelVersion = 1; modelVersion <= 20; modelVersion++) {
+        const models = ['a', 'b', 'c'].map((modelId) => ({ modelId, modelVersion }));
+        written.push(...(await context.writeAtOnce(...models)));
+      }
+      const { events, cursor } = await context.readOn(await context.beginning(), limit);
+      expect(idsOf(events)).toEqual(written);
+      expect((await context.readOn(cursor, limit)).events).toEqual([]);
+      const later = await context.write('a', 21);
+      expect(idsOf((await context.readOn(cursor, limit)).events)).toEqual(later);
+    },
+  );
 
   test('A cursor that is saved within a large transaction loses nothing of it', async () => {
     const { store } = context;
@@ -70,7 +73,7 @@ export function describeLog(context: DeliveryContext): void {
     expect(idsOf(events)).toEqual(partial === true ? ids : ids.slice(2));
   });
 
-  test('An action without events is read by nobody, and nobody is behind because of it', async () => {
+  test('An action without events is never delivered and leaves no handler behind', async () => {
     await context.register('notify');
     await context.writeAtOnce();
     expect(await context.logged()).toEqual([]);
@@ -144,7 +147,7 @@ export function describeLog(context: DeliveryContext): void {
 
 /** Registers tests of how delivery reads the log while transactions are open. */
 export function describeLateReads(context: DeliveryContext<ConcurrentDeliveryFixture>): void {
-  test('Nothing is skipped when the transaction that began later commits first, with three writers', async () => {
+  test('Nothing is skipped when a later transaction of three writers commits first', async () => {
     const written: string[] = [];
     const read: string[] = [];
     let cursor: Cursor = await context.beginning();
@@ -190,7 +193,7 @@ export function describeLateReads(context: DeliveryContext<ConcurrentDeliveryFix
   });
 
   test.each([1, 3, 7, 1_000])(
-    'A backlog beside an open transaction is read in batches of about %i, nothing twice',
+    'A backlog beside an open transaction is read in batches of about %i, without duplicates',
     async (limit) => {
       const held = await context.fixture.begin();
       const late = await held.write('held', 1);
@@ -207,7 +210,7 @@ export function describeLateReads(context: DeliveryContext<ConcurrentDeliveryFix
     },
   );
 
-  test('A transaction that is larger than a batch is read to its end while the next one is open', async () => {
+  test('A transaction larger than a batch is read to its end while the next one is open', async () => {
     const { store, slots } = context;
     const large = await context.fixture.begin();
     const largeIds = await large.write('large', 1, 2, 3);
@@ -224,7 +227,7 @@ export function describeLateReads(context: DeliveryContext<ConcurrentDeliveryFix
     expect(idsOf(events)).toEqual([...nextIds, ...others]);
   });
 
-  test('The parts of one transaction are read although others commit between them, and theirs afterwards', async () => {
+  test('Parts of a transaction are read despite commits in between, which are read afterwards', async () => {
     const { store, slots } = context;
     const early = await context.fixture.begin();
     const earlyIds = await early.write('early', 1);

@@ -9,7 +9,7 @@ import { SqliteFixture } from './sqlite-fixture.js';
 describeStorageAdapter('SQLite', async () => new SqliteFixture());
 describeStorageAdapter('SQLite, with group commit', async () => new SqliteFixture(), { groupCommit: true });
 
-test('The guide says how long the adapter is', () => {
+test('the guide states the length of the adapter', () => {
   const guide = join(import.meta.dirname, '../../../../docs/guides/write-a-storage-adapter.md');
   const [, said] = /about (\d+) lines/.exec(readFileSync(guide, 'utf8')) ?? [];
   const files = globSync('sqlite*.ts', { cwd: import.meta.dirname, exclude: ['sqlite-fixture.ts'] });
