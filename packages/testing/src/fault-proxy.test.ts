@@ -28,12 +28,12 @@ describe('FaultProxy', () => {
     target.close();
   });
 
-  it('forwards both ways', async () => {
+  it('forwards data in both directions', async () => {
     expect(await answer(open(proxy), 'hello')).toBe('echo hello');
     expect(proxy.connectionCount).toBe(1);
   });
 
-  it('cuts before the server sees the bytes', async () => {
+  it('can cut a connection before the server sees the bytes', async () => {
     proxy.judge = ({ bytes }) => (bytes.includes('bad') ? 'cut' : 'forward');
     const client = open(proxy);
     expect(await answer(client, 'good')).toBe('echo good');
@@ -41,7 +41,7 @@ describe('FaultProxy', () => {
     expect(received).toEqual(['good']);
   });
 
-  it('cuts after the server has got the bytes, before its answer comes back', async () => {
+  it('can cut a connection after the server received the bytes, before its answer returns', async () => {
     proxy.judge = ({ direction }) => (direction === 'to-server' ? 'forward-and-cut' : 'forward');
     const arrived = once(target, 'connection').then(async ([socket]) => once(socket as Socket, 'end'));
     expect(await answer(open(proxy), 'last words')).toBe('ended');
@@ -49,7 +49,7 @@ describe('FaultProxy', () => {
     expect(received).toEqual(['last words']);
   });
 
-  it('holds everything back while it is silent, also on new connections', async () => {
+  it('holds back all data while it is silent, even on new connections', async () => {
     const client = open(proxy);
     await answer(client, 'before');
     proxy.silence();
@@ -63,7 +63,7 @@ describe('FaultProxy', () => {
     expect((await answers).map(([bytes]) => String(bytes))).toEqual(['echo one', 'echo two']);
   });
 
-  it('holds an end back while it is silent, also one that comes with the last bytes', async () => {
+  it('holds back the end of a connection while silent, even one sent with the last bytes', async () => {
     const connected = once(target, 'connection');
     const client = open(proxy);
     const [socket] = (await connected) as [Socket];
@@ -92,7 +92,7 @@ describe('FaultProxy', () => {
     expect(await ended).toBe(manner === 'reset');
   });
 
-  it('refuses connections until it accepts them again, on the same port', async () => {
+  it('refuses connections until it accepts them again on the same port', async () => {
     await proxy.refuse();
     const refused = await new Promise((resolve) => open(proxy).once('error', resolve));
     expect(refused).toMatchObject({ code: 'ECONNREFUSED' });

@@ -35,11 +35,11 @@ describe('faithfulCopy', () => {
     ['a set', new Set([{ a: 1 }])],
     ['bytes', new Uint8Array([1, 2])],
     ['a big integer', 2n ** 70n],
-  ])('gives %s back as it is', (_what, value) => {
+  ])('returns %s unchanged', (_what, value) => {
     expect(faithfulCopy(value, 'value')).toStrictEqual(value);
   });
 
-  it('shares nothing that could change', () => {
+  it('shares no mutable part with the original', () => {
     const value = {
       list: [1],
       date: new Date(0),
@@ -63,13 +63,13 @@ describe('faithfulCopy', () => {
     expect(copy.amount.sum).toBe(3);
   });
 
-  it('keeps a shard the same object', () => {
+  it('keeps a shard as the same object', () => {
     const shard = ShardIdentifier.of(3, 4);
     expect(faithfulCopy({ shard }, 'value').shard).toBe(shard);
   });
 
   it.each([
-    ['a number that is none', { a: [Number.NaN] }, 'value.a[0]'],
+    ['NaN', { a: [Number.NaN] }, 'value.a[0]'],
     ['an invalid date', { a: new Date(Number.NaN) }, 'value.a'],
     ['a NUL character', { a: { b: '\u0000' } }, 'value.a.b'],
     ['a NUL character in a key', { '\u0000': 1 }, 'value'],
@@ -82,7 +82,7 @@ describe('faithfulCopy', () => {
     );
   });
 
-  it('refuses what contains itself', () => {
+  it('refuses a value that contains itself', () => {
     const circle: { self?: unknown } = {};
     circle.self = circle;
     expect(() => faithfulCopy(circle, 'value')).toThrow(

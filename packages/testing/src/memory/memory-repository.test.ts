@@ -34,7 +34,7 @@ const baskets = (): MemoryRepository<Basket> =>
   new MemoryRepository({ model: Basket, databases: openDatabases(memorySharding(shard), memory()) });
 
 describe('MemoryRepository', () => {
-  it('stores a copy, which no later change of the model reaches', async () => {
+  it('stores a copy that later changes of the model do not reach', async () => {
     const repository = baskets();
     const basket = Basket.of(['apple']);
     await repository.put(basket);
@@ -43,7 +43,7 @@ describe('MemoryRepository', () => {
     expect(await repository.getById(basket.id)).toMatchObject({ items: ['apple'], createdDate: new Date(0) });
   });
 
-  it('gives a copy each time, so that one reader does not change what another one reads', async () => {
+  it('returns a copy each time, so that readers do not share changes', async () => {
     const repository = baskets();
     const { id } = await repository.put(Basket.of(['apple']));
     for (const read of [await repository.getById(id), ...(await repository.findAll())])
@@ -51,7 +51,7 @@ describe('MemoryRepository', () => {
     expect((await repository.getById(id)).items).toEqual(['apple']);
   });
 
-  it('stores at version 1 what was never stored, and else at the version that it has', async () => {
+  it('stores a new model at version 1, and any other at its own version', async () => {
     const repository = baskets();
     expect(await repository.put(Basket.of([]))).toMatchObject({ version: 1 });
     const seventh = Basket.of([], 7);
@@ -59,7 +59,7 @@ describe('MemoryRepository', () => {
     expect(await repository.getById(seventh.id)).toMatchObject({ version: 7 });
   });
 
-  it('stores what a repository of its own makes of a model', async () => {
+  it('stores the row that a custom repository makes of a model', async () => {
     class Baskets extends MemoryRepository<Basket> {
       protected override toRow({ items, ...fields }: Basket): object {
         return { ...fields, events: [], items: items.join() };
@@ -75,7 +75,7 @@ describe('MemoryRepository', () => {
     expect((await repository.getById(id)).items).toEqual(['apple', 'bread']);
   });
 
-  it('refuses a row whose id or version is not that of the model', async () => {
+  it("refuses a row whose id or version differs from the model's", async () => {
     class Baskets extends MemoryRepository<Basket> {
       protected override toRow(basket: Basket): object {
         return { ...super.toRow(basket), ...this.changes };
@@ -96,7 +96,7 @@ describe('MemoryRepository', () => {
     }
   });
 
-  it('keeps what stands in the fields that an updating row leaves out', async () => {
+  it('keeps the fields that an updated row leaves out', async () => {
     class Itemless extends MemoryRepository<Basket> {
       protected override toRow({ items: _items, ...fields }: Basket): object {
         return fields;
@@ -124,7 +124,7 @@ describe('MemoryRepository', () => {
     expect(await whole.getById(basket.id)).toMatchObject({ version: 2, createdDate, items: ['apple'] });
   });
 
-  it('writes and reads the result of an action with the classes of its values', () => {
+  it('restores the result of an action with the classes of its values', () => {
     class Money {
       constructor(readonly cents: bigint) {}
     }

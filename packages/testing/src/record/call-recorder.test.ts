@@ -34,7 +34,7 @@ test('a call is repeated under its key until its outcome is known', async () => 
   expect(recorder.violations).toEqual([]);
 });
 
-test('what is still unknown when the time is over is named', async () => {
+test('a call whose outcome is still unknown at the deadline is named', async () => {
   const { recorder } = await recorded(unknown);
   await expect(recorder.settle({ withinMs: 0 })).rejects.toThrow(
     /^1 calls still have no known outcome .+ pay \(.+\): none$/,
@@ -44,14 +44,17 @@ test('what is still unknown when the time is over is named', async () => {
 test.each([
   ['is refused', refused, /its repeat was refused: 422 too-little$/],
   ['has another result', { ...ok, result: { balance: '0' } }, /its repeat has another result$/],
-])('a call that was ok stays ok, and a repeat that %s is a violation', async (_title, answer, violation) => {
-  const { recorder, call } = await recorded(ok, answer);
-  await recorder.repeat(call);
-  expect(call.outcome).toBe('ok');
-  expect(recorder.violations).toEqual([expect.stringMatching(violation)]);
-});
+])(
+  'a successful call stays successful, and a repeat that %s is a violation',
+  async (_title, answer, violation) => {
+    const { recorder, call } = await recorded(ok, answer);
+    await recorder.repeat(call);
+    expect(call.outcome).toBe('ok');
+    expect(recorder.violations).toEqual([expect.stringMatching(violation)]);
+  },
+);
 
-test('a repeat that gets no answer, or the same one, is no violation', async () => {
+test('a repeat without an answer, or with the same one, is not a violation', async () => {
   const { recorder, call } = await recorded(ok, undefined, { ...ok });
   await recorder.repeat(call);
   await recorder.repeat(call);
@@ -59,13 +62,13 @@ test('a repeat that gets no answer, or the same one, is no violation', async () 
   expect(recorder.violations).toEqual([]);
 });
 
-test('a call that was refused may be ok when it is repeated', async () => {
+test('a refused call may succeed when it is repeated', async () => {
   const { recorder, call } = await recorded(refused, ok);
   await recorder.repeat(call);
   expect(call.outcome).toBe('ok');
 });
 
-test('an answer that the service must never give is a violation, and says nothing of the outcome', async () => {
+test('an answer that the service must never give is a violation and settles no outcome', async () => {
   const { recorder, call } = await recorded({ outcome: 'ok', says: 'a stack trace' });
   expect(call.outcome).toBe('unknown');
   expect(recorder.violations).toEqual([
@@ -73,7 +76,7 @@ test('an answer that the service must never give is a violation, and says nothin
   ]);
 });
 
-test('a call that is not answered in time is given up', async () => {
+test('a call that is not answered in time is abandoned', async () => {
   const recorder = new CallRecorder<Verdict>({ judge, answerTimeoutMs: 1 });
   const call = await recorder.call(
     'pay',

@@ -29,20 +29,20 @@ function faultsOf(records: readonly DeliveryRecord[], undone?: ReadonlyMap<strin
 
 const overtaken = 'was delivered before version 1 was handled';
 
-test('a later event may be first called for in a batch behind an earlier one, which failed alone before', () => {
+test('an event may first appear in a batch behind an earlier event that failed alone', () => {
   expect(faultsOf([recordOf(1, 0), recordOf(1, 1, 2), recordOf(2, 1, 2)])).toEqual([]);
 });
 
-test('events of a model in the wrong order within a batch are found', () => {
+test("a batch with a model's events out of order is reported", () => {
   expect(faultsOf([recordOf(2, 0, 1), recordOf(1, 0, 1)])).toEqual([expect.stringContaining(overtaken)]);
 });
 
-test('an event that came first alone is found, also when a batch has both in order afterwards', () => {
+test('an event delivered too early is reported, even if a later batch restores the order', () => {
   const records = [recordOf(2, 0), recordOf(1, 1, 2), recordOf(2, 1, 2)];
   expect(faultsOf(records)).toEqual([expect.stringContaining(overtaken)]);
 });
 
-test('an event is handled again of which a failover has lost that it was handled', () => {
+test('an event is handled again after a failover lost that it was handled', () => {
   const undone = new Map([['collector event-2', 4]]);
   const records = [recordOf(1, 0, 1), recordOf(2, 2, 3)];
   expect(faultsOf(records, undone)).toEqual([expect.stringContaining('was not handled again')]);

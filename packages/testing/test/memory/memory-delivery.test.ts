@@ -30,8 +30,8 @@ function delivering(): {
   return { context, seen, clock };
 }
 
-describe('databases in memory', () => {
-  it('deliver the events of every shard, those of one model in order', async () => {
+describe('in-memory databases', () => {
+  it('deliver the events of every shard, with those of one model in order', async () => {
     const { context, seen, clock } = delivering();
     for (const shard of [firstShard, sameDatabaseShard, otherDatabaseShard]) {
       const account = await context.openAccount(shard);
@@ -47,7 +47,7 @@ describe('databases in memory', () => {
       ]);
   });
 
-  it('give a handler copies of what the log holds', async () => {
+  it("pass copies of the log's events to a handler", async () => {
     const { context, seen, clock } = delivering();
     await context.credit(await context.openAccount(), '1');
     await clock.advance(1_000);

@@ -48,8 +48,8 @@ async function isOver(work: Promise<unknown>): Promise<boolean> {
   return over;
 }
 
-describe('the way to databases in memory', () => {
-  it('is that of everything that a process asks, there and back', async () => {
+describe('the connection to in-memory databases', () => {
+  it('carries every request of a process and its answer', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const passages = recording(fixture.faults);
@@ -89,7 +89,7 @@ describe('the way to databases in memory', () => {
     expect(persist?.changes).toMatchObject([{ action: { name: 'WithdrawAction' } }]);
   });
 
-  it('takes as long as a fault wants, with the answer as it was before', async () => {
+  it('is as slow as a fault wants, and returns the answer as of its request', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const gate = Promise.withResolvers<void>();
@@ -108,7 +108,7 @@ describe('the way to databases in memory', () => {
   it.each([
     ['request', 1],
     ['answer', 2],
-  ] as const)('loses the %s of a write, whose outcome the log tells', async (way, version) => {
+  ] as const)('may lose the %s of a write, whose outcome is found in the log', async (way, version) => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     fixture.faults.inject(losing('persist', way));
@@ -120,7 +120,7 @@ describe('the way to databases in memory', () => {
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version });
   });
 
-  it('leaves an outcome unknown that nobody can ask for', async () => {
+  it('leaves an outcome unknown when the log cannot be reached', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     fixture.faults.inject(({ operation }) => {
@@ -132,7 +132,7 @@ describe('the way to databases in memory', () => {
     });
   });
 
-  it('fails a read whose connection it loses as transient', async () => {
+  it('reports a read on a lost connection as transient', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     fixture.faults.inject(losing('read', 'request'));
@@ -144,7 +144,7 @@ describe('the way to databases in memory', () => {
     expect(account).toBeInstanceOf(Account);
   });
 
-  it('tells on the way back what the database says, whose answer may be lost as well', async () => {
+  it('returns errors of the database as answers, which may be lost as well', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const stale = changeSetOf(fixture.accounts, account.variant({ version: 5 }), []);
@@ -156,7 +156,7 @@ describe('the way to databases in memory', () => {
     await expect(manager.persist(stale)).rejects.toMatchObject({ code: 'commit-outcome-unknown' });
   });
 
-  it('may bring a write late, for which waits whoever asks what became of it', async () => {
+  it('may deliver a write late, and a query for its outcome waits for it', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const arrival = Promise.withResolvers<void>();
@@ -175,7 +175,7 @@ describe('the way to databases in memory', () => {
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 2 });
   });
 
-  it('ends with the process: nothing that it asks is done or answered, and it hears no notifications', async () => {
+  it('ends with its process, which receives no more answers or notifications', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const { store } = fixture.databases.deliveries()[0]!;
@@ -197,7 +197,7 @@ describe('the way to databases in memory', () => {
     expect(notifications).toBe(1);
   });
 
-  it('loses and delays notifications', async () => {
+  it('may lose and delay notifications', async () => {
     const { fixture } = opened();
     const { store } = fixture.databases.deliveries()[0]!;
     let notifications = 0;
@@ -213,7 +213,7 @@ describe('the way to databases in memory', () => {
     expect(notifications).toBe(1);
   });
 
-  it('loses an answer of delivery when the work is done', async () => {
+  it('may lose an answer to delivery after the work is done', async () => {
     const { fixture } = opened();
     const { store } = fixture.databases.deliveries()[0]!;
     fixture.faults.inject(losing('leases.renew', 'answer'));

@@ -27,8 +27,8 @@ function processOn(server: MemoryServer): {
   return { fixture, context };
 }
 
-describe('a server of databases in memory', () => {
-  it('has them for several processes, each with a way of its own', async () => {
+describe('a server of in-memory databases', () => {
+  it('serves several processes, each over a connection of its own', async () => {
     const server = new MemoryServer(suiteSharding);
     const [one, other] = [processOn(server), processOn(server)];
     const account = await one.context.openAccount(otherDatabaseShard);
@@ -39,7 +39,7 @@ describe('a server of databases in memory', () => {
     expect(server.databases).toEqual([server.tables(firstShard), server.tables(otherDatabaseShard)]);
   });
 
-  it('delivers in one process what another one has committed, and goes on where that one vanished', async () => {
+  it('delivers in one process what another committed, and resumes where that one vanished', async () => {
     const clock = new VirtualClock();
     const server = new MemoryServer(suiteSharding, { clock });
     const seen: string[] = [];
@@ -84,8 +84,8 @@ describe('a server of databases in memory', () => {
   });
 });
 
-describe('a database in memory that fails over', () => {
-  it('has lost what its replica had not received: rows, keys and the log', async () => {
+describe('an in-memory database that fails over', () => {
+  it('loses the rows, keys and events that its replica had not received', async () => {
     const server = new MemoryServer(suiteSharding);
     const { context, fixture } = processOn(server);
     const account = await context.openAccount(firstShard, { balance: decimal('100') });
@@ -103,7 +103,7 @@ describe('a database in memory that fails over', () => {
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ balance: decimal('89') });
   });
 
-  it('leaves the replica as it was, to fail over to once more', async () => {
+  it('leaves the replica unchanged, for another failover to it', async () => {
     const server = new MemoryServer(suiteSharding);
     const { context, fixture } = processOn(server);
     const account = await context.openAccount();
@@ -116,7 +116,7 @@ describe('a database in memory that fails over', () => {
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 1 });
   });
 
-  it('goes on from what a database of another server held', async () => {
+  it('continues from the state of a database on another server', async () => {
     const [server, other] = [new MemoryServer(suiteSharding), new MemoryServer(suiteSharding)];
     const account = await processOn(server).context.openAccount();
     other.tables(firstShard).failOver(server.tables(firstShard).snapshot());
@@ -126,7 +126,7 @@ describe('a database in memory that fails over', () => {
     expect(await processOn(server).fixture.accounts.getById(account.id)).toMatchObject({ version: 1 });
   });
 
-  it('never says of a commit that was sent before that it did not happen', async () => {
+  it('never reports a commit that was sent before the failover as missing', async () => {
     const server = new MemoryServer(suiteSharding);
     const { context, fixture } = processOn(server);
     const account = await context.openAccount();
@@ -152,7 +152,7 @@ describe('a database in memory that fails over', () => {
     for (const error of [notSent, writtenLater]) await expect(manager.isCommitted(error)).rejects.toBe(error);
   });
 
-  it('never gets what was sent to it before and was late', async () => {
+  it('never receives late requests that were sent before the failover', async () => {
     const server = new MemoryServer(suiteSharding);
     const { context, fixture } = processOn(server);
     const account = await context.openAccount();

@@ -30,7 +30,7 @@ describe(`random executions in memory (seed ${seed})`, () => {
     ['a slow store', 0],
     ['a slow store that loses connections', 0.3],
   ])(
-    'on %s lose nothing, double nothing, see nothing that is undone and never stand still',
+    'on %s lose nothing, repeat nothing, read nothing that is undone, and never stall',
     async (_what, lossShare) => {
       for (let run = 0; run < runs; run++) {
         const random = seededRandom(seed + run);

@@ -52,7 +52,7 @@ const emma = {
     callOf(LendOrReturnAction, { bookId: book?.id.value ?? '', readerId: 'somebody' }),
 } satisfies SimulationOptions<SimulationGiven>;
 
-test('an invariant that is broken for a while is found at the commit that breaks it', async () => {
+test('an invariant that is broken for a while is reported at the commit that breaks it', async () => {
   const wrong = new Simulation({
     ...emma,
     watch: () => (commit) => {
@@ -70,7 +70,7 @@ test('an invariant that is broken for a while is found at the commit that breaks
 });
 
 test(
-  'who watches commits begins again with those that a failover has left',
+  'an observer of commits starts again with the commits that survive a failover',
   { timeout: 60_000 },
   async () => {
     let told: string[] = [];
@@ -88,7 +88,7 @@ test(
   },
 );
 
-test('a seed that fails is simplified, and tells its steps', { timeout: 300_000 }, async () => {
+test('a failing seed is simplified and reports its steps', { timeout: 300_000 }, async () => {
   const wrong = new Simulation({
     ...emma,
     check: ({ commits }) => {

@@ -3,7 +3,7 @@ import { registersSimulation } from './registers-simulation.js';
 import { seedCountOf, timeout } from './seed-count.js';
 
 test(
-  'every event reaches every handler in order, and what handlers do has its effect once',
+  'every event reaches every handler in order, and each handler has its effect once',
   { timeout },
   async () => {
     const { counts } = await registersSimulation().explore({ seeds: seedCountOf(0.16) });

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { registersSimulation } from './registers-simulation.js';
 import { seedCountOf, timeout } from './seed-count.js';
 
-test('one seed leads to the same run, step by step', async () => {
+test('one seed always leads to the same run, step by step', async () => {
   for (const seed of [1, 2, 3, 4, 5]) {
     const simulation = registersSimulation();
     const [one, other] = [
@@ -17,7 +17,7 @@ test('one seed leads to the same run, step by step', async () => {
   }
 });
 
-test('nothing of a run is kept when it is over, however many follow', async () => {
+test('no run leaves anything in memory, however many follow', async () => {
   setFlagsFromString('--expose-gc');
   const collectGarbage = runInNewContext('gc') as () => void;
   const runs: WeakRef<object>[] = [];
@@ -34,7 +34,7 @@ test('nothing of a run is kept when it is over, however many follow', async () =
     .toBeLessThanOrEqual(1);
 });
 
-test('actions have their effect once or not at all, whatever fails on their way', { timeout }, async () => {
+test('actions have their effect once or not at all, whatever fails on the way', { timeout }, async () => {
   const simulation = registersSimulation({ handles: false });
   const { counts } = await simulation.explore({ seeds: seedCountOf(0.52) });
   const met = [

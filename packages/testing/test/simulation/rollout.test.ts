@@ -50,7 +50,7 @@ function renamedHandler(aliases: readonly string[]): Pick<Simulation<never>, 'ex
 }
 
 test(
-  'a handler that is renamed has each effect once, with both versions side by side',
+  'a renamed handler has each effect once while both versions run side by side',
   {
     timeout,
   },
@@ -61,7 +61,7 @@ test(
   },
 );
 
-test('a handler that is renamed without its former name is found', { timeout }, async () => {
+test('a handler renamed without its former name is reported', { timeout }, async () => {
   const explored = renamedHandler([]).explore({ from: 1, seeds: 60 });
   await expect(explored).rejects.toBeInstanceOf(SimulationError);
 });

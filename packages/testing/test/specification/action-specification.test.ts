@@ -31,14 +31,14 @@ const credited = new AccountCreditedEvent(given.id, decimal('2.5'), decimal('12.
 const failed = { code: 'ERR_ASSERTION' };
 
 describe('a specification of an action', () => {
-  it('holds when result, events and models are as expected', async () => {
+  it('holds when the result, events and models are as expected', async () => {
     await spec
       .given(given)
       .when(CreditAccountAction, params)
       .thenExpect({ result: given.credit('2.5'), events: [credited], models: [given.credit('2.5')] });
   });
 
-  it('fails by the difference when the result is another one', async () => {
+  it('fails with the difference when the result differs', async () => {
     const wrong = spec.given(given).when(CreditAccountAction, params).thenResult(given.credit('3'));
     await expect(wrong).rejects.toMatchObject({
       ...failed,
@@ -73,7 +73,7 @@ describe('a specification of an action', () => {
     await expect(wrong).rejects.toMatchObject(failed);
   });
 
-  it('leaves open what is not named', async () => {
+  it('ignores everything that it does not name', async () => {
     const execution = spec.given(given).when(CreditAccountAction, params);
     await execution.thenResult(like(Account, { version: 2, balance: decimal('12.5') }));
     await execution.thenModels(like(Account, { id: given.id, version: 2 }));
@@ -82,14 +82,14 @@ describe('a specification of an action', () => {
     await expect(execution.thenEvents(like(AccountOpenedEvent, {}))).rejects.toMatchObject(failed);
   });
 
-  it('has every expectation in an environment of its own', async () => {
+  it('evaluates each expectation in a new environment', async () => {
     const execution = spec.given(given).when(CreditAccountAction, params);
     const [one, other] = [await execution.thenEvents(credited), await execution.thenEvents(credited)];
     expect(one).not.toBe(other);
     expect(one.clock.now()).toEqual(new Date('2026-01-01T00:00:00Z'));
   });
 
-  it('tells models by all that was written, the first change first', async () => {
+  it('identifies models by all writes, in the order of the first change', async () => {
     const other = account('1');
     await spec
       .given(given, other)
@@ -97,7 +97,7 @@ describe('a specification of an action', () => {
       .thenModels(other.credit('-1'), given.credit('1'));
   });
 
-  it('tells a deleted model, too', async () => {
+  it('detects a deleted model', async () => {
     class DeleteAction extends Action<undefined, undefined> {
       protected async perform(): Promise<undefined> {
         this.plan().update(given.variant({ version: 1 }).delete());
@@ -109,7 +109,7 @@ describe('a specification of an action', () => {
       .thenModels(like(Account, { state: 'DELETED' }));
   });
 
-  it('tells nothing from something', async () => {
+  it('distinguishes no effect from some effect', async () => {
     const annotation = { accountId: given.id, note: 'new' };
     await spec
       .given(given.variant({ note: 'new' }))
@@ -119,7 +119,7 @@ describe('a specification of an action', () => {
     await expect(something.thenNothing()).rejects.toMatchObject(failed);
   });
 
-  it('checks params by their schema', async () => {
+  it('validates params with their schema', async () => {
     const broken = { accountId: given.id, note: 7 as unknown as string };
     await spec.given(given).when(AnnotateAction, broken).thenThrows('invalid-params');
   });
@@ -164,7 +164,7 @@ describe('a specification of an action', () => {
       .thenResult(new Date('2026-01-01T01:00:00Z'));
   });
 
-  it('takes what an executor takes', async () => {
+  it('accepts the options of an executor', async () => {
     const foreign = account('1', otherDatabaseShard);
     const transfer = { fromId: foreign.id, toId: given.id, amount: '1' };
     const environment = await spec
@@ -187,13 +187,13 @@ describe('a specification of an action', () => {
 describe('a specification of a refusal', () => {
   const execution = spec.given(given).when(WithdrawAction, { accountId: given.id, amount: '11' });
 
-  it('holds for the class of the error, and for its code', async () => {
+  it('holds for the class of an error and for its code', async () => {
     await execution.thenThrows(Overdrawn);
     const missing = ShardedId.generate(Account, firstShard);
     await spec.when(CreditAccountAction, { accountId: missing, amount: '1' }).thenThrows('entity-not-found');
   });
 
-  it('fails for another error, which is its cause', async () => {
+  it('fails for another error, and keeps it as the cause', async () => {
     await expect(execution.thenThrows('stale-record')).rejects.toMatchObject({
       ...failed,
       cause: expect.any(Overdrawn) as unknown,
@@ -222,7 +222,7 @@ describe('a specification of a refusal', () => {
     });
   });
 
-  it('passes on what an action throws that is expected to succeed', async () => {
+  it('passes on an unexpected error of an action', async () => {
     await expect(execution.thenEvents()).rejects.toBeInstanceOf(Overdrawn);
   });
 });

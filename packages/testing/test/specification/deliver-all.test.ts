@@ -25,7 +25,7 @@ const draining = onCredit(async ({ event }, context) => {
 });
 
 describe('deliverAll', () => {
-  it('delivers also what handlers commit, until nothing is left', async () => {
+  it('also delivers events that handlers commit, until none is left', async () => {
     await accountsWith(draining)
       .given(given)
       .when(CreditAccountAction, credit)
@@ -50,7 +50,7 @@ describe('deliverAll', () => {
       .thenEvents(like(AccountCreditedEvent, {}), new AccountNotedEvent(foreign.id, 'seen'));
   });
 
-  it('delivers nothing that was not asked for', async () => {
+  it('delivers nothing unless it is asked to', async () => {
     const seen: string[] = [];
     const spec = accountsWith(onCredit(async ({ eventId }) => void seen.push(eventId)));
     const environment = await spec
@@ -63,7 +63,7 @@ describe('deliverAll', () => {
     expect(seen).toHaveLength(1);
   });
 
-  it('has one effect of everything that is delivered once more', async () => {
+  it('has one effect per event, even if everything is delivered again', async () => {
     const environment = await accountsWith(draining).given(given).environment();
     await environment.execute(CreditAccountAction, credit);
     await environment.deliverAll();
@@ -73,7 +73,7 @@ describe('deliverAll', () => {
     expect(environment.events).toEqual(events);
   });
 
-  it('lets no time pass but for retries', async () => {
+  it('lets time pass only for retries', async () => {
     let failures = 2;
     const failing = onCredit(
       async () => {
@@ -109,7 +109,7 @@ describe('deliverAll', () => {
     expect(await environment.deliverAll()).toMatchObject({ attempts: [{ error: undefined }] });
   });
 
-  it('gives up a handler that never returns', async () => {
+  it('abandons a handler that never returns', async () => {
     const hanging = onCredit(() => new Promise(() => undefined), { retry: { attemptsMax: 1 } });
     const environment = await accountsWith(hanging).given(given).environment();
     await environment.execute(CreditAccountAction, credit);
@@ -124,13 +124,13 @@ describe('a dead letter', () => {
   const refusal = new Error('never');
   const refusing = onCredit(() => Promise.reject(refusal), { retry: { attemptsMax: 2 } });
 
-  it('ends the delivery by what the handler threw', async () => {
+  it('ends the delivery with the error that the handler threw', async () => {
     const environment = await accountsWith(refusing).given(given).environment();
     await environment.execute(CreditAccountAction, credit);
     await expect(environment.deliverAll()).rejects.toMatchObject({ code: 'dead-letter', cause: refusal });
   });
 
-  it('is in the report where it is expected, and does not count any more later', async () => {
+  it('is reported where it is expected, and then counts no longer', async () => {
     const environment = await accountsWith(refusing).given(given).environment();
     await environment.execute(CreditAccountAction, credit);
     const { deadLetters } = await environment.deliverAll({ deadLetters: 'kept' });
@@ -144,7 +144,7 @@ describe('a dead letter', () => {
   });
 });
 
-describe('handlers that keep each other going', () => {
+describe('handlers that trigger each other forever', () => {
   const changing = onCredit(async (_envelope, context) => {
     await context.execute(WithdrawAction, { accountId: given.id, amount: '0' });
   });
@@ -161,7 +161,7 @@ describe('handlers that keep each other going', () => {
     });
   });
 
-  it('end also when they never wait for anything', async () => {
+  it('end even if they never wait for anything', async () => {
     const environment: TestEnvironment = await TestEnvironment.open({
       ...accountEnvironment,
       handlers: () => [
@@ -175,7 +175,7 @@ describe('handlers that keep each other going', () => {
     await expect(environment.deliverAll({ callsMax: 100 })).rejects.toMatchObject({ code: 'neverIdle' });
   });
 
-  it('may be more than that where the specification says so', async () => {
+  it('may exceed the limit if the specification allows it', async () => {
     const long = account('1100', firstShard, { owner: 'ada' });
     const environment = await accountsWith(
       onCredit(async ({ event }, context) => {
@@ -192,7 +192,7 @@ describe('handlers that keep each other going', () => {
 });
 
 describe('an environment', () => {
-  it('runs executions at once, which run again when another one was faster', async () => {
+  it('runs actions concurrently and runs an overtaken one again', async () => {
     const environment = await accountsWith().given(given).environment();
     await Promise.all([
       environment.execute(CreditAccountAction, credit),

@@ -50,7 +50,7 @@ function failing(times: number): ReturnType<typeof onCredit> {
 }
 
 describe('a specification of a handler', () => {
-  it("holds when the effects of the handler's actions are as expected", async () => {
+  it("holds when the handler's actions have the expected effects", async () => {
     await accountsWith(annotating)
       .given(given)
       .whenHandled(credited)
@@ -61,7 +61,7 @@ describe('a specification of a handler', () => {
       });
   });
 
-  it('fails by the difference when they are others', async () => {
+  it('fails with the difference when the effects differ', async () => {
     const handled = accountsWith(annotating).given(given).whenHandled(credited);
     await expect(handled.thenEvents(new AccountNotedEvent(given.id, 'other'))).rejects.toMatchObject(failed);
     await expect(handled.thenModels(given)).rejects.toMatchObject(failed);
@@ -69,7 +69,7 @@ describe('a specification of a handler', () => {
     await expect(handled.thenExpect({ attempts: 2 })).rejects.toMatchObject(failed);
   });
 
-  it('gives the handler what the log says of the event', async () => {
+  it('passes the handler the event with the data of its log', async () => {
     const seen: EventEnvelope<AccountCreditedEvent>[] = [];
     const handler = onCredit(async (envelope) => void seen.push(envelope));
     const origin = {
@@ -86,7 +86,7 @@ describe('a specification of a handler', () => {
     ]);
   });
 
-  it('does not handle what follows', async () => {
+  it('does not handle events that follow', async () => {
     const endless = onCredit(async (_envelope, context) => {
       await context.execute(WithdrawAction, withdrawal);
     });
@@ -96,7 +96,7 @@ describe('a specification of a handler', () => {
       .thenExpect({ attempts: 1, models: [given.credit('-1')] });
   });
 
-  it('gives a batch handler its events', async () => {
+  it('passes its events to a batch handler', async () => {
     class Batches implements BatchEventHandler<AccountCreditedEvent> {
       readonly event = AccountCreditedEvent;
       async handleBatch([first]: readonly EventEnvelope<AccountCreditedEvent>[]): Promise<void> {
@@ -107,21 +107,21 @@ describe('a specification of a handler', () => {
     await accountsWith(new Batches()).given(given).whenHandled(credited).thenExpect({ attempts: 1 });
   });
 
-  it('refuses an event that no handler wants', async () => {
+  it('refuses an event that no handler subscribes to', async () => {
     const unwanted = accountsWith(annotating).whenHandled(new AccountDeletedEvent(given.id));
     await expect(unwanted.thenNothing()).rejects.toMatchObject({ code: 'unwanted-event' });
   });
 });
 
 describe('an event that is delivered twice', () => {
-  it('has one effect by an action that the context executes', async () => {
+  it('has one effect through an action that the context executes', async () => {
     await accountsWith(withdrawing(() => 'one'))
       .given(given)
       .whenHandled(credited, { times: 2 })
       .thenExpect({ attempts: 2, models: [given.credit('-1')] });
   });
 
-  it('has two effects by a handler that does not bear it', async () => {
+  it('has two effects through a handler that is not idempotent', async () => {
     let calls = 0;
     const twice = accountsWith(withdrawing(() => `${calls++}`))
       .given(given)
@@ -132,7 +132,7 @@ describe('an event that is delivered twice', () => {
 });
 
 describe('a handler that fails', () => {
-  it('is tried again, while time passes', async () => {
+  it('is tried again while time passes', async () => {
     const environment = await accountsWith(failing(2))
       .given(given)
       .whenHandled(credited)
@@ -142,7 +142,7 @@ describe('a handler that fails', () => {
     expect(passedMs).toBeLessThan(185_000);
   });
 
-  it('gives the event up after its attempts', async () => {
+  it('gives the event up after its last attempt', async () => {
     const handled = accountsWith(failing(3)).given(given).whenHandled(credited);
     await handled.thenThrows(Unlucky);
     await expect(handled.thenThrows('stale-record')).rejects.toMatchObject(failed);
@@ -153,7 +153,7 @@ describe('a handler that fails', () => {
     });
   });
 
-  it('gives the event up at once when its error says that another attempt cannot succeed', async () => {
+  it('gives the event up at once when its error rules out another attempt', async () => {
     const missing = onCredit(async () => {
       throw new EntityNotFoundError('Account', 'nobody');
     });
@@ -165,7 +165,7 @@ describe('a handler that fails', () => {
     });
   });
 
-  it('is tried for as long as an outage takes, which counts for nothing', async () => {
+  it('is retried throughout an outage, which uses up no attempts', async () => {
     let outages = 20;
     const unlucky = onCredit(async ({ attempt }, context) => {
       expect(attempt).toBe(1);
@@ -178,12 +178,12 @@ describe('a handler that fails', () => {
       .thenExpect({ attempts: 21, models: [given.credit('-1')] });
   });
 
-  it('is told from one that does not', async () => {
+  it('is distinguished from one that succeeds', async () => {
     const handled = accountsWith(failing(2)).given(given).whenHandled(credited);
     await expect(handled.thenThrows(Unlucky)).rejects.toMatchObject(failed);
   });
 
-  it('is told by what its action throws', async () => {
+  it('is reported with the error of its action', async () => {
     const overdrawing = onCredit(async (_envelope, context) => {
       await context.execute(WithdrawAction, { accountId: given.id, amount: '11' });
     });
@@ -217,8 +217,8 @@ describe('handlers that are independent of each other', () => {
   const [c, d] = [noted(right, 'c'), noted(right, 'd')];
 
   it.each([
-    ['the one before the other', [a, b, c, d]],
-    ['the other before the one', [c, d, a, b]],
+    ['one before the other', [a, b, c, d]],
+    ['in the opposite order', [c, d, a, b]],
     ['in turns', [a, c, b, d]],
   ])('may be expected %s', async (_order, events) => {
     await handled.thenEvents(...events);
@@ -229,7 +229,7 @@ describe('handlers that are independent of each other', () => {
     await handled.thenModels(right.annotate('d'), left.annotate('b'));
   });
 
-  it('are each compared in the order of what they did', async () => {
+  it('are each compared in the order of their effects', async () => {
     await expect(handled.thenEvents(b, a, c, d)).rejects.toMatchObject(failed);
     await expect(handled.thenEvents(a, d, c, b)).rejects.toMatchObject(failed);
   });
@@ -254,7 +254,7 @@ describe('handlers that are independent of each other', () => {
     await expect(delivered.thenEvents(a, first, second)).rejects.toMatchObject(failed);
   });
 
-  it('show the difference from the order that fits best', async () => {
+  it('report the difference from the closest order', async () => {
     await expect(handled.thenEvents(c, d, a, noted(left, 'x'))).rejects.toMatchObject({
       ...failed,
       actual: [c, d, a, b].map(({ note }) => ({ note })),

@@ -99,20 +99,17 @@ function specificationOf(models: TestEnvironmentOptions['models']): Specificatio
 test.each([
   ['tells the shard of an id', byCountry],
   ['cannot tell the shard of an id', byModel],
-])(
-  'a specification of a model whose strategy %s compares what an action does to it',
-  async (_how, strategy) => {
-    const environment = await specificationOf([{ model: Shop, strategy }])
-      .given(shop)
-      .environment();
-    await environment.execute(VisitAction, { shopId: shop.id.value });
-    expect(environment.commits).toMatchObject([{ shard: otherDatabaseShard }]);
-    expect(await environment.changedSince(0)).toMatchObject([{ visits: 1, version: 2 }]);
-  },
-);
+])('a specification compares the effects on a model whose strategy %s', async (_how, strategy) => {
+  const environment = await specificationOf([{ model: Shop, strategy }])
+    .given(shop)
+    .environment();
+  await environment.execute(VisitAction, { shopId: shop.id.value });
+  expect(environment.commits).toMatchObject([{ shard: otherDatabaseShard }]);
+  expect(await environment.changedSince(0)).toMatchObject([{ visits: 1, version: 2 }]);
+});
 
 test.each([byCountry, byModel])(
-  'an event of a model with a strategy of its own is committed on the shard of the model',
+  'an event of a model with a custom strategy is committed on the shard of the model',
   async (strategy) => {
     const environment = await specificationOf([{ model: Shop, strategy }])
       .given(shop)
@@ -122,7 +119,7 @@ test.each([byCountry, byModel])(
   },
 );
 
-test('a model whose id carries no shard is refused without its strategy, by the name of what is missing', async () => {
+test('a model whose id carries no shard is refused without its strategy, which the error names', async () => {
   await expect(specificationOf([Shop]).given(shop).environment()).rejects.toMatchObject({
     code: 'no-strategy',
     message: expect.stringContaining('models: [{ model: Shop, strategy }]'),

@@ -3,7 +3,7 @@ import { memoryManager } from '../../src/memory/index.js';
 import { TestEnvironment } from '../../src/specification/index.js';
 import { CreditAccountAction, account, accountEnvironment, firstShard } from './accounts.js';
 
-it('concurrent executions of an environment are written together', async () => {
+it('concurrent actions of an environment are written together', async () => {
   const environment = await TestEnvironment.open(accountEnvironment);
   const accounts = Array.from({ length: 8 }, () => account());
   await environment.store(...accounts);

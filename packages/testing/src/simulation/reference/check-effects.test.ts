@@ -26,7 +26,7 @@ function commitsOf(...effects: readonly string[]): readonly MemoryCommit[] {
   }));
 }
 
-test('what a handler does for an event is there once for each id under which it had the event', () => {
+test("an event's effect occurs once for each id that its handler had", () => {
   const history = new History();
   const commits = commitsOf(
     'notify event-1 EchoAction ',

@@ -80,7 +80,7 @@ async function watchedDatabase() {
 
 const failed = { handler, event, uncounted: 0, error: 'x', retryAfterMs: 0, suspect: false };
 
-test('a call under a lease that has not ended is as it should be', async () => {
+test('a call under a valid lease is allowed', async () => {
   const { clock, one, violations } = await watchedDatabase();
   await one.renew();
   await clock.advance(leaseMs);
@@ -88,7 +88,7 @@ test('a call under a lease that has not ended is as it should be', async () => {
   expect(violations).toEqual([]);
 });
 
-test('a call after the end of the lease is found, but not that of a process which has just stood still', async () => {
+test('a call after the end of its lease is a violation, unless the process has just been suspended', async () => {
   const { clock, one, violations } = await watchedDatabase();
   await one.renew();
   await clock.advance(leaseMs + 1);
@@ -100,7 +100,7 @@ test('a call after the end of the lease is found, but not that of a process whic
   expect(violations).toEqual([expect.stringMatching(/^p1 calls notify .* whose lease has ended/)]);
 });
 
-test('a call by a process that never had the lease is found', async () => {
+test('a call by a process that never had the lease is a violation', async () => {
   const { one, other, violations } = await watchedDatabase();
   await one.renew();
   await other.renew();
@@ -108,7 +108,7 @@ test('a call by a process that never had the lease is found', async () => {
   expect(violations).toEqual([expect.stringContaining('without ever having had its lease')]);
 });
 
-test('a call after a renewal that no longer has the slot is found', async () => {
+test('a call after a renewal that lost the slot is a violation', async () => {
   const { tables, one, violations } = await watchedDatabase();
   await one.renew();
   tables.delivery.hand({ handler, slot: 0 }, 'p2', false);
@@ -120,7 +120,7 @@ test('a call after a renewal that no longer has the slot is found', async () => 
   expect(violations).toEqual([expect.stringContaining('whose lease it has lost')]);
 });
 
-test('a slot that is given away while its lease lasts is found', async () => {
+test('a slot that is given away during its lease is a violation', async () => {
   const { tables, one, other, violations } = await watchedDatabase();
   await one.renew();
   tables.delivery.hand({ handler, slot: 0 }, undefined, false);
@@ -128,7 +128,7 @@ test('a slot that is given away while its lease lasts is found', async () => {
   expect(violations).toEqual([expect.stringContaining('p2 is given slot 0 of notify, which p1 holds')]);
 });
 
-test('a slot that was given back, or whose lease has ended, is had by another process', async () => {
+test('a slot that was released or whose lease has ended may go to another process', async () => {
   const { clock, one, other, violations } = await watchedDatabase();
   await one.renew();
   await one.store.leases.release('p1');
@@ -139,7 +139,7 @@ test('a slot that was given back, or whose lease has ended, is had by another pr
   expect(violations).toEqual([]);
 });
 
-test('a process may call a handler whose present name a failover has lost', async () => {
+test('a process may call a handler whose current name a failover has lost', async () => {
   const { tables, one, violations } = await watchedDatabase();
   const replica = tables.delivery.snapshot();
   await one.store.cursors.register([{ name: 'tell', aliases: [handler], startFrom: 'beginning' }]);
@@ -150,7 +150,7 @@ test('a process may call a handler whose present name a failover has lost', asyn
   expect(violations).toEqual([]);
 });
 
-test('a process may call a handler under the id that a failover has lost, until it knows of that', async () => {
+test('a process may call a handler under an id lost in a failover until it learns of the loss', async () => {
   const { clock, tables, one, other, violations } = await watchedDatabase();
   await one.renew();
   tables.delivery.failOver(new MemoryTables(clock, 1, () => 0).delivery.snapshot());
@@ -160,7 +160,7 @@ test('a process may call a handler under the id that a failover has lost, until 
   expect(violations).toEqual([]);
 });
 
-test('a process that renews when its leases have ended is counted', async () => {
+test('a process that renews its leases after their end is counted', async () => {
   const { clock, one, history } = await watchedDatabase();
   await one.renew();
   await clock.advance(leaseMs - 1);
@@ -171,7 +171,7 @@ test('a process that renews when its leases have ended is counted', async () => 
   expect(history.counts.get('lost lease')).toBe(1);
 });
 
-test('what a process writes without the slot is found', async () => {
+test('a write without the slot is a violation', async () => {
   const { tables, one, other, violations } = await watchedDatabase();
   const token = await one.renew();
   await other.renew();
@@ -189,7 +189,7 @@ test('what a process writes without the slot is found', async () => {
   ]);
 });
 
-test('a cursor that moves back is found', async () => {
+test('a cursor that moves back is a violation', async () => {
   const { tables, one, violations } = await watchedDatabase();
   await one.renew();
   tables.delivery.cursors.set(`${handler} 0`, 1);
@@ -199,7 +199,7 @@ test('a cursor that moves back is found', async () => {
   expect(violations).toEqual([expect.stringContaining('p1 moves the cursor of notify back in slot 0')]);
 });
 
-test('a call of a handler that was paused before the lease began is found', async () => {
+test('a call of a handler that was paused before the lease began is a violation', async () => {
   const { tables, one, violations } = await watchedDatabase();
   tables.delivery.handlers.set(handler, true);
   await one.renew();
@@ -207,7 +207,7 @@ test('a call of a handler that was paused before the lease began is found', asyn
   expect(violations).toEqual([expect.stringContaining('although the handler was paused')]);
 });
 
-test('a handler may be called that was paused in the same millisecond, after the lease began', async () => {
+test('a handler may be called if it was paused in the same millisecond, after the lease began', async () => {
   const { tables, one, other, violations } = await watchedDatabase();
   await one.renew();
   tables.delivery.handlers.set(handler, true);
@@ -216,7 +216,7 @@ test('a handler may be called that was paused in the same millisecond, after the
   expect(violations).toEqual([]);
 });
 
-test('an event is a dead letter after all its attempts, and not before', async () => {
+test('an event becomes a dead letter after all its attempts, and not before', async () => {
   const { one, violations } = await watchedDatabase();
   const token = await one.renew();
   one.call()(new Error('once'));
@@ -230,7 +230,7 @@ test('an event is a dead letter after all its attempts, and not before', async (
   expect(early.violations).toEqual([expect.stringContaining('after 1 of 2 attempts that failed')]);
 });
 
-test('an attempt that was recorded counts when its process ends before the call', async () => {
+test('a recorded attempt counts even if its process ended before the call', async () => {
   const { clock, tables, one, other, violations } = await watchedDatabase();
   const headFor = async ({ store }: typeof one): Promise<BlockedHead> =>
     (await store.blocked.dueHeads([{ handler, slot: 0 }], 1))[0]!;
@@ -245,7 +245,7 @@ test('an attempt that was recorded counts when its process ends before the call'
   expect(violations).toEqual([]);
 });
 
-test('an attempt that was recorded and made is one, also when its lease is over', async () => {
+test('an attempt that was both recorded and made counts once, even after its lease', async () => {
   const { clock, one, other, violations } = await watchedDatabase();
   const headFor = async ({ store }: typeof one): Promise<BlockedHead> =>
     (await store.blocked.dueHeads([{ handler, slot: 0 }], 1))[0]!;
@@ -259,7 +259,7 @@ test('an attempt that was recorded and made is one, also when its lease is over'
   expect(violations).toEqual([expect.stringContaining('after 1 of 2 attempts that failed')]);
 });
 
-test('a call of a process that has a new lease and does not know of it is one of the lease before', async () => {
+test('a call by a process unaware of its new lease counts under the previous lease', async () => {
   const { tables, one, violations } = await watchedDatabase();
   await one.renew();
   const replica = tables.delivery.snapshot();
@@ -274,7 +274,7 @@ test('a call of a process that has a new lease and does not know of it is one of
   expect(violations).toEqual([expect.stringContaining('is called again with event-1 after 2 attempts')]);
 });
 
-test('an event that is tried again after all its attempts is found, unless it was replayed', async () => {
+test('an event that is tried again after all its attempts is a violation unless it was replayed', async () => {
   const { one, violations } = await watchedDatabase();
   const token = await one.renew();
   one.call()(new Error('once'));
@@ -289,7 +289,7 @@ test('an event that is tried again after all its attempts is found, unless it wa
   expect(violations).toEqual([expect.stringContaining('is called again with event-1 after 2 attempts')]);
 });
 
-test('a dead letter that comes back and was not replayed is found', async () => {
+test('a dead letter that returns without a replay is a violation', async () => {
   const { tables, one, violations } = await watchedDatabase();
   const token = await one.renew();
   one.call()(new Error('once'));
@@ -301,9 +301,9 @@ test('a dead letter that comes back and was not replayed is found', async () => 
 });
 
 test.each([
-  ['under its name is the same', 'one', { name: handler, aliases: [] }, []],
+  ['under its name keeps its identity', 'one', { name: handler, aliases: [] }, []],
   [
-    'by a version with another name is another one',
+    'by a version with another name is a new handler',
     'other',
     { name: 'another', aliases: [handler] },
     [['notify event-1', new Set([handler, 'another'])]],
@@ -319,7 +319,7 @@ test.each([
   expect(violations).toEqual([]);
 });
 
-test('a handler that is lost and registered again under a name that is not its own is found', async () => {
+test('a lost handler that is registered again under a foreign name is a violation', async () => {
   const { tables, one, violations } = await watchedDatabase();
   tables.delivery.names.clear();
   tables.delivery.handlers.clear();
@@ -329,7 +329,7 @@ test('a handler that is lost and registered again under a name that is not its o
   ]);
 });
 
-test('a handler has the id again that it had in an older state of the database', async () => {
+test('a handler regains the id that it had in an older state of the database', async () => {
   const { tables, other, violations } = await watchedDatabase();
   const replica = tables.delivery.snapshot();
   tables.delivery.names.clear();
@@ -341,7 +341,7 @@ test('a handler has the id again that it had in an older state of the database',
   expect(violations).toEqual([]);
 });
 
-test('a version of a handler that waits when its batches fail makes no attempts', async () => {
+test('a handler version that waits when its batches fail uses up no attempts', async () => {
   const { one, violations } = await watchedDatabase();
   await one.renew();
   for (let count = 0; count < 5; count++) one.call({ whenBatchFails: 'wait' })(new Error('again'));
