@@ -8,7 +8,7 @@ import { query, serverFolder, startServer } from './fixtures/server-folder.js';
 
 const rootOnLinux = process.platform === 'linux' && process.getuid?.() === 0;
 
-describe.skipIf(!rootOnLinux)('EmbeddedPostgres below a folder that only root may enter', () => {
+describe.skipIf(!rootOnLinux)('EmbeddedPostgres below a root-only folder', () => {
   it('keeps its data there', async () => {
     const closed = await serverFolder();
     const directory = join(closed, 'server');

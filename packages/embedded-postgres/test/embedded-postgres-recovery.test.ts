@@ -10,7 +10,7 @@ import { query, serverFolder, startServer } from './fixtures/server-folder.js';
 import { until } from './fixtures/until.js';
 
 describe('EmbeddedPostgres after processes were killed', () => {
-  it('shuts the server down when the process that started it is killed', async () => {
+  it('stops the server when the process that started it is killed', async () => {
     const directory = await serverFolder();
     const { owner } = await ownedServer(directory);
     await owner.kill();
@@ -18,14 +18,14 @@ describe('EmbeddedPostgres after processes were killed', () => {
     expect(await answersAfterStart(directory)).toEqual([{ answer: 42 }]);
   });
 
-  it('starts again at once after the process that started it was killed', async () => {
+  it('restarts at once after the process that started it was killed', async () => {
     const directory = await serverFolder();
     const { owner } = await ownedServer(directory);
     await owner.kill();
     expect(await answersAfterStart(directory)).toEqual([{ answer: 42 }]);
   });
 
-  it('recovers what was committed when the server was killed', async () => {
+  it('recovers committed data after the server was killed', async () => {
     const directory = await serverFolder();
     const server = await startServer(directory);
     await query(server.url('postgres'), 'create table kept as select 42 as answer');
@@ -34,7 +34,7 @@ describe('EmbeddedPostgres after processes were killed', () => {
     expect(await answersAfterStart(directory)).toEqual([{ answer: 42 }]);
   });
 
-  it('recovers what was committed when everything was killed', async () => {
+  it('recovers committed data after everything was killed', async () => {
     const directory = await serverFolder();
     const { owner, pid } = await ownedServer(directory);
     process.kill(-(await groupOf(pid)), 'SIGKILL');
@@ -52,7 +52,7 @@ describe('EmbeddedPostgres after processes were killed', () => {
     expect(await serves(pid, dataDirectoryIn(directory))).toBe(false);
   });
 
-  it('starts although the process id of a killed server belongs to another process now', async () => {
+  it('starts even if another process now has the process id of a killed server', async () => {
     const directory = await serverFolder();
     const server = await startServer(directory);
     await query(server.url('postgres'), 'create table kept as select 42 as answer');
@@ -62,7 +62,7 @@ describe('EmbeddedPostgres after processes were killed', () => {
     expect(isAlive(other)).toBe(true);
   });
 
-  it('stays owned when the server restarts its processes after one of them crashed', async () => {
+  it('stays owned when the server restarts its processes after a crash', async () => {
     const directory = await serverFolder();
     const server = await startServer(directory);
     const url = server.url('postgres');
@@ -76,7 +76,7 @@ describe('EmbeddedPostgres after processes were killed', () => {
     await expect(startServer(directory)).rejects.toMatchObject({ code: 'directory-in-use' });
   });
 
-  it('creates the data directory anew when its creation was killed in the middle', async () => {
+  it('creates the data directory anew when its creation was interrupted by a kill', async () => {
     const directory = await serverFolder();
     const owner = new OwnerProcess(directory);
     await until('the creation', async () => {

@@ -11,7 +11,7 @@ import { canDrop, without } from './fixtures/without-capabilities.js';
 const rights = ['dac_override', 'dac_read_search'] as const;
 
 describe('EmbeddedPostgres in a folder that cannot be used', () => {
-  it('names what is wrong when the folder is a file', async () => {
+  it('reports the fault when the folder is a file', async () => {
     const directory = join(await serverFolder(), 'file');
     await writeFile(directory, '');
     await expect(start(directory)).rejects.toMatchObject(unusable(/file already exists, mkdir/));
@@ -26,14 +26,14 @@ describe('EmbeddedPostgres in a folder that cannot be used', () => {
     await expect(owner.ready()).rejects.toMatchObject({ code: 'directory-unusable' });
   });
 
-  it('says that the data directory is missing', async () => {
+  it('reports a missing data directory', async () => {
     const directory = await serverFolder();
     await mkdir(join(directory, 'cluster'));
     await writeFile(join(directory, 'cluster', 'password'), 'secret');
     await expect(start(directory)).rejects.toMatchObject(unusable(/cluster\/data is missing/));
   });
 
-  it('says that the password is missing, or empty, and keeps the data', async () => {
+  it('reports a missing or empty password and keeps the data', async () => {
     const directory = await serverFolder();
     const version = join(directory, 'cluster', 'data', 'PG_VERSION');
     await mkdir(join(directory, 'cluster', 'data'), { recursive: true });
@@ -44,7 +44,7 @@ describe('EmbeddedPostgres in a folder that cannot be used', () => {
     expect(await readFile(version, 'utf8')).toBe('18');
   });
 
-  it('gives up at once when the server refuses the password, and leaves a running one alone', async () => {
+  it('fails at once when the server refuses the password, leaving it running', async () => {
     const directory = await serverFolder();
     const first = await start(directory);
     await writeFile(join(directory, 'cluster', 'password'), 'wrong');

@@ -12,27 +12,24 @@ const ptrace = ['sys_ptrace'] as const;
 const mountProc = 'mount -t proc -o hidepid=ptraceable proc /proc && exec "$@"';
 const hidingOthers = ['unshare', '--mount', 'sh', '-c', mountProc, 'sh'] as const;
 
-describe.skipIf(!canDrop(ptrace))('EmbeddedPostgres of a root that may not look into other processes', () => {
+describe.skipIf(!canDrop(ptrace))('EmbeddedPostgres of a root user without ptrace', () => {
   it.for([
     { shows: 'shows that they exist', wrapper: [] },
     { shows: 'hides them', wrapper: hidingOthers },
-  ])(
-    'refuses a second start and leaves the first its claim where /proc $shows',
-    async ({ wrapper }, context) => {
-      context.skip(!canRun(wrapper), 'this process may not mount /proc');
-      const directory = await serverFolder();
-      const first = await startServer(directory, { settings: { fsync: 'off' } });
-      const claim = await readPostmaster(first.dataDirectory);
+  ])('refuses a second start and keeps the first claim where /proc $shows', async ({ wrapper }, context) => {
+    context.skip(!canRun(wrapper), 'this process may not mount /proc');
+    const directory = await serverFolder();
+    const first = await startServer(directory, { settings: { fsync: 'off' } });
+    const claim = await readPostmaster(first.dataDirectory);
 
-      await expect(ownerWithoutPtrace(directory, wrapper).ready()).rejects.toMatchObject({
-        code: 'directory-in-use',
-      });
-      expect(await readPostmaster(first.dataDirectory)).toEqual(claim);
-      expect(await query(first.url('postgres'), 'select 1 as one')).toEqual([{ one: 1 }]);
-    },
-  );
+    await expect(ownerWithoutPtrace(directory, wrapper).ready()).rejects.toMatchObject({
+      code: 'directory-in-use',
+    });
+    expect(await readPostmaster(first.dataDirectory)).toEqual(claim);
+    expect(await query(first.url('postgres'), 'select 1 as one')).toEqual([{ one: 1 }]);
+  });
 
-  it('starts although the process id of a killed server belongs to another process now', async () => {
+  it('starts even if another process now has the process id of a killed server', async () => {
     const directory = await serverFolder();
     const killed = await startServer(directory);
     await query(killed.url('postgres'), 'create table kept as select 42 as answer');
