@@ -107,7 +107,7 @@ test('the packages compile where declarations are checked, with the smallest pro
   expect(errors.filter((line) => !line.startsWith('node_modules/drizzle-orm/'))).toEqual([]);
 });
 
-test('the lowest version of TypeScript that the pages name compiles the packages and the smallest program', async () => {
+test('the documented minimum version of TypeScript compiles the packages and the smallest program', async () => {
   const options = [
     '--strict',
     '--noEmit',
@@ -126,12 +126,12 @@ test('the lowest version of TypeScript that the pages name compiles the packages
   expect(stdout).toBe('');
 });
 
-test('what the guide on other tools shows compiles', async () => {
+test('the examples in the guide on other tools compile', async () => {
   const { stdout } = await execa('tsc', ['-p', 'other-tools'], { cwd: folder, reject: false });
   expect(stdout).toBe('');
 });
 
-test('a specification of an action with a decorator runs in Vitest as the guide configures it', async () => {
+test('a specification of a decorated action runs in Vitest as the guide configures it', async () => {
   const vitest = join(folder, 'node_modules/vitest/vitest.mjs');
   const { stdout } = await execa('node', [vitest, 'run', 'decorated'], {
     cwd: join(folder, 'other-tools'),
@@ -201,7 +201,7 @@ test.each(['counter/main.ts', 'plain/main.js'])('the smallest program runs as %s
   }
 });
 
-test('the smallest program runs as one file that esbuild made, where no package is', async () => {
+test('the smallest program runs as a single esbuild bundle without any package installed', async () => {
   const bundled = mkdtempSync(join(tmpdir(), 'e2e-bundle-'));
   const database = await createTestDatabase();
   try {
@@ -218,7 +218,7 @@ test('the smallest program runs as one file that esbuild made, where no package 
   }
 });
 
-test('no class of a program that was minified without its names gets into the log under another one', async () => {
+test('no class of a minified program reaches the log under another name', async () => {
   const classes = Array.from({ length: 100 }, (_unused, index) => `class Model${index} {}`);
   const names = classes.map((line) => line.split(' ')[1]);
   const program = `
@@ -244,7 +244,7 @@ test.each(Object.keys(suites))('the conformance suite passes as %s runs it', asy
   expect(stdout).toMatch(/Tests +[1-9]\d* passed/);
 });
 
-test('testing brings no server for databases and no test runner, and names the packages that would', async () => {
+test('testing brings no database server and no test runner, and names the missing packages', async () => {
   writeFileSync(join(alone, 'package.json'), JSON.stringify({ private: true, type: 'module' }));
   await install(alone, [...tarballs(/-(core|testing)-[\d.]+tgz$/), `zod@${peerVersions()['zod']}`]);
   const installed = globSync('node_modules/{*,@*/*}', { cwd: alone });

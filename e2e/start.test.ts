@@ -36,7 +36,7 @@ afterAll(async () => {
   rmSync(temporary, { recursive: true, force: true });
 });
 
-test('a lock is taken over whose holder was killed, also when the clock was set back since', async () => {
+test('a lock is taken over when its holder was killed, even if the clock went back', async () => {
   const lock = join(checkout, '.data/install.lock');
   mkdirSync(join(checkout, '.data'));
   writeFileSync(lock, 'killed');
@@ -46,7 +46,7 @@ test('a lock is taken over whose holder was killed, also when the clock was set 
   expect(all).toContain('Installing failed');
 });
 
-test('an installation ends with the command that began it, however that ends', async () => {
+test('an installation ends with the command that started it, however the command ends', async () => {
   const begun = join(checkout, 'begun');
   for (const signal of ['SIGHUP', 'SIGINT', 'SIGKILL'] as const) {
     const command = startWhereNpxDoes('touch begun; exec sleep 600');
@@ -58,14 +58,14 @@ test('an installation ends with the command that began it, however that ends', a
   }
 });
 
-test('an installation that brings nothing fails, and is not taken for one later', async () => {
+test('an installation that provides nothing fails and is not reused later', async () => {
   for (const _time of ['first', 'second']) {
     const { exitCode, all } = await startWhereNpxDoes('');
     expect({ exitCode, all }).toEqual({ exitCode: 1, all: expect.stringContaining('does not run here') });
   }
 });
 
-test('npm start becomes ready, also when another command is given while it installs', async () => {
+test('npm start becomes ready even if another command runs while it installs', async () => {
   service = await StartedService.start(checkout);
   await until('an installation begins', firstReadyMs, () => existsSync(join(checkout, 'node_modules/.pnpm')));
   const env = { WALLET_CONFIG: '', PATH: hostPath };
@@ -88,25 +88,25 @@ test('a deposit is added to the balance', async () => {
 
 test('the balance is read back', expectBalance);
 
-test('SIGTERM ends it with nothing left running', terminate);
+test('SIGTERM stops the service with nothing left running', terminate);
 
 test('the second npm start is ready within 5 s', () => expectReady(againReadyMs));
 
-test('the balance is still there after a restart', expectBalance);
+test('the balance survives a restart', expectBalance);
 
 test('npm start is ready within 5 s after everything was killed', async () => {
   await killAllWithin(checkout, endMs);
   await expectReady(againReadyMs);
 });
 
-test('the balance is still there after everything was killed', expectBalance);
+test('the balance survives the kill of everything', expectBalance);
 
-test('Ctrl-C ends it with nothing left running', async () => {
+test('Ctrl-C stops the service with nothing left running', async () => {
   await service.interrupt(endMs);
   expect(service.output).not.toMatch(/cut short|recovery/);
 });
 
-test('nothing is left running of an npm that is killed while it builds', async () => {
+test('nothing keeps running when npm is killed during the build', async () => {
   const built = join(checkout, 'packages/core/dist/index.js');
   rmSync(join(checkout, '.turbo'), { recursive: true });
   rmSync(built);
@@ -116,16 +116,16 @@ test('nothing is left running of an npm that is killed while it builds', async (
   expect(service.output).not.toContain('Building failed');
 });
 
-test('npm start is ready after it was killed while it built', () => expectReady(firstReadyMs));
+test('npm start becomes ready after it was killed during the build', () => expectReady(firstReadyMs));
 
-test('npm start is ready within 5 s where no registry can be reached', async () => {
+test('npm start is ready within 5 s without access to a registry', async () => {
   await terminate();
   await expectReady(againReadyMs, { npm_config_registry: 'http://127.0.0.1:9' });
 });
 
-test('the balance is still there after Ctrl-C', expectBalance);
+test('the balance survives Ctrl-C', expectBalance);
 
-test('SIGTERM ends it once more', terminate);
+test('SIGTERM stops the service a second time', terminate);
 
 async function expectReady(timeoutMs: number, env: NodeJS.ProcessEnv = {}): Promise<void> {
   service = await StartedService.start(checkout, env);

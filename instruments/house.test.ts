@@ -13,11 +13,11 @@ const sources = globSync('{packages,apps}/*/src/**/*.ts', { cwd: root }).filter(
 
 const testPackages = ['testing', 'conformance'];
 
-test('the packages and the service have no more source files than a reader can know', () => {
+test('the number of source files stays small enough for one reader to know them', () => {
   expect(sources.length).toBeLessThanOrEqual(280);
 });
 
-test('few source files are so short that they might live with their caller', () => {
+test('only a few source files are short enough to live with their caller', () => {
   expect(sources.filter((file) => linesOf(file) <= 30).length).toBeLessThanOrEqual(45);
 });
 
@@ -25,11 +25,11 @@ test('no source file is longer than 400 lines', () => {
   expect(sources.filter((file) => linesOf(file) > 400)).toEqual([]);
 });
 
-test('the front door of core has no more names than an application needs', () => {
+test('the front door of core exports no more names than an application needs', () => {
   expect(exportedNames('packages/core/src/index.ts').length).toBeLessThanOrEqual(60);
 });
 
-test('the fields of a wallet are named in its class and in its table, and nowhere else below HTTP', () => {
+test('the fields of a wallet are named only in its class and its table below HTTP', () => {
   const places = globSync('apps/wallet-service/src/{wallet,transfer,notification,process}/**/*.ts', {
     cwd: root,
   })
@@ -47,7 +47,7 @@ test('delivery has no more settings than an operator can know', () => {
   expect([...Object.keys(others), ...Object.keys(retry)].length).toBeLessThanOrEqual(12);
 });
 
-test('what runs in production imports no test package, and no entry that is for tests', () => {
+test('production code imports no test package and no entry for tests', () => {
   const inProduction = globSync('{packages,apps}/*/src/**/*.ts', { cwd: root }).filter(
     (file) =>
       !/\.test(-d)?\.ts$/.test(file) && !testPackages.some((name) => file.startsWith(`packages/${name}/`)),
@@ -101,7 +101,7 @@ test('no page that a package ships has a link to what it does not ship, or names
   expect(pages.filter((page) => !existsSync(join(root, page)))).toEqual([]);
 });
 
-test('the scripts are few', () => {
+test('the scripts stay short', () => {
   const lines = globSync('scripts/**/*.*', { cwd: root }).map(linesOf);
   expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(400);
 });

@@ -12,7 +12,7 @@ class GreetAction extends Action<z.infer<typeof params>, string> {
 }
 FrameworkAction({ params })(GreetAction);
 
-test('greets by name', async () => {
+test('an action greets by name', async () => {
   const spec = specification({ models: [], actions: ({ clock }) => [new GreetAction(clock)] });
   await spec.when(GreetAction, { name: 'Ada' }).thenResult('hello Ada');
 });

@@ -15,14 +15,14 @@ const spec = specification({
 });
 const counter = Counter.open(shard, new Date('2026-01-01T00:00:00Z'));
 
-test('a counter is opened on the shard that is asked for, at zero', async () => {
+test('a counter opens at zero on the requested shard', async () => {
   await spec
     .given()
     .when(OpenCounterAction, { shard })
     .thenExpect({ models: [like(Counter, { value: 0 })], events: [] });
 });
 
-test('an increase is committed with the event that says by how much', async () => {
+test('an increase is committed with an event that carries its amount', async () => {
   await spec
     .given(counter)
     .when(IncreaseCounterAction, { id: counter.id, by: 5 })

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { commandLine } from './command-line.js';
 
-test('without arguments everything runs in full', () => {
+test('every benchmark runs in full without arguments', () => {
   expect(commandLine([])).toEqual({
     parts: [],
     rounds: 5,
@@ -13,12 +13,12 @@ test('without arguments everything runs in full', () => {
   });
 });
 
-test('the short form takes fewer rounds of a smaller scale, unless it is told', () => {
+test('the short form runs fewer rounds at a smaller scale unless arguments say otherwise', () => {
   expect(commandLine(['--short'])).toMatchObject({ rounds: 3, scale: 0.2, short: true });
   expect(commandLine(['--short', '--rounds', '2'])).toMatchObject({ rounds: 2, scale: 0.2 });
 });
 
-test('recording is done with the short form', () => {
+test('recording uses the short form', () => {
   expect(commandLine(['--record'])).toMatchObject({ rounds: 3, scale: 0.2, short: true, record: true });
 });
 
@@ -33,7 +33,7 @@ test('figures are not written where ratios are compared', () => {
   expect(commandLine(['--record', '--json', 'file'])).toMatchObject({ json: 'file' });
 });
 
-test('what is not an option chooses benchmarks', () => {
+test('arguments that are not options select benchmarks', () => {
   expect(commandLine(['deposits', 'lag'])).toMatchObject({ parts: ['deposits', 'lag'] });
 });
 
@@ -42,6 +42,6 @@ test.each([
   ['--rounds', '1.5'],
   ['--scale', '-1'],
   ['--scale', 'half'],
-])('%s %s is refused', (option, value) => {
+])('the option %s %s is refused', (option, value) => {
   expect(() => commandLine([`${option}=${value}`])).toThrow(`${option} is ${value}`);
 });

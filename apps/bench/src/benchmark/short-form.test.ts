@@ -19,22 +19,22 @@ function giving(...values: readonly number[]): Benchmark & { readonly runs: () =
 
 const context = { say: () => undefined } as unknown as BenchContext;
 
-test('a ratio that must be large has fallen when it is more than 30 % below the recorded one', () => {
+test('a higher-is-better ratio has regressed when it is more than 30 % below the record', () => {
   expect(comparisonOf({ ...faster, value: 1.76 }, { faster: 2.5 })).toMatchObject({ isGood: true });
   expect(comparisonOf({ ...faster, value: 1.74 }, { faster: 2.5 })).toMatchObject({ isGood: false });
 });
 
-test('a ratio that must be small has fallen when the recorded one is more than 30 % below it', () => {
+test('a lower-is-better ratio has regressed when the record is more than 30 % below it', () => {
   expect(comparisonOf({ ...slower, value: 1.42 }, { slower: 1 })).toMatchObject({ isGood: true });
   expect(comparisonOf({ ...slower, value: 1.44 }, { slower: 1 })).toMatchObject({ isGood: false });
 });
 
-test.each([faster, slower])('a ratio that became not a number has fallen', (figure) => {
+test.each([faster, slower])('a ratio that is no longer a number has regressed', (figure) => {
   const ratios = { faster: 2, slower: 1 };
   expect(comparisonOf({ ...figure, value: Number.NaN }, ratios)).toMatchObject({ isGood: false });
 });
 
-test('a ratio that was never recorded is not passed over, nor measured again', async () => {
+test('a ratio without a record is reported and not measured again', async () => {
   const benchmark = giving(1);
   const [comparison] = await compareWithRecorded([benchmark], context, {});
   expect(comparison).toMatchObject({ isGood: false });
@@ -42,14 +42,14 @@ test('a ratio that was never recorded is not passed over, nor measured again', a
   expect(benchmark.runs()).toBe(1);
 });
 
-test('what has fallen is measured again, up to three times in all', async () => {
+test('a regressed ratio is measured again, up to three times in all', async () => {
   const [passing, failing] = [giving(1, 2.4), giving(1, 1.5, 1.9, 3)];
   const comparisons = await compareWithRecorded([passing, failing], context, { faster: 2.5 });
   expect(comparisons.map(lineOf)).toEqual(['✓ faster: 2.400, recorded 2.5', '✗ faster: 1.900, recorded 2.5']);
   expect([passing.runs(), failing.runs()]).toEqual([2, 3]);
 });
 
-test('only what has a bound and no unit of the machine is a ratio', () => {
+test('a figure is a ratio only if it has a bound and no unit of the machine', () => {
   const { atLeast: _atLeast, ...unbound } = faster;
   expect([faster, slower, { ...faster, unit: '%' }].map(isRatio)).toEqual([true, true, true]);
   expect([unbound, { ...faster, unit: 'ms' }].map(isRatio)).toEqual([false, false]);
