@@ -10,6 +10,7 @@ import {
   groupRanges,
   idempotencyRanges,
   modelLockRanges,
+  optionsOf,
   refuseUnknownOptions,
   settingsOf,
 } from '../config/settings.js';
@@ -112,15 +113,15 @@ export class ActionExecutor {
     const outer = currentAttempt();
     if (outer !== undefined && !outer.plan.sealed)
       throw new NestedExecutionError(registered.name, outer.actionName);
-    refuseUnknownOptions('', executionConfigurationNames, configuration);
+    const options = optionsOf('', executionConfigurationNames, configuration);
     // The record and every attempt get the same params, even if the caller's have getters that answer differently each time.
     const copy = copyOfParams(params);
     const execution = new Execution<Params, Result>(this.#environment, {
       registered,
       principal,
       params: copy,
-      record: this.#recorder.record(registered, principal, copy, configuration),
-      configuration: { ...configuration },
+      record: this.#recorder.record(registered, principal, copy, options),
+      configuration: options,
     });
     return execution.run();
   }

@@ -24,6 +24,8 @@ const namespaceIssue: string =
  * too
  */
 export function checkNamespace(namespace: string): void {
+  if (typeof namespace !== 'string')
+    throw new ConfigurationError([{ path: 'namespace', message: 'is not a text' }]);
   if (namespacePattern.test(namespace) && namespace.length <= namespaceMax) return;
   const message = `'${namespace.slice(0, 64)}' ${namespaceIssue}`;
   throw new ConfigurationError([{ path: 'namespace', message }]);

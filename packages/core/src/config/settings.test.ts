@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
-import { executorOf } from '../../test/test-executor.js';
-import type { ExecutorOptions } from '../action/options.js';
+import { ResultAction, executorOf, openWallet } from '../../test/test-executor.js';
+import type { ExecutionConfiguration, ExecutorOptions } from '../action/options.js';
 import { parseFrameworkConfig } from './framework-config.js';
 
 const settings: readonly (readonly [section: keyof ExecutorOptions, setting: string])[] = [
@@ -104,6 +104,64 @@ test('an option of one execution that nobody knows is refused before anything is
     faults: [{ path: 'idempotncyKey' }],
   });
   expect(performed).toBe(0);
+});
+
+class WithGetters {
+  get idempotencyKey(): string {
+    return 'key-1';
+  }
+
+  get retry(): object {
+    return Object.create({ attemptsMax: Number.NaN }) as object;
+  }
+}
+
+test.each<[how: string, configuration: ExecutionConfiguration]>([
+  ['inherited', Object.create({ idempotencyKey: 'key-1' }) as ExecutionConfiguration],
+  ['the getter of a class', Object.defineProperty(new WithGetters(), 'retry', { value: undefined })],
+])('an option of one execution counts where it is %s', async (_how, configuration) => {
+  const { execute, driver } = executorOf(async (plan) => plan().add(openWallet()).version, {}, ResultAction);
+  expect(await execute(null, configuration)).toBe(1);
+  expect(await execute(null, configuration)).toBe(1);
+  expect(driver.committed).toMatchObject([{ key: { key: 'key-1' } }]);
+});
+
+test('a setting is checked where it is inherited', async () => {
+  const { execute } = executorOf(async () => null, {}, ResultAction);
+  await expect(execute(null, new WithGetters())).rejects.toMatchObject({
+    faults: [{ path: 'retry.attemptsMax' }],
+  });
+});
+
+test('an option that nobody knows is named where it is inherited', async () => {
+  const { execute } = executorOf(async () => null);
+  await expect(execute(null, Object.create({ idempotncyKey: 'key-1' }) as object)).rejects.toMatchObject({
+    faults: [{ path: 'idempotncyKey' }],
+  });
+});
+
+test.each(['toString', 'constructor', '__proto__'])(
+  'a setting named %s, as every object has one, is not known',
+  (name) => {
+    const section = JSON.parse(`{"${name}": 5}`) as object;
+    expect(faultsOf({ limits: section })).toEqual([
+      { path: `limits.${name}`, message: 'is not a known setting' },
+    ]);
+  },
+);
+
+test.each([null, 5, 'on', [1]])(
+  '%j in the place of settings or options is refused by their path',
+  async (value) => {
+    for (const path of ['retry', 'limits', 'groupCommit', 'modelLocks'])
+      expect(faultsOf({ [path]: value })).toEqual([{ path, message: 'is not an object' }]);
+    const { execute } = executorOf(async () => null);
+    await expect(execute(null, value as object)).rejects.toMatchObject({ faults: [{ path: 'options' }] });
+  },
+);
+
+test.each([undefined, 5, null])('the namespace %j is refused', (namespace) => {
+  expect(faultsOf({ namespace })).toEqual([{ path: 'namespace', message: 'is not a text' }]);
 });
 
 test.each(['', 'a b', 'a..b', '-a', '1a', 'a.', 'a\n', 'a#handlers', 'x'.repeat(256)])(

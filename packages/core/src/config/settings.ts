@@ -28,9 +28,12 @@ export function settingsOf<T extends object>(
   given: Partial<T> | undefined,
 ): T {
   if (given === undefined) return defaults;
-  const set = Object.entries(given).filter(([, value]) => value !== undefined);
+  assertObject(path, given);
+  const set = [...new Set([...namesOf(given), ...Object.keys(defaults)])]
+    .map((name) => [name, (given as Readonly<Record<string, unknown>>)[name]] as const)
+    .filter(([, value]) => value !== undefined);
   const faults = set.flatMap(([name, value]) =>
-    faultOf(`${path}.${name}`, name in defaults, rangeOf(ranges, name), value),
+    faultOf(`${path}.${name}`, Object.hasOwn(defaults, name), rangeOf(ranges, name), value),
   );
   if (faults.length > 0) throw new ConfigurationError(faults);
   return { ...defaults, ...Object.fromEntries(set) };
@@ -46,23 +49,51 @@ export type OptionNames<T> = { readonly [K in keyof T]-?: true };
  * @throws ConfigurationError `invalid-configuration` with the path of each unknown option
  */
 export function refuseUnknownOptions<T extends object>(path: string, known: OptionNames<T>, given: T): void {
-  // Executions call this, mostly with options that are all known: then it allocates nothing.
+  assertObject(path.slice(0, -1) || 'options', given);
+  // Executions pass here, mostly with options that are all known: nothing is made for them.
   for (const name in given) {
     if (!Object.hasOwn(known, name)) throw unknownOptions(path, known, given);
   }
 }
 
+/**
+ * Copies options by their names, so that one which is inherited, or has a getter in a class, counts as any other.
+ *
+ * @throws ConfigurationError `invalid-configuration` as {@link refuseUnknownOptions}
+ */
+export function optionsOf<T extends object>(path: string, known: OptionNames<T>, given: T): T {
+  refuseUnknownOptions(path, known, given);
+  const copy: Partial<T> = {};
+  for (const name in known) if (given[name] !== undefined) copy[name] = given[name];
+  return copy as T;
+}
+
+/** The names of what an object has, its own and what it inherits. */
+function namesOf(given: object): readonly string[] {
+  const names: string[] = [];
+  for (const name in given) names.push(name);
+  return names;
+}
+
+/** Of a number, a text or a list nothing would be read. */
+function assertObject(path: string, given: unknown): void {
+  if (typeof given === 'object' && given !== null && !Array.isArray(given)) return;
+  throw new ConfigurationError([{ path, message: 'is not an object' }]);
+}
+
 function unknownOptions(path: string, known: object, given: object): ConfigurationError {
   const names = Object.keys(known).join(', ');
   return new ConfigurationError(
-    Object.keys(given)
+    namesOf(given)
       .filter((name) => !Object.hasOwn(known, name))
       .map((name) => ({ path: `${path}${name}`, message: `is not a known option: there are ${names}` })),
   );
 }
 
 function rangeOf(ranges: object, name: string): NumberRange | undefined {
-  return (ranges as Readonly<Record<string, NumberRange | undefined>>)[name];
+  return Object.hasOwn(ranges, name)
+    ? (ranges as Readonly<Record<string, NumberRange | undefined>>)[name]
+    : undefined;
 }
 
 function faultOf(
