@@ -50,7 +50,7 @@ export type OptionNames<T> = { readonly [K in keyof T]-?: true };
  */
 export function refuseUnknownOptions<T extends object>(path: string, known: OptionNames<T>, given: T): void {
   assertObject(path.slice(0, -1) || 'options', given);
-  // Executions pass here, mostly with options that are all known: nothing is made for them.
+  // Executions call this, mostly with options that are all known: then it allocates nothing.
   for (const name in given) {
     if (!Object.hasOwn(known, name)) throw unknownOptions(path, known, given);
   }
