@@ -3,8 +3,14 @@ import { dirname } from 'node:path';
 import type { Benchmark } from './benchmark/benchmark.js';
 import { commandLine } from './benchmark/command-line.js';
 import { type Figure, isReached } from './benchmark/figure.js';
-import { isRatio, medianFigures, recordRatios, recordedRatios } from './benchmark/recorded-ratios.js';
-import { environmentOf, headingOf, tableOf } from './benchmark/report.js';
+import {
+  checkRecordable,
+  isRatio,
+  medianFigures,
+  recordRatios,
+  recordedRatios,
+} from './benchmark/recorded-ratios.js';
+import { commitIn, environmentOf, headingOf, tableOf } from './benchmark/report.js';
 import { compareWithRecorded, lineOf } from './benchmark/short-form.js';
 import { BenchServer } from './database/bench-server.js';
 import { backlog } from './delivery/backlog.js';
@@ -50,6 +56,7 @@ const { parts, rounds, scale, runs, short, record, json } = commandLine(process.
 const chosen = [...ofRatios, ...(short ? [] : ofAbsolutes)].filter(
   ({ name }) => parts.length === 0 || parts.some((part) => name.includes(part)),
 );
+if (record) checkRecordable(commitIn(process.cwd()));
 const server = await BenchServer.start();
 try {
   const isGood = short && !record ? await compare() : await measure();

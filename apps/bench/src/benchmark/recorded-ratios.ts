@@ -20,6 +20,18 @@ export function isRatio({ unit, atLeast, atMost }: Figure): boolean {
   return (unit === '×' || unit === '%') && (atLeast ?? atMost) !== undefined;
 }
 
+/**
+ * Refuses to record what nobody could measure again.
+ *
+ * @throws Error when the files are not those of the commit
+ */
+export function checkRecordable(commit: string): void {
+  if (commit.endsWith('-dirty'))
+    throw new Error(
+      `--record needs the files of a commit, these are ${commit}: commit them, then record again`,
+    );
+}
+
 /** The same figures of several runs as one list, each with the median of its values. */
 export function medianFigures(runs: readonly (readonly Figure[])[]): readonly Figure[] {
   const [first = []] = runs;

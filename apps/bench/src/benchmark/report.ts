@@ -23,7 +23,7 @@ export interface Environment {
 export function environmentOf(postgres: string): Environment {
   return {
     date: new Date().toISOString(),
-    commit: commit(),
+    commit: commitIn(process.cwd()),
     cpu: cpus()[0]?.model ?? 'unknown',
     cpuCount: cpus().length,
     memoryGiB: Math.round(totalmem() / 2 ** 30),
@@ -33,7 +33,25 @@ export function environmentOf(postgres: string): Environment {
   };
 }
 
-/** One line that says where the figures come from. */
+/**
+ * The commit of a checkout, with `-dirty` where its files are not those of the commit. The recorded ratios do not count: parts of
+ * them are recorded one after another.
+ */
+export function commitIn(folder: string): string {
+  const git = (...args: readonly string[]): string =>
+    execFileSync('git', args, { cwd: folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+  try {
+    const commit = git('describe', '--always', '--abbrev=12');
+    const others = ['--', ':(top)', ':(top,exclude)apps/bench/recorded.json'];
+    return git('status', '--porcelain', '--untracked-files=no', ...others) === ''
+      ? commit
+      : `${commit}-dirty`;
+  } catch {
+    return 'unknown';
+  }
+}
+
+/** Says in one line where the figures are from. */
 export function headingOf({ libraries: versions, ...environment }: Environment): string {
   const { date, commit: of, cpu, cpuCount, memoryGiB, node, postgres } = environment;
   const others = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
@@ -64,17 +82,6 @@ function boundOf({ atLeast, atMost }: Figure): string {
 function format(value: number): string {
   if (Math.abs(value) >= 1_000) return Math.round(value).toLocaleString('en');
   return String(Number(value.toPrecision(4)));
-}
-
-function commit(): string {
-  try {
-    return execFileSync('git', ['describe', '--always', '--dirty', '--abbrev=12'], {
-      encoding: 'utf8',
-      stdio: ['ignore', 'pipe', 'ignore'],
-    }).trim();
-  } catch {
-    return 'unknown';
-  }
 }
 
 function versionsOf(names: readonly string[]): Readonly<Record<string, string>> {
