@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
-const packages = ['core', 'drizzle-adapter', 'events', 'testing'];
+const packages = ['conformance', 'core', 'drizzle-adapter', 'embedded-postgres', 'events', 'testing'];
 
 function importOn(node: string): Promise<unknown> {
   const versions = { value: { ...process.versions, node } };
