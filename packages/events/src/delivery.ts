@@ -14,7 +14,13 @@ import { outsideRequests, randomUuid } from '@framework/core/adapter';
 import { hostname } from 'node:os';
 
 import { type AttemptFailureHook, errorText, logAttemptFailure } from './call/attempt-failure.js';
-import { AbandonedCalls, type RestartHook, type RestartNeed, logRestartNeed } from './call/call-deadlines.js';
+import {
+  AbandonedCalls,
+  type RestartHook,
+  type RestartNeed,
+  TurnTime,
+  logRestartNeed,
+} from './call/call-deadlines.js';
 import { DatabaseWorker } from './database-worker.js';
 import { type DeliveryOverrides, type EngineSettings, engineSettings } from './delivery-settings.js';
 import { EventHandlerRegistry } from './handler/event-handler-registry.js';
@@ -122,6 +128,7 @@ export class Delivery {
       clock,
       random,
       onAttemptFailed: quiet(options.onAttemptFailed ?? logAttemptFailure),
+      turn: new TurnTime(clock),
     };
     const { abandonedMax: max, abandonedForMs: forMs } = this.#settings;
     const tellRestart = quiet(options.onRestartNeeded ?? logRestartNeed);

@@ -1,6 +1,7 @@
 import { type Clock, type ErrorCode, FrameworkError } from '@framework/core';
 
 import type { AttemptFailureHook } from './call/attempt-failure.js';
+import type { TurnTime } from './call/call-deadlines.js';
 import type { EngineSettings } from './delivery-settings.js';
 
 /** What all parts of one database's delivery share. */
@@ -13,6 +14,8 @@ export interface WorkerContext {
   readonly onError: (error: unknown) => void;
   /** Called with every call of a handler that did not succeed; never throws. */
   readonly onAttemptFailed: AttemptFailureHook;
+  /** How long the handlers of the process have computed in this turn of the event loop. */
+  readonly turn: TurnTime;
   /** Aborted when nothing new may begin; running work may finish. */
   readonly stopping: AbortSignal;
   /** Aborted when everything must end, finished or not. */

@@ -2,7 +2,7 @@ import type { DeliverableEvent } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
-import { AbandonedCalls } from '../src/call/call-deadlines.js';
+import { AbandonedCalls, TurnTime } from '../src/call/call-deadlines.js';
 import { HandlerCaller } from '../src/call/handler-caller.js';
 import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
 import { EnvelopeFactory } from '../src/handler/row-envelope.js';
@@ -30,6 +30,7 @@ function callerOf(given: AnyEventHandler, load: (large: readonly DeliverableEven
     clock,
     log: { load: async (_handler, large) => (await load(large), large.map(whole)) },
     abandoned: new AbandonedCalls({ max: 10, forMs: 10_000, clock, onRestartNeeded: () => undefined }),
+    turn: new TurnTime(clock),
     mayCall: () => calls.allowed,
   });
   return { caller, clock, calls };

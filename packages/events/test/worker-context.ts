@@ -1,5 +1,6 @@
 import { VirtualClock } from '@framework/testing';
 
+import { TurnTime } from '../src/call/call-deadlines.js';
 import { type DeliveryOverrides, type EngineSettings, engineSettings } from '../src/delivery-settings.js';
 import { type DeliveryTuning, tuned } from '../src/delivery-tuning.js';
 import type { WorkerContext } from '../src/worker-context.js';
@@ -14,12 +15,14 @@ export function testSettings(settings: TestSettings = {}): EngineSettings {
 
 /** What a part of a delivery gets if its process is not stopping; errors and failed attempts are ignored. */
 export function workerContext(own: Partial<WorkerContext> = {}): WorkerContext {
+  const { clock = new VirtualClock() } = own;
   return {
     settings: engineSettings(),
-    clock: new VirtualClock(),
+    clock,
     random: () => 1,
     onError: () => undefined,
     onAttemptFailed: () => undefined,
+    turn: new TurnTime(clock),
     stopping: new AbortController().signal,
     ended: new AbortController().signal,
     ...own,

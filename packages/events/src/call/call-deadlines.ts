@@ -159,3 +159,52 @@ export class AbandonedCalls {
     }
   }
 }
+
+/** For how long handlers may compute in one turn of the event loop. */
+const turnMaxMs = 20;
+
+/**
+ * How long the handlers of a process have computed in this turn of its event loop.
+ *
+ * Handlers that wait for nothing are called one after the other within one turn. With a long backlog no lease would be renewed
+ * meanwhile, and no request answered: once they have computed for long enough, further calls wait for the next turn.
+ */
+export class TurnTime {
+  readonly #clock: Clock;
+  readonly #onNextTurn = new Set<() => void>();
+  #spentMs = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Whether further calls are to wait for the next turn. */
+  get spent(): boolean {
+    return this.#spentMs >= turnMaxMs;
+  }
+
+  /** Calls back in the next turn, whenever the time of one was {@link TurnTime.spent}. */
+  onNextTurn(listener: () => void): void {
+    this.#onNextTurn.add(listener);
+  }
+
+  /** Counts how long work takes until it returns. */
+  measure<T>(work: () => T): T {
+    const startedMs = this.#clock.elapsedMs();
+    try {
+      return work();
+    } finally {
+      this.#spend(this.#clock.elapsedMs() - startedMs);
+    }
+  }
+
+  #spend(durationMs: number): void {
+    const wasSpent = this.spent;
+    this.#spentMs += durationMs;
+    if (wasSpent || !this.spent) return;
+    this.#clock.after(0, () => {
+      this.#spentMs = 0;
+      for (const listener of this.#onNextTurn) listener();
+    });
+  }
+}

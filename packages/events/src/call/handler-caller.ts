@@ -15,7 +15,7 @@ import {
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import type { HandlerContext, HandlerExecution } from '../handler/event-handler.js';
 import type { EnvelopeFactory } from '../handler/row-envelope.js';
-import { type AbandonedCalls, CallDeadlines } from './call-deadlines.js';
+import { type AbandonedCalls, CallDeadlines, type TurnTime } from './call-deadlines.js';
 
 /**
  * How a call ended. `dropped`: its slot was lost or delivery ended, so its outcome no longer matters here. `held-back`: it was
@@ -50,6 +50,7 @@ export class HandlerCaller {
   readonly #executor: Pick<ActionExecutor, 'execute'>;
   readonly #envelopes: EnvelopeFactory;
   readonly #abandoned: AbandonedCalls;
+  readonly #turn: TurnTime;
   readonly #log: Pick<DeliveryLog, 'load'>;
   readonly #mayCall: () => boolean;
   readonly #running: CallDeadlines<RunningCall>;
@@ -64,6 +65,8 @@ export class HandlerCaller {
     readonly log: Pick<DeliveryLog, 'load'>;
     /** The abandoned calls of all handlers of the process. */
     readonly abandoned: AbandonedCalls;
+    /** That of all handlers of the process. */
+    readonly turn: TurnTime;
     /** Asked right before each call of the handler. */
     readonly mayCall: () => boolean;
   }) {
@@ -71,6 +74,7 @@ export class HandlerCaller {
     this.#executor = options.executor;
     this.#envelopes = options.envelopes;
     this.#abandoned = options.abandoned;
+    this.#turn = options.turn;
     this.#log = options.log;
     this.#mayCall = options.mayCall;
     const { timeoutMs } = options;
@@ -155,8 +159,11 @@ export class HandlerCaller {
     const { handler, eventClasses } = this.#handler;
     const envelopeOf = (event: DeliverableEvent) =>
       this.#envelopes.envelope(event, eventClasses?.get(event.type), attempt);
-    if ('handleBatch' in handler) await handler.handleBatch(events.map(envelopeOf), context);
-    else await handler.handle(envelopeOf(events[0]), context);
+    await this.#turn.measure(() =>
+      'handleBatch' in handler
+        ? handler.handleBatch(events.map(envelopeOf), context)
+        : handler.handle(envelopeOf(events[0]), context),
+    );
     return done;
   }
 

@@ -67,6 +67,7 @@ export class EventDispatch {
       clock: context.clock,
       log: around.log,
       abandoned: around.abandoned,
+      turn: context.turn,
       mayCall: () => !this.#paused && !around.abandoned.full && !context.ended.aborted,
     });
     this.#caller = caller;
@@ -74,11 +75,13 @@ export class EventDispatch {
       concurrency: policy.concurrency,
       // When everything must end, waiting work ends without a call.
       mayStart: () =>
-        context.ended.aborted || (!around.abandoned.full && (!this.#paused || context.stopping.aborted)),
+        context.ended.aborted ||
+        (!around.abandoned.full && !context.turn.spent && (!this.#paused || context.stopping.aborted)),
       step: (queue) => this.#step(queue),
       onError: context.onError,
     });
     around.abandoned.onRoom(() => this.#queues.resume());
+    context.turn.onNextTurn(() => this.#queues.resume());
     this.#events = new EventStep({
       context,
       handler: handler.id,

@@ -1,0 +1,57 @@
+import type { Clock } from '@framework/core';
+import type { VirtualClock } from '@framework/testing';
+import { expect, test } from 'vitest';
+import { deposited } from './account.js';
+import { DeliveryBench, handlerOf } from './delivery-bench.js';
+
+/** The clock of a process whose handlers compute, which takes time within one turn of the event loop. */
+class ComputingClock implements Clock {
+  readonly #clock: VirtualClock;
+  #computedMs = 0;
+  #computedInTurnMs = 0;
+  /** The longest time that was computed in one turn. */
+  longestTurnMs = 0;
+
+  constructor(clock: VirtualClock) {
+    this.#clock = clock;
+  }
+
+  compute(durationMs: number): void {
+    if (this.#computedInTurnMs === 0) setImmediate(() => (this.#computedInTurnMs = 0));
+    this.#computedMs += durationMs;
+    this.#computedInTurnMs += durationMs;
+    this.longestTurnMs = Math.max(this.longestTurnMs, this.#computedInTurnMs);
+  }
+
+  now(): Date {
+    return this.#clock.now();
+  }
+
+  elapsedMs(): number {
+    return this.#clock.elapsedMs() + this.#computedMs;
+  }
+
+  sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
+    return this.#clock.sleep(durationMs, signal);
+  }
+
+  after(durationMs: number, work: () => void): () => void {
+    return this.#clock.after(durationMs, work);
+  }
+}
+
+const models = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
+
+test('handlers that compute and wait for nothing let the event loop go on between their calls, together', async () => {
+  const bench = new DeliveryBench();
+  const clock = new ComputingClock(bench.clock);
+  for (let version = 1; version <= 50; version++)
+    bench.database.commit(...models.map((model) => deposited(model, version)));
+  const handlers = ['one', 'two'].map((name) => handlerOf({ name }, () => clock.compute(3)));
+  bench.start(handlers, {}, undefined, undefined, clock);
+  // Each step of the clock is a turn.
+  for (let step = 0; step < 1_000; step++) await bench.clock.advance(1);
+  expect(handlers.map(({ seen }) => seen.length)).toEqual([400, 400]);
+  expect(clock.longestTurnMs).toBeGreaterThanOrEqual(18);
+  expect(clock.longestTurnMs).toBeLessThanOrEqual(24);
+});
