@@ -423,9 +423,9 @@ describe('a batch that waits', () => {
     expect(one.calls).toEqual(['a1', 'b1']);
     await one.clock.advance(500);
     expect(one.calls).toEqual(['a1', 'b1', 'a1']);
-    expect(one.dispatch.waitingSlots).toEqual(new Set());
+    expect([one.dispatch.full, one.dispatch.waitingSlots]).toEqual([false, new Set([0])]);
     await one.end(['a1']);
-    expect(one.roomCount).toBe(2);
+    expect([one.roomCount, one.dispatch.waitingSlots]).toEqual([2, new Set()]);
     await one.end(['a2,a3']);
     expect(one.finished).toEqual(['b1', 'a1', 'a2', 'a3']);
     expect(one.roomCount).toBe(2);

@@ -97,6 +97,29 @@ describe('a failed batch that waits', () => {
       expect([...read].filter((id) => id.startsWith('a'))).toHaveLength(40);
     },
   );
+
+  test('is followed by no more that is read while it is tried again, however often and for how long', async () => {
+    const bench = new DeliveryBench();
+    class Batches implements BatchEventHandler<DepositedEvent> {
+      readonly event = DepositedEvent;
+      async handleBatch([first]: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
+        // So that those of the slots are tried at different times.
+        await bench.clock.sleep(1_000 + 100 * first!.modelId.charCodeAt(0));
+        throw new Error('no');
+      }
+    }
+    FrameworkEventHandler({ name: 'batches', startFrom: 'beginning', whenBatchFails: 'wait' })(Batches);
+    for (let version = 1; version <= 1_000; version++)
+      bench.database.commit(...['a', 'b', 'c', 'd'].map((model) => deposited(model, version)));
+    const settings = { readMax: 10, readBytesMax: 5_000, batchMax: 2 };
+    const { access, failures } = bench.start([new Batches()], settings);
+    await bench.clock.advance(20_000);
+    expect(failures.length).toBeGreaterThanOrEqual(4);
+    const before = access.calls.get('log.read');
+    await bench.clock.advance(300_000);
+    expect(failures.length).toBeGreaterThan(50);
+    expect(access.calls.get('log.read')).toBe(before);
+  });
 });
 
 describe('large events', () => {

@@ -40,7 +40,7 @@ export class EventDispatch {
   readonly #waiting = new Map<KeyedQueue<QueuedWork>, Waiting>();
   /** The queues that tried a blocked event last, so that new events are next. */
   readonly #retried = new WeakSet<KeyedQueue<QueuedWork>>();
-  #unfinished: Load = { count: 0, bytes: 0 };
+  #unfinished = nothing;
   #startsSoon = false;
   #paused = false;
 
@@ -116,10 +116,10 @@ export class EventDispatch {
   get readRoom(): number {
     const { unfinishedMax, readBytesMax } = this.#around.context.settings;
     let { count, bytes } = this.#unfinished;
-    for (const { items } of this.#waiting.keys()) {
+    for (const [{ items }, { tried }] of this.#waiting) {
       const waiting = loadOf(items);
-      count -= waiting.count;
-      bytes -= waiting.bytes;
+      count -= waiting.count + tried.count;
+      bytes -= waiting.bytes + tried.bytes;
     }
     return count >= unfinishedMax ? 0 : Math.max(0, readsMax - Math.ceil(bytes / readBytesMax));
   }
@@ -129,7 +129,7 @@ export class EventDispatch {
     return wantsEvent(this.#policy, type);
   }
 
-  /** The slots of which no more may be read, because their events wait to be tried again. */
+  /** The slots of which no more may be read, because their events wait to be tried again, or are being tried again. */
   get waitingSlots(): ReadonlySet<number> {
     return new Set([...this.#waiting.values()].map(({ slot }) => slot));
   }
@@ -262,8 +262,9 @@ export class EventDispatch {
 
   async #runEvents(first: EventWork, queue: KeyedQueue<QueuedWork>): Promise<void> {
     const waited = this.#waiting.get(queue);
-    this.#waiting.delete(queue);
     const works = takeEvents(queue.items, waited ?? this.#events.takeMax(first));
+    // It waits until it has succeeded: else each attempt would let more of its slot be read.
+    if (waited !== undefined) this.#waiting.set(queue, { ...waited, tried: loadOf(works) });
     const attempt = (waited?.attempt ?? 0) + 1;
     let left: LeftEvents | undefined;
     try {
@@ -271,11 +272,12 @@ export class EventDispatch {
     } finally {
       // This includes abandoned calls: the next holder of their slot reads the events again.
       const wasFull = this.full;
+      this.#waiting.delete(queue);
       this.#count(works, -1);
       if (left !== undefined) this.#count(left.works, 1);
       if (left !== undefined) {
         putBack(queue.items, left.works);
-        const together = { slot: first.slot.slot, count: left.works.length };
+        const together = { slot: first.slot.slot, count: left.works.length, tried: nothing };
         if (left.waitMs === undefined) {
           if (waited !== undefined) this.#waiting.set(queue, { ...waited, ...together });
         } else if (this.#around.context.stopping.aborted) {
@@ -320,6 +322,8 @@ interface Waiting {
   readonly count: number;
   /** How often they were tried. */
   readonly attempt: number;
+  /** Those of them that are being tried again, and are in no queue meanwhile. */
+  readonly tried: Load;
 }
 
 /** How many events, and how many bytes of them are in memory. */
@@ -327,6 +331,8 @@ interface Load {
   readonly count: number;
   readonly bytes: number;
 }
+
+const nothing: Load = { count: 0, bytes: 0 };
 
 function loadOf(works: readonly QueuedWork[]): Load {
   let [count, bytes] = [0, 0];
