@@ -204,18 +204,19 @@ describe('the events of a handler', () => {
   test('leave room for as many reads as keep the bytes in memory within four reads', async () => {
     const one = new Dispatching({}, { readBytesMax: 100 });
     const rooms = [one.dispatch.readRoom];
-    const large = { ...e1, bytes: 1_000, omitted: true };
+    // In memory are its headers, 50 bytes as JSON.
+    const large = { ...e1, omitted: true, headers: { trace: 'x'.repeat(38) } };
     for (const [event, bytes] of [
       [large, 1_000],
-      [a1, 1],
-      [a2, 199],
+      [a1, 50],
+      [a2, 100],
       [b1, 101],
     ] as const) {
       // prettier-ignore
       one.handle(slotOf(0), { ...event, bytes });
       rooms.push(one.dispatch.readRoom);
     }
-    expect(rooms).toEqual([4, 4, 3, 2, 0]);
+    expect(rooms).toEqual([4, 3, 3, 2, 0]);
     await one.end(['b1']);
     expect([one.dispatch.readRoom, one.roomCount]).toEqual([2, 1]);
     await one.end(['e1', 'a1']);

@@ -122,6 +122,42 @@ describe('a failed batch that waits', () => {
   });
 });
 
+describe('large headers', () => {
+  test('are left to the call as well, and what is in memory of large events counts as read', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const headers: string[] = [];
+    const handler = handlerOf({ name: 'one' }, async (envelope) => {
+      headers.push(envelope.headers['baggage']!);
+      await hold.opened;
+    });
+    for (let version = 1; version <= 300; version++)
+      bench.database.commit(
+        deposited('a', 2 * version, { headers: { baggage: 'x'.repeat(2_000) } }),
+        deposited('a', 2 * version + 1, {
+          headers: { baggage: 'x'.repeat(900) },
+          payload: { amount: 1, text: 'x'.repeat(900) },
+        }),
+      );
+    const { store } = bench.start([handler], { readMax: 10, readBytesMax: 10_000 });
+    let bytes = 0;
+    const readLog = store.log.read.bind(store.log);
+    store.log.read = async (...asked) => {
+      const batch = await readLog(...asked);
+      for (const event of batch.events) bytes += JSON.stringify(event.headers).length;
+      return batch;
+    };
+    await bench.clock.advance(5_000);
+    expect(bytes).toBeGreaterThan(30_000);
+    expect(bytes).toBeLessThanOrEqual(40_000);
+    hold.open();
+    await bench.clock.advance(60_000);
+    expect(headers.map((text) => text.length)).toEqual(
+      Array.from({ length: 600 }, (_item, index) => (index % 2 === 0 ? 2_000 : 900)),
+    );
+  });
+});
+
 describe('large events', () => {
   test('are loaded when their handler is called, even when they are retried', async () => {
     const bench = new DeliveryBench();

@@ -148,7 +148,8 @@ test('the batches that are kept have no more bytes than one read may return', as
   const reads = ['1', '2', '3'].map((cursor) => reader.read([0], cursor));
   log.answer(0, sized(60_000));
   log.answer(1, sized(1_000_000, true));
-  log.answer(2, sized(40_000));
+  // The large one has its headers in memory.
+  log.answer(2, sized(39_900));
   await Promise.all(reads);
   for (const cursor of ['1', '2', '3']) void reader.read([0], cursor);
   expect(log.reads).toHaveLength(3);

@@ -112,14 +112,19 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
   }
 
   /** Commits events in one transaction, and returns their ids. */
-  async writeAtOnce(...written: readonly WrittenEvent[]): Promise<readonly string[]> {
+  writeAtOnce(...written: readonly WrittenEvent[]): Promise<readonly string[]> {
+    return this.writeWith('{}', ...written);
+  }
+
+  /** Commits events in one transaction, by an action with these headers, as JSON; returns their ids. */
+  async writeWith(headers: string, ...written: readonly WrittenEvent[]): Promise<readonly string[]> {
     const events = written.map((event, ordinal) => ({ id: uuid(), ordinal, ...thing, ...event }));
-    await this.fixture.databases.transactionManager(firstShard).persist(this.#changeSet(events));
+    await this.fixture.databases.transactionManager(firstShard).persist(this.#changeSet(headers, events));
     return events.map(({ id }) => id);
   }
 
-  #changeSet(events: readonly EventRecord[]): ChangeSet {
-    const action = { id: uuid(), name: 'Write', params: '{}', headers: '{}', startedDate: new Date(0) };
+  #changeSet(headers: string, events: readonly EventRecord[]): ChangeSet {
+    const action = { id: uuid(), name: 'Write', params: '{}', headers, startedDate: new Date(0) };
     return {
       shard: firstShard,
       action: { ...action, namespace, principal: principal.name },

@@ -113,6 +113,33 @@ export function describeLog(context: DeliveryContext): void {
     await expect(context.block({ event: large })).rejects.toMatchObject({ code: 'invariant-violation' });
   });
 
+  test('Headers that are large themselves are left out as well, and loaded', async () => {
+    const { store, slots } = context;
+    await context.holdAll();
+    const [small, large] = [{ trace: 'one' }, { baggage: 'x'.repeat(20_000) }];
+    const payload = JSON.stringify({ text: 'x'.repeat(20_000) });
+    await context.writeWith(JSON.stringify(small), { modelId: 'a', modelVersion: 1, payload });
+    await context.writeWith(JSON.stringify(large), { modelId: 'b', modelVersion: 1 });
+    const { events } = await store.log.read(slots, await context.beginning(), 10, 10_000);
+    expect(events).toMatchObject([{ omitted: true }, { omitted: true }]);
+    expect(events.map(({ headers }) => headers)).toEqual([small, {}]);
+    const loaded = await store.log.load('notify', events);
+    expect(loaded.map(({ headers }) => headers)).toEqual([small, large]);
+
+    await context.block(...events.map((event) => ({ event })));
+    const heads = await store.blocked.dueHeads(context.places(), 10, { bytesMax: 10_000 });
+    const byModel = heads.toSorted((one, other) => (one.event.modelId < other.event.modelId ? -1 : 1));
+    expect(byModel.map(({ event }) => event.headers)).toEqual([small, {}]);
+    expect(
+      (
+        await store.log.load(
+          'notify',
+          byModel.map(({ event }) => event),
+        )
+      ).map(({ headers }) => headers),
+    ).toEqual([small, large]);
+  });
+
   test('An event is found by its id, and nothing is found by any other text', async () => {
     const [event] = await context.holdWith('a', 1);
     expect(await context.store.log.find(event.id)).toMatchObject(contentOf(event));

@@ -45,8 +45,8 @@ export interface DeliveryLog {
    *
    * A long backlog is returned in batches of about `limit` events, and so is one large transaction.
    *
-   * @param bytesMax larger events come without payload and params, {@link DeliverableEvent.omitted}, so that a batch has a
-   * limited size in bytes, however large its events are. Default: no event is too large
+   * @param bytesMax larger events come without payload and params, {@link DeliverableEvent.omitted}, and without headers if these
+   * alone are larger, so that a batch has a limited size in bytes. Default: no event is too large
    * @throws HistoryChangedError `history-changed` when the cursor was read in another history of the database
    */
   read(slots: readonly number[], cursor: Cursor, limit: number, bytesMax?: number): Promise<EventBatch>;

@@ -45,7 +45,10 @@ export interface DeliverableEvent extends LoggedEvent {
   readonly headers: Readonly<Record<string, string>>;
   /** Its approximate size with payload and params, in bytes, if the store knows it. */
   readonly bytes?: number;
-  /** Whether payload and params were left out because they are large: {@link DeliveryLog.load} returns them. Default false. */
+  /**
+   * Whether payload and params were left out because the event is large, and headers if these are: {@link DeliveryLog.load} returns
+   * them. Default false.
+   */
   readonly omitted?: boolean;
   /** When the action began, by the clock of its process. */
   readonly startedDate: Date;

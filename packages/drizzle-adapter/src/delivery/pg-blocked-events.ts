@@ -94,6 +94,7 @@ const dueHeadsText = `
   )
   select due.handler, case when octet_length(head.event::text) <= $4 then head.event
       else head.event - 'payload' - 'actionParams' || jsonb_build_object('omitted', true, 'bytes', octet_length(head.event::text))
+        || case when octet_length(head.event ->> 'headers') <= $4 then '{}' else '{"headers": {}}' end::jsonb
     end as event, head.attempts, head.open_count as "openCount", head.uncounted, head.suspect, l.token::text as token
   from due join eventlog.leases l using (handler, slot) cross join lateral (
     select p.event, p.attempts, cardinality(p.open_attempts) as open_count, p.uncounted, p.suspect from eventlog.parked_events p

@@ -4,9 +4,13 @@ import pg from 'pg';
 /** Separates the packed columns. None of their texts can contain it. */
 const separator = '\x1f';
 
-const packedColumns = (payload: string, params: string): string =>
+const packedColumns = (payload: string, params: string, headers: string): string =>
   `concat_ws(E'\\x1f', e.id, e.ordinal, e.action_id, e.namespace, e.started_date, e.created_date, ` +
-  `coalesce(${payload}, 'null'), ${params}, e.headers)`;
+  `coalesce(${payload}, 'null'), ${params}, ${headers})`;
+
+/** Headers that are large themselves are left out with payload and params. */
+const headersUpTo = (bytesMax: string): string =>
+  `case when octet_length(e.headers::text) <= ${bytesMax} then e.headers else '{}' end`;
 
 const columns =
   'xid position slot model_version model_id model_name event_type action_name principal early_xid'.split(' ');
@@ -18,14 +22,15 @@ const columns =
  * and params. For a backlog, that is faster than reading each value. The text is built in an inner `select`, so that it
  * is built only once.
  *
- * @param bytesMax an SQL expression: events larger than this come without payload and params
+ * @param bytesMax an SQL expression: events larger than this come without payload, params and larger headers
  * @param from the part after `from`, with the events as `e`
  */
 export const selectEvents = (bytesMax: string, from: string): string => `
   select ${columns.map((column) => `e.${column}::text`).join(', ')},
-    case when octet_length(e.packed) <= ${bytesMax} then e.packed else ${packedColumns(`'null'`, `'null'`)} end,
+    case when octet_length(e.packed) <= ${bytesMax} then e.packed
+      else ${packedColumns(`'null'`, `'null'`, headersUpTo(bytesMax))} end,
     octet_length(e.packed)::text
-  from (select e.*, ${packedColumns('e.payload', 'e.action_params')} as packed from ${from}) e`;
+  from (select e.*, ${packedColumns('e.payload', 'e.action_params', 'e.headers')} as packed from ${from}) e`;
 
 /** An event of the log as JSON, with the field names of `DeliverableEvent`. */
 export const wholeEvent = `jsonb_build_object(

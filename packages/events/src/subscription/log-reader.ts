@@ -9,9 +9,9 @@ import type {
 import { type EngineSettings, eventBytesMax } from '../delivery-settings.js';
 import { type WorkerContext, WakeSignal } from '../worker-context.js';
 
-/** The approximate bytes of an event in memory: large ones come without payload and params. */
-export function heldBytes({ bytes = 0, omitted = false }: DeliverableEvent): number {
-  return omitted ? 0 : bytes;
+/** The approximate bytes of an event in memory: of large ones, little more than the headers. */
+export function heldBytes(event: DeliverableEvent): number {
+  return event.omitted === true ? JSON.stringify(event.headers).length : (event.bytes ?? 0);
 }
 
 /** A batch of the log, and which commits were known when its reading began. */

@@ -226,12 +226,17 @@ function replace<K, V>(target: Map<K, V>, source: ReadonlyMap<K, V>): void {
   for (const [key, value] of source) target.set(key, value);
 }
 
-/** Copies an event, without payload and params if it is larger than this. */
+/** Copies an event, without payload, params and larger headers if it is larger than this. */
 export function boundedCopy(event: DeliverableEvent, bytesMax: number): DeliverableEvent {
-  const bytes = Buffer.byteLength(JSON.stringify(event));
+  const bytes = bytesOf(event);
   const copy = structuredClone(event);
   if (bytes <= bytesMax) return { ...copy, bytes };
-  return { ...copy, bytes, omitted: true, payload: undefined, actionParams: undefined };
+  const headers = bytesOf(event.headers) <= bytesMax ? copy.headers : {};
+  return { ...copy, bytes, omitted: true, payload: undefined, actionParams: undefined, headers };
+}
+
+function bytesOf(value: unknown): number {
+  return Buffer.byteLength(JSON.stringify(value));
 }
 
 /** The cursor after this many events of the log, in the current history. */
