@@ -101,6 +101,7 @@ export class PgDatabase implements Database {
   readonly lockWaits: LockWaits;
   /** Names the shards and the address in errors. */
   readonly place: DatabasePlace;
+  readonly #managers: PgTransactionManager[] = [];
   readonly #config: DatabaseConfig;
   readonly #options: PostgresOptions;
   readonly #held: HeldShards;
@@ -154,10 +155,16 @@ export class PgDatabase implements Database {
     return this.#config.statementTimeoutMs;
   }
 
+  get managers(): readonly PgTransactionManager[] {
+    return this.#managers;
+  }
+
   transactionManager(shard: ShardIdentifier, name: string): PgTransactionManager {
     this.#firstShard ??= shard;
     this.place.add(shard, name);
-    return new PgTransactionManager(shard, this);
+    const manager = new PgTransactionManager(shard, this);
+    this.#managers.push(manager);
+    return manager;
   }
 
   get delivery(): DeliveryStore {

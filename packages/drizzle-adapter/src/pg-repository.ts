@@ -38,6 +38,8 @@ import { type Row, RowEncoder } from './write/row-encoder.js';
 
 /** How many rows `findAll` and `findAllWhere` give at most, unless told otherwise. */
 const defaultRowsMax = 10_000;
+/** How many rows one statement reads at most for a page of one shard. */
+const rowsPerReadMax = 2_000;
 
 /** Which models to read, and where to read on; by a condition of your own, too. */
 export interface PgPageRequest<M> extends PageRequest<M> {
@@ -256,13 +258,18 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     const found: { readonly model: M; readonly place: PagePlace }[] = [];
     let from = after === undefined ? undefined : order.placeOf(after, (id) => this.#reader.idText(id));
     let mayBeMore = true;
-    while (mayBeMore && found.length <= size) {
-      const rows = await this.#rows(managers, { where, limit: size + 1, after: from, order });
+    // Where the rows of other shards stand between, more are read each time.
+    for (
+      let count = size + 1;
+      mayBeMore && found.length <= size;
+      count = Math.min(2 * count, rowsPerReadMax)
+    ) {
+      const rows = await this.#rows(managers, { where, limit: count, after: from, order });
       for (const { row, place } of rows) {
         const model = this.#toModel(row);
         if (shard === undefined || this.strategy.shardOfModel(model) === shard) found.push({ model, place });
       }
-      mayBeMore = shard !== undefined && rows.length > size;
+      mayBeMore = shard !== undefined && rows.length === count;
       from = rows.at(-1)?.place;
     }
     const last = found.length > size ? found[size - 1] : undefined;
@@ -313,9 +320,9 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return query.order.merged(found).slice(0, query.limit);
   }
 
+  /** Asks the registry for this shard alone: an action needs every shard that it asks for. */
   #databaseOf(shard: ShardIdentifier): PgTransactionManager {
-    const own = this.#managerOf(shard);
-    return joinedManager(this.#databases.eachDatabase().find((managers) => managers.includes(own)) ?? [own]);
+    return joinedManager(this.#managerOf(shard).database.managers);
   }
 
   #eachDatabase(): readonly PgTransactionManager[] {

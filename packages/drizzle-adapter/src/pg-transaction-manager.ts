@@ -62,6 +62,8 @@ export interface TransactionDatabase {
   readonly lockWaits: LockWaits;
   readonly place: DatabasePlace;
   readonly statementTimeoutMs: number;
+  /** Those of its shards. */
+  readonly managers: readonly PgTransactionManager[];
   /** @throws ShardUnavailableError `shard-unavailable` while the database is not ready */
   assertReady(shard: ShardIdentifier): void;
 }

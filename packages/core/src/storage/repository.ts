@@ -199,13 +199,28 @@ function partsOf(cursor: string): readonly unknown[] {
 
 const comparers: Readonly<Record<ValueKind, (one: string, other: string) => number>> = {
   text: compareTexts,
-  number: (one, other) => Number(one) - Number(other),
+  number: (one, other) => compareSpecial(one, other) ?? Number(one) - Number(other),
   decimal: (one, other) => {
+    const special = compareSpecial(one, other);
+    if (special !== undefined) return special;
     const scale = Math.max(decimalsOf(one), decimalsOf(other));
     const difference = scaled(one, scale) - scaled(other, scale);
     return difference === 0n ? 0 : difference < 0n ? -1 : 1;
   },
 };
+
+/** What has no digits: NaN comes last, and an infinity before or after all digits. */
+const ranks: ReadonlyMap<string, number> = new Map([
+  ['-Infinity', -1],
+  ['Infinity', 1],
+  ['NaN', 2],
+]);
+
+/** Compares values of which one has no digits at least; `undefined` where both have. */
+function compareSpecial(one: string, other: string): number | undefined {
+  const [rank, otherRank] = [ranks.get(one), ranks.get(other)];
+  return rank === undefined && otherRank === undefined ? undefined : (rank ?? 0) - (otherRank ?? 0);
+}
 
 function compareTexts(one: string, other: string): number {
   return one === other ? 0 : Buffer.compare(Buffer.from(one), Buffer.from(other));

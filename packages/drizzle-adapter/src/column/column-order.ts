@@ -4,12 +4,14 @@ import { type SQL, asc, desc, getTableColumns, gt, is, lt, sql } from 'drizzle-o
 import { type PgColumn, PgEnumColumn, getTableConfig } from 'drizzle-orm/pg-core';
 
 import type { ModelTable } from '../model-columns.js';
-import { isDate, isTimestamp, isUuid } from './canonical-text.js';
+import { type IsCanonical, isDate, isTimestamp, isUuid } from './canonical-text.js';
 
 /** How the values of a type are compared here, as the database compares them, and which texts are values of it. */
 interface OrderedType {
   readonly kind: ValueKind;
   readonly isValue: (text: string) => boolean;
+  /** Makes a text that is compared in its place, where its own order is another one. */
+  readonly sortable?: (text: string) => string;
 }
 
 const integer = (bits: number): OrderedType => ({
@@ -17,6 +19,41 @@ const integer = (bits: number): OrderedType => ({
   isValue: (text) => /^-?\d{1,19}$/.test(text) && BigInt.asIntN(bits, BigInt(text)) === BigInt(text),
 });
 const secondDigits = 6;
+
+/** Numbers as the database may hold them, whoever has written them. */
+const number = (kind: 'number' | 'decimal', isDigits: (text: string) => boolean): OrderedType => ({
+  kind,
+  isValue: (text) => /^(NaN|-?Infinity)$/.test(text) || isDigits(text),
+});
+
+const years = /^(\d{4,7})(-.*?)( BC)?$/;
+/** The whole years that the database can hold before the first one. */
+const yearsBefore = 4_712;
+
+/**
+ * Days and instants as the database may hold them, whoever has written them: infinite ones, and of all its years.
+ *
+ * @param yearMax its last whole year
+ */
+function instant(isCanonical: IsCanonical, yearMax: number): OrderedType {
+  return {
+    kind: 'text',
+    isValue: (text) => {
+      if (text === 'infinity' || text === '-infinity') return true;
+      const [, digits = '0', rest = '', before] = years.exec(text) ?? [];
+      const year = Number(digits);
+      if (year === 0 || year > (before === undefined ? yearMax : yearsBefore)) return false;
+      // The calendar repeats itself after 400 years.
+      return isCanonical(`${2_000 + ((before === undefined ? year : 1 - year) % 400)}${rest}`);
+    },
+    sortable: (text) => {
+      const [, digits = '0', rest = '', before] = years.exec(text) ?? [];
+      if (rest === '') return text === 'infinity' ? '3' : '0';
+      const year = before === undefined ? Number(digits) : 10 ** 7 - Number(digits);
+      return `${before === undefined ? 2 : 1}${String(year).padStart(7, '0')}${rest}`;
+    },
+  };
+}
 
 /** By PostgreSQL's names, without length, precision and scale. */
 const orderedTypes: Readonly<Record<string, OrderedType>> = {
@@ -30,12 +67,12 @@ const orderedTypes: Readonly<Record<string, OrderedType>> = {
   serial: integer(32),
   bigint: integer(64),
   bigserial: integer(64),
-  numeric: { kind: 'decimal', isValue: (text) => /^-?\d+(\.\d+)?$/.test(text) },
-  real: { kind: 'number', isValue: (text) => text !== '' && Number.isFinite(Math.fround(Number(text))) },
-  'double precision': { kind: 'number', isValue: (text) => text !== '' && Number.isFinite(Number(text)) },
-  date: { kind: 'text', isValue: isDate },
-  timestamp: { kind: 'text', isValue: isTimestamp(false, secondDigits) },
-  'timestamp with time zone': { kind: 'text', isValue: isTimestamp(true, secondDigits) },
+  numeric: number('decimal', (text) => /^-?\d+(\.\d+)?$/.test(text)),
+  real: number('number', (text) => text !== '' && Number.isFinite(Math.fround(Number(text)))),
+  'double precision': number('number', (text) => text !== '' && Number.isFinite(Number(text))),
+  date: instant(isDate, 5_874_896),
+  timestamp: instant(isTimestamp(false, secondDigits), 294_275),
+  'timestamp with time zone': instant(isTimestamp(true, secondDigits), 294_275),
 };
 
 /** The order of a list of pages, by a column and the id or by the id alone: in SQL, and where rows of databases are merged. */
@@ -112,17 +149,42 @@ export class ColumnOrder {
   merged<Row extends { readonly place: PagePlace }>(rows: readonly (readonly Row[])[]): readonly Row[] {
     const [first = [], ...others] = rows;
     if (others.length === 0) return first;
-    return rows.flat().sort((one, other) => this.#order.compare(one.place, other.place, this.#type.kind));
+    const { kind, sortable = (value: string) => value } = this.#type;
+    const placed = rows.flat().map((row) => ({
+      row,
+      place: { value: sortable(row.place.value), id: row.place.id },
+    }));
+    return placed
+      .sort((one, other) => this.#order.compare(one.place, other.place, kind))
+      .map(({ row }) => row);
   }
+}
+
+/**
+ * An id as the database orders it: UUIDs by their bytes. The order of texts must not depend on the database's locale.
+ *
+ * @throws InvariantViolationError when ids of its type have another order than their texts
+ */
+export function idOrder({ id }: ModelTable): SQL {
+  const type = baseType(id);
+  if (type === 'uuid') return sql`${id}`;
+  const isText =
+    type === 'text' || type === 'varchar' || (orderedTypes[type] === undefined && !is(id, PgEnumColumn));
+  if (isText) return sql`${id} collate "C"`;
+  const { name } = getTableConfig(id.table);
+  throw new InvariantViolationError(`Table ${name} has ids of type ${type}: declare a uuid or a text`);
+}
+
+/** Its SQL type without length, precision and scale. */
+function baseType(column: PgColumn): string {
+  return column.getSQLType().replace(/ ?\([^)]*\)/, '');
 }
 
 function orderedType(table: ModelTable, field: string, column: PgColumn | undefined): OrderedType {
   const { name } = getTableConfig(table);
   if (column === undefined)
     throw new InvariantViolationError(`Table ${name} has no column ${field} to order a page by`);
-  const type = is(column, PgEnumColumn)
-    ? orderedTypes['text']
-    : orderedTypes[column.getSQLType().replace(/ ?\([^)]*\)/, '')];
+  const type = is(column, PgEnumColumn) ? orderedTypes['text'] : orderedTypes[baseType(column)];
   if (type !== undefined && column.notNull) return type;
   const reason = column.notNull ? `its type ${column.getSQLType()} has no order here` : 'it may be null';
   throw new InvariantViolationError(`Pages cannot be ordered by ${name}.${field}: ${reason}`);

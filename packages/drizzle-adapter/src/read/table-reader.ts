@@ -8,7 +8,7 @@ import { parse } from 'postgres-array';
 import type { Connection } from '../connection/connection.js';
 import { queryOf } from '../connection/storage-error.js';
 import type { ModelTable } from '../model-columns.js';
-import { ColumnOrder } from '../column/column-order.js';
+import { ColumnOrder, idOrder } from '../column/column-order.js';
 
 const deletedState = 'DELETED';
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -30,9 +30,8 @@ export class TableReader<T extends ModelTable> {
     this.#table = table;
     this.#decoder = new RowDecoder(table);
     this.#present = presentCondition(table);
-    // PostgreSQL orders UUIDs by their bytes. The order of texts must not depend on the database's locale.
     this.#idIsUuid = table.id.getSQLType() === 'uuid';
-    this.#idOrder = this.#idIsUuid ? sql`${table.id}` : sql`${table.id} collate "C"`;
+    this.#idOrder = idOrder(table);
     const byId = preparedSelect(table, and(sql`${table.id} = ${sql.placeholder('id')}`, this.#present));
     this.#idConstants = byId.constants;
     this.#byId = byId.query;

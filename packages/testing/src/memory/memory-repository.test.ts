@@ -11,6 +11,7 @@ import {
 import type { DatabaseDriver } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 
+import { ConnectionLostError, MemoryFaults } from './memory-faults.js';
 import { MemoryRepository } from './memory-repository.js';
 import { memory, memorySharding } from './memory.js';
 
@@ -49,6 +50,20 @@ describe('MemoryRepository', () => {
     for (const read of [await repository.getById(id), ...(await repository.findAll())])
       read.items.push('bread');
     expect((await repository.getById(id)).items).toEqual(['apple']);
+  });
+
+  it('reads a page of one shard from no other database', async () => {
+    const away = ShardIdentifier.of(1, 0);
+    const faults = new MemoryFaults();
+    const databases = openDatabases(memorySharding(shard, away), memory({ faults }));
+    const repository = new MemoryRepository({ model: Basket, databases });
+    const basket = await repository.put(Basket.of(['apple']));
+    faults.inject((passage) => {
+      if (passage.shard !== shard) throw new ConnectionLostError();
+      return undefined;
+    });
+    expect(await repository.findPage({ limit: 5, shard })).toEqual({ items: [basket], next: undefined });
+    await expect(repository.findPage({ limit: 5 })).rejects.toMatchObject({ code: 'transient-storage' });
   });
 
   it('stores a new model at version 1, and any other at its own version', async () => {

@@ -10,6 +10,7 @@ import {
   type Page,
   type PageRequest,
   type Repository,
+  type ShardIdentifier,
   type ShardingStrategy,
 } from '@framework/core';
 import {
@@ -219,8 +220,9 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
    * the field have no order
    */
   async findPage({ where, ...request }: MemoryPageRequest<M>): Promise<Page<M>> {
-    if (request.shard !== undefined) this.#databases.transactionManager(request.shard);
-    return pageOf(await this.#models(where), request, this.strategy);
+    const { shard } = request;
+    const managers = shard === undefined ? this.#eachDatabase() : [this.#databaseOf(shard)];
+    return pageOf(await this.#models(where, managers), request, this.strategy);
   }
 
   /** Counts the models that match a condition, or all, on all shards. */
@@ -242,10 +244,13 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
     return new constructor(fields);
   }
 
-  /** Asks every database, side by side. */
-  async #models(condition: Condition<M> | undefined): Promise<readonly M[]> {
+  /** Asks databases, by default all of them, side by side. */
+  async #models(
+    condition: Condition<M> | undefined,
+    managers: readonly MemoryTransactionManager[] = this.#eachDatabase(),
+  ): Promise<readonly M[]> {
     const rows = await Promise.all(
-      this.#eachDatabase().map((manager) => manager.read(() => [...manager.rows(this.#table).values()])),
+      managers.map((manager) => manager.read(() => [...manager.rows(this.#table).values()])),
     );
     return rows
       .flat()
@@ -288,6 +293,11 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
     const shard = this.strategy.shardOfId(id);
     if (shard === undefined) throw new ShardUndeterminedError(this.#table, id);
     return memoryManager(this.#databases.transactionManager(shard));
+  }
+
+  /** Asks the registry for this shard alone: an action needs every shard that it asks for. */
+  #databaseOf(shard: ShardIdentifier): MemoryTransactionManager {
+    return joinedManager(memoryManager(this.#databases.transactionManager(shard)).ofDatabase);
   }
 
   #eachDatabase(): readonly MemoryTransactionManager[] {

@@ -1,0 +1,213 @@
+import {
+  Action,
+  ActionExecutor,
+  type DatabaseRegistry,
+  Entity,
+  Id,
+  type Principal,
+  ShardIdentifier,
+  ShardedId,
+  systemClock,
+} from '@framework/core';
+import { firstShard, otherDatabaseShard, sameDatabaseShard } from '@framework/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import {
+  type PgColumnBuilderBase,
+  bigint,
+  date,
+  doublePrecision,
+  numeric,
+  pgTable,
+  real,
+  text,
+  timestamp,
+} from 'drizzle-orm/pg-core';
+import pg from 'pg';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { PgRepository, entityColumns } from '../src/index.js';
+import { openRegistry } from './fixtures/open-registry.js';
+import { query } from './fixtures/query.js';
+
+class Item extends Entity<Item, ShardedId<Item>, string> {}
+
+const items = pgTable('items', entityColumns(Item));
+const shards = [firstShard, otherDatabaseShard] as const;
+
+let databases: readonly TestDatabase[];
+beforeAll(async () => {
+  databases = await Promise.all(shards.map(() => createTestDatabase()));
+});
+afterAll(() => Promise.all(databases.map((database) => database.drop())));
+
+const urlOf = (shard: ShardIdentifier): string => databases[shard === otherDatabaseShard ? 1 : 0]!.url;
+
+async function createTable(definition: string): Promise<void> {
+  const create = `drop table if exists items; create table items (
+    id uuid primary key, state text not null, version bigint not null${definition})`;
+  for (const { url } of databases) await query(url, create);
+}
+
+async function insert(shard: ShardIdentifier, count: number, value?: string): Promise<readonly string[]> {
+  const ids = Array.from({ length: count }, () => ShardedId.generate(Item, shard).value);
+  const values = value === undefined ? '' : `, '${value}'`;
+  await query(urlOf(shard), `insert into items select unnest($1::uuid[]), 'NEW', 1${values}`, [ids]);
+  return ids;
+}
+
+describe('pages by a column', () => {
+  test.each<[type: string, column: PgColumnBuilderBase, values: readonly string[]]>([
+    ['numeric', numeric('value').notNull(), ['-Infinity', '-5', '1.5', '1.50', 'Infinity', 'NaN']],
+    ['real', real('value').notNull(), ['-Infinity', '-1e-45', '0.1', '3.4028235e38', 'Infinity', 'NaN']],
+    ['float8', doublePrecision('value').notNull(), ['-Infinity', '-0', '0', '1e300', 'Infinity', 'NaN']],
+    [
+      'date',
+      date('value').notNull(),
+      ['-infinity', '0044-03-15 BC', '0001-01-01', '2026-01-01', '12026-02-28', 'infinity'],
+    ],
+    [
+      'timestamp',
+      timestamp('value', { mode: 'string' }).notNull(),
+      ['-infinity', '0044-03-15 BC', '0045-02-28 BC', '2026-01-01', '2026-01-01 00:00:00.000001', 'infinity'],
+    ],
+    [
+      'timestamptz',
+      timestamp('value', { withTimezone: true }).notNull(),
+      ['-infinity', '0005-02-28 BC', '2026-01-01', '2026-01-01 00:00:00.000001', '12026-01-01', 'infinity'],
+    ],
+  ])('of type %s go on behind whatever value stands there, over databases', async (type, column, values) => {
+    await createTable(`, value ${type} not null`);
+    const registry = openRegistry(
+      shards.map(({ group, member }) => ({ group, member, url: urlOf(ShardIdentifier.of(group, member)) })),
+      {},
+    );
+    await registry.ready();
+    const table = pgTable('items', { ...entityColumns(Item), value: column });
+    const options = { model: Item, table, databases: registry, toModel: itemOf, toRow: () => ({}) };
+    const repository = new PgRepository<Item, typeof items>(options as never);
+    for (const value of values) for (const shard of shards) await insert(shard, 2, value);
+    const stored = await Promise.all(
+      shards.map((shard) =>
+        query<{ id: string; value: string }>(urlOf(shard), 'select id, value::text from items'),
+      ),
+    );
+    const rows = stored.flat().map(({ id, value }) => `('${id}'::uuid, '${value}'::${type})`);
+    for (const [direction, keyword] of [
+      ['ascending', 'asc'],
+      ['descending', 'desc'],
+    ] as const) {
+      const sorted = await query<{ id: string }>(
+        urlOf(firstShard),
+        `select id from (values ${rows.join()}) as t(id, value) order by value ${keyword}, id ${keyword}`,
+      );
+      expect(await pagesOf(repository, { limit: 1, orderBy: 'value' as never, direction })).toEqual(
+        sorted.map(({ id }) => id),
+      );
+    }
+  });
+});
+
+describe('a page of one shard', () => {
+  beforeEach(() => createTable(''));
+
+  const open = async (...members: readonly { readonly shard: ShardIdentifier; readonly url: string }[]) => {
+    const settings = { 'acquisition-timeout-ms': 1_000 };
+    const own = members.map(({ shard: { group, member }, url }) => ({ group, member, url, settings }));
+    const registry = openRegistry(own, { onWarning: () => undefined });
+    await registry.readyOn(firstShard);
+    return { registry, repository: new PgRepository({ model: Item, table: items, databases: registry }) };
+  };
+
+  test('leaves an action that reads it independent of other shards', async () => {
+    const { registry, repository } = await open(
+      { shard: firstShard, url: urlOf(firstShard) },
+      { shard: otherDatabaseShard, url: 'postgres://nobody@127.0.0.1:1/down' },
+    );
+    const refusal = new Error('the rules refuse it');
+    class RefusingAction extends Action<{ readonly why: string }, void> {
+      protected async perform(): Promise<void> {
+        await repository.findPage({ limit: 1, shard: firstShard });
+        throw refusal;
+      }
+    }
+    const executor = executorOf(registry, repository, new RefusingAction(systemClock));
+    const named = { id: ShardedId.generate(Item, firstShard), why: 'test' };
+    // With a key, whatever shard was read has to say whether the request was committed before.
+    const executed = executor.execute(tester, RefusingAction, named, { idempotencyKey: 'key-1' });
+    await expect(executed).rejects.toBe(refusal);
+  });
+
+  test('passes the rows of another shard by in few statements', async () => {
+    const database = await createTestDatabase();
+    onTestFinished(() => database.drop());
+    const { url } = database;
+    const { repository } = await open({ shard: firstShard, url }, { shard: sameDatabaseShard, url });
+    await query(
+      url,
+      'create table items (id uuid primary key, state text not null, version bigint not null)',
+    );
+    const ids = Array.from({ length: 5_000 }, () => ShardedId.generate(Item, sameDatabaseShard).value);
+    const own = ShardedId.generate(Item, firstShard).value;
+    await query(url, `insert into items select unnest($1::uuid[]), 'NEW', 1`, [[...ids, own]]);
+    const sent = vi.spyOn(pg.Client.prototype, 'query');
+    onTestFinished(() => sent.mockRestore());
+    expect(await pagesOf(repository, { limit: 1, shard: firstShard })).toEqual([own]);
+    const selects = sent.mock.calls.filter(([sql]) =>
+      /from "items"/.test((sql as { text?: string }).text ?? ''),
+    );
+    expect(selects.length).toBeLessThan(20);
+  });
+});
+
+test('a table whose ids have another order than their texts is refused', () => {
+  const registry = openRegistry([{ group: 0, member: 0, url: urlOf(firstShard) }]);
+  class Numbered extends Entity<Numbered, Id<Numbered>, string> {}
+  const table = pgTable('numbered', {
+    id: bigint('id', { mode: 'bigint' }).primaryKey(),
+    state: text('state').notNull(),
+    version: bigint('version', { mode: 'number' }).notNull(),
+  });
+  const options = {
+    model: Numbered,
+    table,
+    databases: registry,
+    toModel: () => undefined,
+    toRow: () => ({}),
+  };
+  expect(() => new PgRepository(options as never)).toThrow(
+    'Table numbered has ids of type bigint: declare a uuid or a text',
+  );
+});
+
+const tester: Principal = { name: 'tester' };
+
+function executorOf(
+  databases: DatabaseRegistry,
+  repository: PgRepository<Item, typeof items>,
+  action: Action<never, unknown>,
+): ActionExecutor {
+  return new ActionExecutor({
+    namespace: 'adapter.test',
+    databases,
+    repositories: [repository],
+    actions: [action],
+  });
+}
+
+function itemOf({ id, state, version }: typeof items.$inferSelect): Item {
+  return new Item({ id, state, version });
+}
+
+/** The ids on all pages, one after the other. */
+async function pagesOf(
+  repository: PgRepository<Item, typeof items>,
+  request: Parameters<PgRepository<Item, typeof items>['findPage']>[0],
+): Promise<readonly string[]> {
+  const found: string[] = [];
+  let after: string | undefined;
+  do {
+    const page = await repository.findPage({ ...request, after });
+    found.push(...page.items.map(({ id }) => id.value));
+    after = page.next;
+  } while (after !== undefined);
+  return found;
+}
