@@ -378,7 +378,7 @@ describe('failures', () => {
     expect(written[0]).toMatch(
       /Handler one, DepositedEvent a1 of Account a: attempt 1 failed, .* Error: no$/,
     );
-    expect(written[1]).toMatch(/Delivery from the database of shard .* goes on .*the database is down/);
+    expect(written[1]).toMatch(/Delivery from the database of shard .* continues .*the database is down/);
     expect(written[2]).toMatch(
       /Handler one, DepositedEvent a1 of Account a: attempt 2 failed, it is a dead letter now, .*Error: no$/,
     );
