@@ -13,8 +13,8 @@ import {
 } from 'drizzle-orm/pg-core';
 
 /**
- * The columns that the table of every entity has; spread them into `pgTable`. The id is a {@link shardedId}: replace it where the
- * entity has another one.
+ * The columns that the table of every entity has; spread them into `pgTable`. The id is a {@link shardedId}: replace it if the
+ * entity has another kind of id.
  *
  * ```ts
  * pgTable('tags', { ...entityColumns(Tag), label: text('label').notNull() })
@@ -28,7 +28,7 @@ export function entityColumns<M extends AnyEntity>(model: ModelClass<M>) {
   };
 }
 
-/** The columns that the table of every model has; spread them into `pgTable`, as {@link entityColumns}. */
+/** The columns that the table of every model has; spread them into `pgTable`, like {@link entityColumns}. */
 export function modelColumns<M extends AnyEntity>(model: ModelClass<M>) {
   return {
     ...entityColumns(model),
@@ -50,7 +50,7 @@ export function shardedId<Name extends string, M>(
   });
 }
 
-/** A column of type `text` whose values are ids of a model that another system has given. */
+/** A column of type `text` whose values are ids of a model that come from another system. */
 export function textId<Name extends string, M>(
   name: Name,
   model: ModelClass<M>,
@@ -65,7 +65,7 @@ export function textId<Name extends string, M>(
 
 /**
  * A column of type `numeric` whose values are exact decimals, instances of a class such as `Big` of big.js, `BigNumber` or
- * `Decimal`: it is made of the digits as text, and writes them by `toFixed()`.
+ * `Decimal`. The class is constructed from the digits as text, and writes them with `toFixed()`.
  *
  * ```ts
  * balance: bigDecimal('balance', Big, { precision: 38, scale: 18 }).notNull()
@@ -99,7 +99,7 @@ interface ValueMapping<Value> {
   readonly write: (value: Value) => string;
 }
 
-/** What tells the instances of a class, also of one whose constructor is its own affair. */
+/** Recognises the instances of a class, even of one with a private constructor. */
 interface ValueClass {
   readonly name: string;
   [Symbol.hasInstance](value: unknown): boolean;
@@ -131,7 +131,7 @@ class PgValueColumnBuilder extends PgColumnBuilder {
     this.#mapping = mapping;
   }
 
-  /** Called by Drizzle, whose types do not tell of it. */
+  /** Called by Drizzle, although its types do not declare it. */
   build(table: PgTable): PgColumn {
     return new PgValueColumn(table, this.config, this.#mapping);
   }
@@ -140,9 +140,9 @@ class PgValueColumnBuilder extends PgColumnBuilder {
 /** A column whose values are instances of a class, stored in one of Drizzle's columns of texts. */
 export class PgValueColumn extends PgColumn {
   static override readonly [entityKind]: string = 'PgValueColumn';
-  /** The column as Drizzle alone would have it: what fits into it, and in which order. */
+  /** The column as Drizzle alone would declare it: it determines which values fit, and their order. */
   readonly base: PgColumn;
-  /** Not private to the object: Drizzle reads columns through proxies. */
+  /** Not `#private`: Drizzle reads columns through proxies. */
   readonly mapping: ValueMapping<unknown>;
 
   constructor(table: PgTable, config: PgColumnBuilder['config'], mapping: ValueMapping<never>) {

@@ -36,18 +36,18 @@ import { RowJson } from './write/row-json.js';
 import { PgModelSource, type PlacedRow, TableReader } from './read/table-reader.js';
 import { type Row, RowEncoder } from './write/row-encoder.js';
 
-/** How many rows `findAll` and `findAllWhere` give at most, unless told otherwise. */
+/** How many rows `findAll` and `findAllWhere` return at most by default. */
 const defaultRowsMax = 10_000;
 /** How many rows one statement reads at most for a page of one shard. */
 const rowsPerReadMax = 2_000;
 
-/** Which models to read, and where to read on; by a condition of your own, too. */
+/** Which models to read, and where to continue; optionally only those that match a condition. */
 export interface PgPageRequest<M> extends PageRequest<M> {
   /** Default: all rows. */
   readonly where?: SQL | undefined;
 }
 
-/** What a repository needs: a model, its table, and functions between both only where the row is not the model's fields. */
+/** What a repository needs: a model, its table, and functions between both if the columns are not exactly the model's fields. */
 export type PgRepositoryOptions<M extends AnyEntity, T extends ModelTable> = StoredModel<M, T> &
   (FieldsOf<T['$inferSelect']> extends ConstructorFields<M>
     ? { readonly toModel?: ToModel<M, T> }
@@ -64,20 +64,20 @@ interface StoredModel<M extends AnyEntity, T extends ModelTable> {
   readonly strategy?: ShardingStrategy<M>;
 }
 
-/** Functions between rows and models, where they are given. */
+/** Functions between rows and models, if they are given. */
 interface Mapping<M extends AnyEntity, T extends ModelTable> {
   readonly toModel?: ToModel<M, T>;
   readonly toRow?: ToRow<M, T>;
 }
 
-/** Makes a model of a row that was read. Default: by the constructor, with `undefined` for null. */
+/** Makes a model of a row that was read. Default: calls the constructor, with `undefined` for null. */
 type ToModel<M, T extends ModelTable> = (row: T['$inferSelect']) => M;
 
 /**
- * Makes the row of a model that will be written; it has the model's own id and version. Default: the model's fields.
+ * Makes the row of a model that will be written; its id and version must be the model's. Default: the model's fields.
  *
- * An absent key leaves its column to the database: to its default in a new row, to what stands there in an updated one.
- * So columns that others maintain are simply left out. `undefined` is null, unless the table gives the column a default.
+ * If a key is absent, the database decides: a new row gets the column's default, and an updated row keeps its value. So leave out
+ * columns that others maintain. `undefined` means null, unless the column has a default in the table.
  */
 type ToRow<M, T extends ModelTable> = (model: M) => T['$inferInsert'];
 
@@ -85,7 +85,7 @@ type FieldsOf<R> = {
   [Key in keyof R]: null extends R[Key] ? Exclude<R[Key], null> | undefined : R[Key];
 };
 
-/** What the constructor takes; a field that may be absent may be `undefined`. */
+/** The argument of the constructor; an optional field may be `undefined`. */
 type ConstructorFields<M extends AnyEntity> = OptionalAsUndefined<
   M extends { readonly createdDate: Date } ? New<M> : NewEntity<M>
 >;
@@ -108,7 +108,7 @@ type ReadonlyLists<R> = {
  * const orders = new PgRepository({ model: Order, table: orderTable, databases });
  * ```
  *
- * Extend it for queries of your own:
+ * Extend it for your own queries:
  *
  * ```ts
  * class WalletRepository extends PgRepository<Wallet, typeof wallets> {
@@ -161,10 +161,11 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   }
 
   /**
-   * How a model is written as JSON beside an idempotency key: by the keys of the table's columns, each value as it is sent.
+   * How a model is written as JSON beside an idempotency key: by the keys of the table's columns, each value in the form in which
+   * it is sent to the database.
    *
-   * @throws InvariantViolationError `invariant-violation` when the database alone makes the value of a column, or its type is a
-   * custom one
+   * @throws InvariantViolationError `invariant-violation` when only the database knows the value of a column, or a column has a
+   * custom type
    */
   jsonCodec(): ModelJsonCodec<M> {
     const json = new RowJson(modelNameOf(this.model), this.#table, this.#toRow === undefined);
@@ -178,7 +179,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
    * Reads the model of an id.
    *
    * @throws EntityNotFoundError `entity-not-found` when there is none
-   * @throws InvalidIdError `invalid-id` when no row of the table can have it
+   * @throws InvalidIdError `invalid-id` when no row of the table can have this id
    * @throws ShardUndeterminedError `shard-undetermined` when the strategy cannot tell the shard from an id
    * @throws UnknownShardError `unknown-shard` when the id's shard is not configured
    */
@@ -188,7 +189,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return model;
   }
 
-  /** Reads the model of an id, or `undefined`; throws as {@link getById}. */
+  /** Reads the model of an id, or returns `undefined`; throws as {@link getById}. */
   async findById(id: Id<M> | string): Promise<M | undefined> {
     const text = this.#reader.idText(String(id));
     const manager = this.#manager(text);
@@ -214,25 +215,25 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   /**
    * Reads all models of all shards, in the order of ids.
    *
-   * @param rowsMax how many there may be; read pages where there can be more. Default 10,000
+   * @param rowsMax how many there may be; if there can be more, read pages. Default 10,000
    * @throws LimitExceededError `limit-exceeded` when there are more
    */
   findAll(rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
     return this.findAllWhere(undefined, rowsMax);
   }
 
-  /** Reads all models that match a condition, on all shards side by side; throws as {@link findAll}. */
+  /** Reads all models that match a condition, on all shards in parallel; throws as {@link findAll}. */
   async findAllWhere(condition: SQL | undefined, rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
     const rows = await this.#firstRows(condition, rowsMax + 1);
     if (rows.length > rowsMax) {
-      const message = `More than ${rowsMax} ${modelNameOf(this.model)} match: read them by findPage`;
+      const message = `More than ${rowsMax} ${modelNameOf(this.model)} match: read them with findPage`;
       throw new LimitExceededError('rowsMax', rowsMax, message);
     }
     return rows.map(({ row }) => this.#toModel(row));
   }
 
   /**
-   * Reads the one model that matches a condition, wherever it stands, or `undefined`.
+   * Reads the one model that matches a condition, on any shard, or returns `undefined`.
    *
    * @throws NotUniqueError `not-unique` when several match
    */
@@ -243,9 +244,9 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   }
 
   /**
-   * Reads one page, over all shards or of one: by an index where there is one on the column and the id.
+   * Reads one page, over all shards or from one, with an index on the column and the id if there is one.
    *
-   * Where `shard` shares its database, the rows of other shards are read and left out.
+   * If the database of `shard` has other shards, too, their rows are read and left out.
    *
    * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
    * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative, or when the table
@@ -287,18 +288,18 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return counts.reduce((sum, count) => sum + count, 0);
   }
 
-  /** Tells whether the id has a model; throws as {@link getById}, except for a missing model. */
+  /** Returns whether the id has a model; throws as {@link getById}, except for a missing model. */
   async existsById(id: Id<M> | string): Promise<boolean> {
     const text = this.#reader.idText(String(id));
     return (await this.#reader.byId(this.#manager(text), text)) !== undefined;
   }
 
-  /** Drizzle on the shard of an id, or on a shard, for queries of your own. */
+  /** Drizzle on the shard of an id, or on a shard, for your own queries. */
   db(where: Id<M> | ShardIdentifier): NodePgDatabase {
     return (where instanceof ShardIdentifier ? this.#managerOf(where) : this.#manager(where.value)).db;
   }
 
-  /** Drizzle on every database that holds shards, once each, for queries of your own. */
+  /** Drizzle on every database that holds shards, once each, for your own queries. */
   dbs(): readonly NodePgDatabase[] {
     return this.#eachDatabase().map(({ db }) => db);
   }
@@ -349,7 +350,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   }
 }
 
-/** Calls the constructor with the row itself, which nobody else has; null is `undefined` in models. */
+/** Calls the constructor with the row itself, which nothing else refers to; null becomes `undefined`. */
 function byConstructor<M extends AnyEntity, T extends ModelTable>(
   model: ModelClass<M>,
   table: T,

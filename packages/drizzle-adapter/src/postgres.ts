@@ -17,12 +17,12 @@ const optionNames: OptionNames<PostgresOptions> = {
 };
 
 /**
- * The driver for PostgreSQL 14 and newer, by `pg`.
+ * The driver for PostgreSQL 14 and newer, using `pg`.
  *
- * Its `open` throws ConfigurationError (`invalid-configuration`) for another database's URL or driver class, and for a
- * parameter of the URL that would be ignored.
+ * Its `open` throws ConfigurationError (`invalid-configuration`) for the URL or driver class of another kind of database, and for
+ * a parameter of the URL that would be ignored.
  *
- * @throws ConfigurationError `invalid-configuration` when an option is unknown or out of its range
+ * @throws ConfigurationError `invalid-configuration` when an option is unknown or out of range
  */
 export function postgres(options: PostgresOptions = {}): DatabaseDriver {
   refuseUnknownOptions('postgres.', optionNames, options);
@@ -35,7 +35,7 @@ export function postgres(options: PostgresOptions = {}): DatabaseDriver {
         throw new ConfigurationError([{ path: `${config.path}.jdbc-url`, message }]);
       }
       if (config.driverClassName !== undefined && config.driverClassName !== 'org.postgresql.Driver') {
-        const message = 'names another driver than org.postgresql.Driver: correct it or leave it out';
+        const message = 'names a driver other than org.postgresql.Driver: correct it or leave it out';
         throw new ConfigurationError([{ path: `${config.path}.driver-class-name`, message }]);
       }
       return new PgDatabase({ config, shards }, options);

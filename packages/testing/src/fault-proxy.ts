@@ -1,30 +1,30 @@
 import { once } from 'node:events';
 import { type AddressInfo, type Server, type Socket, connect, createServer } from 'node:net';
 
-/** Bytes on their way through a {@link FaultProxy}, as one read of a socket gave them. */
+/** Bytes on their way through a {@link FaultProxy}, from one read of a socket. */
 export interface Passage {
   readonly direction: 'to-server' | 'to-client';
   readonly bytes: Buffer;
-  /** Counts the connections of the proxy, from 1. */
+  /** The number of its connection in the proxy, from 1. */
   readonly connection: number;
 }
 
 /**
- * What becomes of a passage: `forward` hands it on; `cut` ends its connection instead, so that the other side never
- * sees it; `forward-and-cut` hands it on and then ends the connection, so that no answer comes back; `drop` hands nothing
- * on and leaves the connection open, so that the sender waits for an answer.
+ * What happens to a passage: `forward` passes it on; `cut` ends its connection instead, so that the other side never sees it;
+ * `forward-and-cut` passes it on and then ends the connection, so that no answer comes back; `drop` passes nothing on and leaves
+ * the connection open, so that the sender waits for an answer.
  */
 export type Verdict = 'forward' | 'cut' | 'forward-and-cut' | 'drop';
 
 interface Link {
   readonly client: Socket;
   readonly server: Socket;
-  /** Those to which the other side's end is to be handed on when the silence is over. */
+  /** The sockets to which the end of the other side must be passed on when the silence is over. */
   readonly unended: Set<Socket>;
 }
 
 /**
- * Stands between a client and a server of TCP, and makes the network fail in the way that a test asks for.
+ * A proxy between a TCP client and its server, which makes the network fail as a test requests.
  *
  * ```ts
  * const proxy = await FaultProxy.to({ host: '127.0.0.1', port: 5432 });
@@ -34,9 +34,9 @@ interface Link {
  */
 export class FaultProxy {
   readonly host = '127.0.0.1';
-  /** Where clients connect; the same for the proxy's whole life, also while it refuses. */
+  /** The port to which clients connect; it stays the same, even while the proxy refuses connections. */
   readonly port: number;
-  /** Decides about every passage; forwards all unless set. */
+  /** Decides about every passage; by default all are forwarded. */
   judge: (passage: Passage) => Verdict = () => 'forward';
   readonly #target: { readonly host: string; readonly port: number };
   readonly #links = new Set<Link>();
@@ -56,29 +56,29 @@ export class FaultProxy {
     return new FaultProxy(target, await listening(0));
   }
 
-  /** How many connections it has taken so far. */
+  /** How many connections it has accepted so far. */
   get connectionCount(): number {
     return this.#connectionCount;
   }
 
-  /** Forwards nothing any more and says nothing, as a network that is partitioned; new connections fare alike. */
+  /** Forwards nothing and sends nothing, like a partitioned network; new connections get the same treatment. */
   silence(): void {
     this.#silent = true;
     for (const link of this.#links) pause(link);
   }
 
-  /** Ends the silence: hands on what was held back. */
+  /** Ends the silence: passes on what was held back. */
   resume(): void {
     this.#silent = false;
     for (const link of this.#links) resume(link);
   }
 
-  /** Ends all connections, orderly or by a reset. */
+  /** Ends all connections, cleanly or with a reset. */
   cut(manner: 'close' | 'reset' = 'close'): void {
     for (const link of this.#links) end(link, manner);
   }
 
-  /** Ends all connections and refuses further ones, as a server that is down. */
+  /** Ends all connections and refuses further ones, like a server that is down. */
   async refuse(): Promise<void> {
     this.cut('reset');
     if (!this.#listener.listening) return;
@@ -86,7 +86,7 @@ export class FaultProxy {
     await once(this.#listener, 'close');
   }
 
-  /** Takes connections again after {@link refuse}. */
+  /** Accepts connections again after {@link refuse}. */
   async accept(): Promise<void> {
     if (this.#listener.listening) return;
     this.#listener = await listening(this.port);
@@ -120,7 +120,7 @@ export class FaultProxy {
     });
     // A pause comes too late for an end that was read together with the bytes before it.
     from.on('end', () => (this.#silent ? link.unended.add(to) : to.end()));
-    // A connection that breaks on one side breaks on the other; what broke it is the test's business.
+    // A connection that breaks on one side breaks on the other; tests check the cause.
     from.on('error', () => undefined);
     from.on('close', () => {
       this.#links.delete(link);
@@ -148,7 +148,7 @@ function resume({ client, server, unended }: Link): void {
   unended.clear();
 }
 
-/** Breaks the side that sent, and closes the other once it has all that was written to it. */
+/** Breaks the side that sent, and closes the other once all data has been written to it. */
 function leave(from: Socket, to: Socket): void {
   to.end();
   from.resetAndDestroy();

@@ -1,8 +1,8 @@
 import { type Clock, systemClock } from '@framework/core';
 
-/** What happens at an instant: somebody wakes, or is called back. */
+/** What happens at an instant: a sleeper wakes, or a callback is called. */
 interface Appointment {
-  /** On the scale of time that was advanced. */
+  /** The instant, in the time that was advanced. */
   readonly atMs: number;
   readonly happen: () => void;
 }
@@ -20,15 +20,15 @@ export class VirtualClock implements Clock {
   #nowMs: number;
   #advancedMs = 0;
   #sleeperCount = 0;
-  /** In the order in which they happen; those of one instant in the order in which they were made. */
+  /** In the order in which they happen; those of one instant in the order in which they were created. */
   readonly #appointments: Appointment[] = [];
 
-  /** @param start what {@link now} tells first; default 2026-01-01T00:00:00Z */
+  /** @param start the initial value of {@link now}; default 2026-01-01T00:00:00Z */
   constructor(start: Date = new Date('2026-01-01T00:00:00Z')) {
     this.#nowMs = start.getTime();
   }
 
-  /** How many sleep now. */
+  /** The number of current sleepers. */
   get sleeperCount(): number {
     return this.#sleeperCount;
   }
@@ -42,7 +42,9 @@ export class VirtualClock implements Clock {
     return this.#advancedMs;
   }
 
-  /** Resolves when the clock was advanced by the duration, or the signal is aborted; at once when it is not above zero. */
+  /**
+   * Resolves when the clock was advanced by the duration, or the signal is aborted; at once if the duration is not above zero.
+   */
   sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
     if (!(durationMs > 0) || signal?.aborted === true) return Promise.resolve();
     return new Promise((resolve) => {
@@ -61,7 +63,7 @@ export class VirtualClock implements Clock {
     });
   }
 
-  /** Calls back when the clock was advanced by the duration; without being advanced when it is not above zero. */
+  /** Calls back when the clock was advanced by the duration; without being advanced if the duration is not above zero. */
   after(durationMs: number, work: () => void): () => void {
     return durationMs > 0 ? this.#appoint(durationMs, work) : systemClock.after(0, work);
   }
@@ -69,7 +71,7 @@ export class VirtualClock implements Clock {
   /**
    * Lets time pass: wakes and calls back in order, each at its own instant, and lets what they continue with run.
    *
-   * Who falls asleep meanwhile is woken too when the duration reaches that far. What waits for something else than
+   * A sleeper that begins meanwhile is woken, too, if the duration is long enough. Anything that waits for something other than
    * this clock, such as a database, is not waited for.
    *
    * @throws RangeError when the duration is negative or not a number
@@ -87,9 +89,9 @@ export class VirtualClock implements Clock {
   }
 
   /**
-   * Lets time pass until the next sleeper wakes, or the next one is called back, and lets what it continues with run.
+   * Lets time pass until the next sleeper wakes, or the next callback is called, and lets what it continues with run.
    *
-   * @returns false when nobody waits for the clock: time stands still then
+   * @returns false when nothing waits for the clock: then time stands still
    */
   async wakeNext(): Promise<boolean> {
     const next = this.#appointments.shift();
@@ -100,7 +102,7 @@ export class VirtualClock implements Clock {
     return true;
   }
 
-  /** Corrects the time of day, forwards or backwards; wakes nobody, because durations do not change by that. */
+  /** Corrects the time of day, forwards or backwards; wakes no sleeper, because durations are not affected. */
   set(now: Date): void {
     this.#nowMs = now.getTime();
   }
@@ -127,7 +129,7 @@ export class VirtualClock implements Clock {
   }
 }
 
-/** Lets every continuation run that is due: promises' callbacks come before the next turn of the event loop. */
+/** Lets every pending continuation run: callbacks of promises come before the next turn of the event loop. */
 function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

@@ -116,7 +116,7 @@ export class SqliteRepository<M extends AnyEntity> implements Repository<M>, Mod
   async findAllWhere(condition: Condition, rowsMax = 10_000): Promise<readonly M[]> {
     const models = await this.#merged(condition, rowsMax + 1);
     if (models.length <= rowsMax) return models;
-    throw new LimitExceededError('rowsMax', rowsMax, `More than ${rowsMax} match: read them by findPage`);
+    throw new LimitExceededError('rowsMax', rowsMax, `More than ${rowsMax} match: read them with findPage`);
   }
 
   /** The one matching model; throws `not-unique` if there are several. */

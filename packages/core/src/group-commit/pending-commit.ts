@@ -180,7 +180,7 @@ const dependencyErrors = new WeakSet();
 /**
  * The error of a plan that was not written because it depends on a model that was not. Reading again can help.
  *
- * If it is unknown whether that model was written, the plan is perhaps not stale. But it cannot be written either, because the
+ * If it is unknown whether that model was written, the plan may not be stale. But it cannot be written either, because the
  * version that it expects may belong to another action by now.
  */
 export function dependencyAborted({

@@ -56,14 +56,14 @@ import {
 const dayMs = 24 * 60 * 60 * 1_000;
 
 /**
- * Gives what is sent for a value.
+ * Returns what is sent for a value.
  *
- * @throws UnstorableValueError `unstorable-value` when the value would not come back from its column as it is
+ * @throws UnstorableValueError `unstorable-value` when the value would not be read back unchanged
  */
 export type ColumnWriter = (value: unknown, path: string) => unknown;
 
 /**
- * What writes the values of a column, made once per table.
+ * Creates the writer of a column's values, once per table.
  *
  * @throws InvariantViolationError `invariant-violation` for a column whose values could never be read
  */
@@ -76,7 +76,7 @@ export function columnWriter(column: PgColumn): ColumnWriter {
   };
 }
 
-/** The text of a value is guarded as one that is written into a column of texts. */
+/** The text of a value is checked like a text in a column of texts. */
 function valueWriter(column: PgValueColumn): ColumnWriter {
   const { base, valueClass } = column;
   const guard = columnGuard(base);
@@ -89,11 +89,11 @@ function valueWriter(column: PgValueColumn): ColumnWriter {
   };
 }
 
-/** Refuses a value that would not come back from its column as it is. */
+/** Refuses a value that would not be read back unchanged. */
 export type ColumnGuard = (value: unknown, path: string) => void;
 
 /**
- * The guard of a column, made once per table.
+ * Creates the guard of a column, once per table.
  *
  * @throws InvariantViolationError `invariant-violation` for a column whose values could never be read
  */
@@ -120,7 +120,7 @@ export function columnGuard(column: PgColumn): ColumnGuard {
 
 const secondDigits = 6;
 
-/** The guard of a column whose texts the database rewrites, unless they are as it writes them itself. */
+/** The guard of a column whose texts the database rewrites, unless they are in the database's own form. */
 function canonicalGuard(column: PgColumn): ColumnGuard | undefined {
   if (is(column, PgUUID)) return rewrittenGuard(isUuid, 'lower case with dashes');
   if (is(column, PgDateString)) return rewrittenGuard(isDate, '2026-03-04');
@@ -172,7 +172,7 @@ function rewrittenGuard(isCanonical: IsCanonical, example: string): ColumnGuard 
 function arrayGuard(elementGuard: ColumnGuard, isNested: boolean): ColumnGuard {
   return (value, path) => {
     if (!Array.isArray(value)) throw new UnstorableValueError(path, 'it is not an array');
-    // By index, because forEach passes over holes.
+    // By index, because forEach skips holes.
     for (let index = 0; index < value.length; index++) {
       const element: unknown = value[index];
       const elementPath = `${path}[${index}]`;
@@ -183,10 +183,10 @@ function arrayGuard(elementGuard: ColumnGuard, isNested: boolean): ColumnGuard {
   };
 }
 
-/** An array of arrays is a rectangle, and an empty one has no second dimension. */
+/** An array of arrays must be rectangular, and an empty one has no second dimension. */
 function checkRow(row: unknown, first: unknown, path: string): void {
   if (!Array.isArray(row) || !Array.isArray(first) || row.length === 0 || row.length !== first.length)
-    throw new UnstorableValueError(path, 'the lists of a list have the same length, which is not 0');
+    throw new UnstorableValueError(path, 'all lists in a list must have the same length, which must not be 0');
 }
 
 function typeGuard(type: 'string' | 'number' | 'bigint' | 'boolean'): ColumnGuard {
@@ -195,7 +195,7 @@ function typeGuard(type: 'string' | 'number' | 'bigint' | 'boolean'): ColumnGuar
   };
 }
 
-/** What PostgreSQL keeps of a decimal without a precision. */
+/** The limits of PostgreSQL for a decimal without a precision. */
 const wholeDigitsMax = 131_072;
 const fractionDigitsMax = 16_383;
 
@@ -209,7 +209,7 @@ function wholeNumericGuard({
   readonly scale: number | undefined;
 }): ColumnGuard {
   if (precision !== undefined && scale > 0) {
-    const reason = `Column ${name} is numeric(${precision}, ${scale}), whose decimals no bigint can be read from`;
+    const reason = `Column ${name} is numeric(${precision}, ${scale}), whose decimals cannot be read as bigint`;
     throw new InvariantViolationError(`${reason}: declare it without a scale, or in another mode`);
   }
   return numericGuard('bigint', precision, scale);
@@ -231,9 +231,9 @@ function numericGuard(
       );
     }
     if (whole.length > wholeDigitsMax || fraction.length > fractionDigitsMax)
-      throw new UnstorableValueError(path, 'no numeric has that many digits');
+      throw new UnstorableValueError(path, 'a numeric cannot have that many digits');
     if (precision === undefined) return;
-    // A scale may be negative, and greater than the precision: then digits are lost before, or refused behind, the point.
+    // A scale may be negative, or greater than the precision: then digits are lost before the decimal point, or refused after it.
     const places = whole + fraction.padEnd(scale, '0');
     const first = whole.length - (precision - scale);
     const beyond = places.slice(0, Math.max(0, first)) + places.slice(Math.max(0, whole.length + scale));
@@ -252,7 +252,7 @@ function instantGuard(precision: number | undefined): ColumnGuard {
       throw new UnstorableValueError(path, 'it is not a valid Date');
     }
     const year = value.getUTCFullYear();
-    // Drizzle reads the text of a timestamp by `new Date`, which takes the years 1 to 99 for those of 1900 or 2000.
+    // Drizzle reads the text of a timestamp with `new Date`, which takes the years 1 to 99 for those of 1900 or 2000.
     if (year < 100 || year > 9999)
       throw new UnstorableValueError(path, `the year ${year} is not from 100 to 9999`);
     if (precision !== undefined && value.getTime() % 10 ** Math.max(0, 3 - precision) !== 0) {
@@ -261,7 +261,7 @@ function instantGuard(precision: number | undefined): ColumnGuard {
   };
 }
 
-/** A day is a Date at midnight, UTC: the time of day would be lost. */
+/** A day is a Date at midnight UTC: the time of day would be lost. */
 const dayGuard: ColumnGuard = (value, path) => {
   if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
     throw new UnstorableValueError(path, 'it is not a valid Date');
@@ -285,7 +285,7 @@ const realGuard: ColumnGuard = (value, path) => {
     throw new UnstorableValueError(path, `real would round ${String(value)}`);
 };
 
-/** The largest integers of the types that hold fewer than a JavaScript number does. */
+/** The largest integers of the types that hold fewer digits than a JavaScript number does. */
 const integerMaxima: Readonly<Record<string, number>> = {
   smallint: 2 ** 15 - 1,
   smallserial: 2 ** 15 - 1,
@@ -308,12 +308,12 @@ function enumGuard(values: readonly string[]): ColumnGuard {
   return (value, path) => {
     if (typeof value !== 'string' || !values.includes(value)) {
       const shown = String(value).slice(0, 80);
-      throw new UnstorableValueError(path, `'${shown}' is none of ${values.join(', ')}`);
+      throw new UnstorableValueError(path, `'${shown}' is not one of ${values.join(', ')}`);
     }
   };
 }
 
-/** The guard of a column of characters, also of one whose values the table lists. */
+/** The guard of a column of characters, including one whose values the table lists. */
 function characterGuard(column: PgColumn): ColumnGuard | undefined {
   const guard = lengthGuard(column);
   const { enumValues } = column;
@@ -332,7 +332,7 @@ function lengthGuard(column: PgColumn): ColumnGuard | undefined {
   return undefined;
 }
 
-/** The guard of a column of a fixed number of numbers, or of bits. */
+/** The guard of a column with a fixed number of numbers, or of bits. */
 function coordinateGuard(column: PgColumn): ColumnGuard | undefined {
   if (is(column, PgPointTuple) || is(column, PgGeometry)) return tupleGuard(2);
   if (is(column, PgLineTuple)) return tupleGuard(3);
@@ -378,7 +378,7 @@ function textGuard(lengthMin: number, lengthMax: number | undefined): ColumnGuar
   };
 }
 
-/** The guard of a column that the framework does not know: also what it makes of a value has to be one. */
+/** The guard of a column that the framework does not know: it checks both the value and what the column makes of it. */
 function convertedGuard(column: PgColumn): ColumnGuard {
   return (value, path) => {
     plainGuard(value, path);
@@ -386,10 +386,10 @@ function convertedGuard(column: PgColumn): ColumnGuard {
   };
 }
 
-/** What every column refuses: text that PostgreSQL cannot hold, and SQL where a value is wanted. */
+/** What every column refuses: text that PostgreSQL cannot hold, and SQL in place of a value. */
 const plainGuard: ColumnGuard = (value, path) => {
   if (typeof value === 'string') checkText(value, path);
   if (typeof value === 'object' && value !== null && ('queryChunks' in value || 'getSQL' in value)) {
-    throw new UnstorableValueError(path, 'it is SQL; rows hold values only');
+    throw new UnstorableValueError(path, 'it is SQL; rows may only contain values');
   }
 };

@@ -6,7 +6,7 @@ import { type PgColumn, PgEnumColumn, getTableConfig } from 'drizzle-orm/pg-core
 import type { ModelTable } from '../model-columns.js';
 import { type IsCanonical, isDate, isTimestamp, isUuid } from './canonical-text.js';
 
-/** How the values of a type are compared here, as the database compares them, and which texts are values of it. */
+/** How the values of a type are compared here, as in the database, and which texts are valid values. */
 interface OrderedType {
   readonly kind: ValueKind;
   readonly isValue: (text: string) => boolean;
@@ -75,12 +75,14 @@ const orderedTypes: Readonly<Record<string, OrderedType>> = {
   'timestamp with time zone': instant(isTimestamp(true, secondDigits), 294_275),
 };
 
-/** The order of a list of pages, by a column and the id or by the id alone: in SQL, and where rows of databases are merged. */
+/**
+ * The order of a list of pages, by a column and the id or by the id alone: in SQL, and when rows of several databases are merged.
+ */
 export class ColumnOrder {
   readonly orderBy: readonly SQL[];
   readonly #order: PageOrder;
   readonly #type: OrderedType;
-  /** The place of the column among the table's; `undefined` in the order of ids. */
+  /** The position of the column in the table; `undefined` in the order of ids. */
   readonly #index: number | undefined;
   readonly #idIndex: number;
   /** What is compared: the column and the id, or the id alone. */
@@ -112,10 +114,10 @@ export class ColumnOrder {
   }
 
   /**
-   * The place after which a page begins.
+   * The position after which a page begins.
    *
-   * @param idText reads an id as the database writes it; throws where it is none
-   * @throws InvalidCursorError `invalid-cursor` when the cursor is none of this order
+   * @param idText reads an id as the database writes it; throws if it is not one
+   * @throws InvalidCursorError `invalid-cursor` when the cursor does not belong to this order
    */
   placeOf(cursor: string, idText: (id: string) => string): PagePlace {
     const { value, id } = this.#order.placeOf(cursor);
@@ -127,13 +129,13 @@ export class ColumnOrder {
     }
   }
 
-  /** What is true of the rows behind a place. */
+  /** The condition for the rows after a position. */
   beyond({ value, id }: PagePlace): SQL {
     const place = this.#order.field === undefined ? sql`${id}` : sql`(${value}, ${id})`;
     return this.#order.isDescending ? lt(this.#key, place) : gt(this.#key, place);
   }
 
-  /** The place of a row, by the values that the database sent. */
+  /** The position of a row, from the values that the database sent. */
   placeOfRow(values: readonly unknown[]): PagePlace {
     return {
       value: this.#index === undefined ? '' : String(values[this.#index]),
@@ -145,7 +147,7 @@ export class ColumnOrder {
     return this.#order.cursorOf(place);
   }
 
-  /** Merges rows of several databases in the order in which each one gives them. */
+  /** Merges rows of several databases, each in the order in which its database returns them. */
   merged<Row extends { readonly place: PagePlace }>(rows: readonly (readonly Row[])[]): readonly Row[] {
     const [first = [], ...others] = rows;
     if (others.length === 0) return first;

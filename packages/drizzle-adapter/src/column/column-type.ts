@@ -24,7 +24,7 @@ import {
 
 import { PgValueColumn } from '../model-columns.js';
 
-/** Types whose values go into a group, by Drizzle's names for them, and what they are called in a cast. */
+/** Types whose values can be in a group, by Drizzle's names for them, and their names in a cast. */
 const castTypes: Readonly<Record<string, string>> = {
   uuid: 'uuid',
   text: 'text',
@@ -56,10 +56,10 @@ const castTypes: Readonly<Record<string, string>> = {
 };
 
 /**
- * The type to which a value of a column is cast, when many rows come as arrays of texts; `undefined` for types that the
+ * The type to which a value of a column is cast when many rows are sent as arrays of texts; `undefined` for types that the
  * framework does not know.
  *
- * It names no length and no scale: the column itself refuses or rounds, as it does for a parameter of its own.
+ * It contains no length and no scale: the column itself refuses or rounds, as it does for a single parameter.
  */
 export function groupType(column: PgColumn): string | undefined {
   if (is(column, PgArray)) {
@@ -73,13 +73,13 @@ export function groupType(column: PgColumn): string | undefined {
   return castTypes[column.getSQLType().replace(/ ?\([^)]*\)/, '')];
 }
 
-/** What a column is declared as beside its type, to be compared with what the database has. */
+/** The declaration of a column besides its type, to be compared with that in the database. */
 export function declaredColumn(column: PgColumn): DeclaredColumn {
   const type = column.getSQLType();
   const [, given = type === 'char' ? '1' : null] = /\(([^)]*)\)/.exec(type) ?? [];
   const modifier = given?.replaceAll(' ', '') ?? null;
   return {
-    // The database writes a scale that was not given.
+    // The database adds a scale that was not given.
     modifier: type.startsWith('numeric') && modifier?.includes(',') === false ? `${modifier},0` : modifier,
     notNull: column.notNull,
     labels: is(column, PgEnumColumn) ? column.enumValues : null,
@@ -90,16 +90,16 @@ function quoted(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
 
-/** What Drizzle's table says of a column beside its type. */
+/** The declaration of a column in Drizzle's table, besides its type. */
 export interface DeclaredColumn {
   /** The type's length, precision or scale, as the database writes it. */
   readonly modifier: string | null;
   readonly notNull: boolean;
-  /** Of an enum. */
+  /** For an enum. */
   readonly labels: readonly string[] | null;
 }
 
-/** Gives what a read of a column will give, for a value that was sent and is not committed yet. */
+/** Returns what a read of a column will return, for a value that was sent and is not committed yet. */
 export type StagedValue = (sent: unknown) => unknown;
 
 const sameAsSent = [
@@ -121,13 +121,13 @@ const sameAsSent = [
   PgNumericBigInt,
 ];
 
-/** How a column's value reads before it is written; `undefined` for columns of which only the database knows. */
+/** How a column's value will be read, before it is written; `undefined` for columns that only the database knows. */
 export function stagedValue(column: PgColumn): StagedValue | undefined {
   if (column.generated !== undefined || column.generatedIdentity !== undefined) return undefined;
   if (is(column, PgValueColumn)) return stagedInstance(column);
   const read: StagedValue = (sent) => (sent === null ? null : column.mapFromDriverValue(sent));
   if (is(column, PgNumeric)) {
-    // Without a precision the database knows no scale either, and with one alone it is 0.
+    // Without a precision there is no scale in the database, either, and with only a precision the scale is 0.
     const scale = column.precision === undefined ? undefined : Math.max(0, column.scale ?? 0);
     return (sent) => (typeof sent === 'string' ? decimal(sent, scale) : sent);
   }
@@ -140,7 +140,7 @@ function stagedInstance(column: PgValueColumn): StagedValue | undefined {
   return stagedText && ((sent) => (sent === null ? null : column.mapFromDriverValue(stagedText(sent))));
 }
 
-/** A decimal as PostgreSQL writes it: without needless zeros in front, with all digits of its scale behind. */
+/** A decimal as PostgreSQL writes it: without unneeded leading zeros, and with all digits of its scale. */
 function decimal(sent: string, scale: number | undefined): string {
   const [, sign = '', whole = '', fraction = ''] = /^(-?)0*(\d*)(?:\.(\d*))?$/.exec(sent) ?? [];
   const digits = scale === undefined ? fraction : fraction.slice(0, scale).padEnd(scale, '0');

@@ -85,7 +85,7 @@ export class TableReader<T extends ModelTable> {
     return this.#idIsUuid ? id.toLowerCase() : id;
   }
 
-  /** Half of a surrogate pair would be sent as another character, and match the row of another id. */
+  /** A lone surrogate would be sent as another character, and match the row of another id. */
   #mayBeId(id: string): boolean {
     return this.#idIsUuid ? uuid.test(id) : isStorableText(id);
   }
@@ -99,7 +99,7 @@ export class TableReader<T extends ModelTable> {
     return new ColumnOrder(this.#table, this.#idOrder, request);
   }
 
-  /** Reads the first rows that match, and are behind a place. */
+  /** Reads the first matching rows after a position. */
   async page(
     manager: Connection,
     { where, limit, after, order }: PageQuery,
@@ -133,7 +133,7 @@ interface PageQuery {
   readonly order: ColumnOrder;
 }
 
-/** A row, and where it stands in the order of a page. */
+/** A row, and its position in the order of a page. */
 export interface PlacedRow<Row> {
   readonly row: Row;
   readonly place: PagePlace;

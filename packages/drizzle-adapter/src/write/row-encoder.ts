@@ -18,7 +18,7 @@ export interface RowShape {
   readonly key: string;
   /** The table's name, quoted, with its schema. */
   readonly table: string;
-  /** What the columns are called in the table's declaration. */
+  /** The columns' keys in the table's declaration. */
   readonly fields: readonly string[];
   /** The columns' names, quoted. */
   readonly columns: readonly string[];
@@ -34,7 +34,7 @@ export interface RowShape {
   readonly declared: readonly DeclaredColumn[];
 }
 
-/** A row as it is sent: the values in the order of its shape's columns. */
+/** A row in the form in which it is sent: the values in the order of its shape's columns. */
 export interface Row {
   readonly shape: RowShape;
   readonly values: readonly unknown[];
@@ -107,7 +107,7 @@ export class RowEncoder {
    * Makes the row of a model whose fields are the columns.
    *
    * @throws InvariantViolationError `invariant-violation` when a field has no column: it would be lost
-   * @throws UnstorableValueError `unstorable-value` when a value would not come back as it is
+   * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
    */
   encodeModel(model: AnyEntity): Row {
     for (const field in model) if (!this.#fields.has(field)) throw this.#withoutColumn(field);
@@ -146,7 +146,7 @@ export class RowEncoder {
 
   #foreign(field: string, given: string, wanted: string): InvariantViolationError {
     return new InvariantViolationError(
-      `toRow gives ${this.#modelName} ${field} ${given.slice(0, 80)}, but the model has ${wanted}: pass it on unchanged`,
+      `toRow returns ${this.#modelName} ${field} ${given.slice(0, 80)}, but the model has ${wanted}: pass it on unchanged`,
     );
   }
 

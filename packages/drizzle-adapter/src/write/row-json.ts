@@ -10,15 +10,18 @@ import { readArray } from '../read/table-reader.js';
 
 type ReadValue = (sent: unknown) => unknown;
 
-/** Writes rows of one table as JSON, and reads them: by the keys of the columns, each value as it is sent to the database. */
+/**
+ * Writes rows of one table as JSON, and reads them: by the keys of the columns, each value in the form in which it is sent to the
+ * database.
+ */
 export class RowJson {
   readonly #modelName: string;
   readonly #isWhole: boolean;
   readonly #columns: readonly (readonly [key: string, read: ReadValue])[];
 
   /**
-   * @param isWhole whether a column that a row leaves out has no value, because the row is the model's fields
-   * @throws InvariantViolationError `invariant-violation` when a column is not read from what was sent
+   * @param isWhole whether a column that a row leaves out has no value, because the columns are exactly the model's fields
+   * @throws InvariantViolationError `invariant-violation` when a column cannot be read from what was sent
    */
   constructor(modelName: string, table: ModelTable, isWhole: boolean) {
     this.#modelName = modelName;
@@ -28,7 +31,7 @@ export class RowJson {
       const read = readerOf(column);
       if (read !== undefined) return [key, read];
       throw new InvariantViolationError(
-        `A ${modelName} cannot be stored as the result of an action: no ${column.getSQLType()} of ${key} is read but from the ` +
+        `A ${modelName} cannot be stored as the result of an action: a ${column.getSQLType()} such as ${key} can be read only from the ` +
           'database; declare a schema of the result',
       );
     });
@@ -45,7 +48,7 @@ export class RowJson {
     return exactJson(fields, this.#modelName);
   }
 
-  /** Gives the row as a read of it does. */
+  /** Returns the row as a read of it would. */
   read(json: string): Record<string, unknown> {
     const fields = JSON.parse(json) as Readonly<Record<string, unknown>>;
     const row: Record<string, unknown> = {};
@@ -61,7 +64,7 @@ function jsonValue(sent: unknown): unknown {
   return typeof sent === 'bigint' ? String(sent) : sent;
 }
 
-/** What reads a column's value from what was sent, where the database does not have to be asked. */
+/** Reads a column's value from what was sent, if the database need not be asked. */
 function readerOf(column: PgColumn): ReadValue | undefined {
   if (column.generated !== undefined || column.generatedIdentity !== undefined) return undefined;
   if (is(column, PgArray)) {
@@ -75,7 +78,7 @@ function readerOf(column: PgColumn): ReadValue | undefined {
   return groupType(column) === undefined ? undefined : (sent) => column.mapFromDriverValue(sent);
 }
 
-/** Drizzle writes a null of an array in lower case, and the database gives it in upper case; texts stand in quotes. */
+/** Drizzle writes a null in an array in lower case, and the database returns it in upper case; texts are in quotes. */
 function withNulls(sent: unknown): unknown {
   if (typeof sent !== 'string') return sent;
   return sent.replaceAll(/"(?:[^"\\]|\\.)*"|null/g, (found) => (found === 'null' ? 'NULL' : found));

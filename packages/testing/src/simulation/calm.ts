@@ -61,7 +61,7 @@ export class Calm {
     this.#rest = options.rest;
   }
 
-  /** Makes one call after the other, the last one perhaps while a handler is paused. */
+  /** Makes one call after the other, possibly with a handler paused during the last one. */
   async play(): Promise<void> {
     const record = await this.#call(this.#streams.of('calm call 0'));
     if (record !== undefined) await this.#useKeyAgain(record);
