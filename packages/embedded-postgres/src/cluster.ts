@@ -164,7 +164,7 @@ async function createCluster(options: Parameters<typeof openCluster>[0]): Promis
     await initialiseData({ ...options, dataDirectory, password, user: superuser });
     await writeFile(join(fresh, 'password'), `${password}\n`, { mode: 0o600, flush: true });
     await rename(fresh, join(directory, 'cluster')).catch((error: NodeJS.ErrnoException) => {
-      // Another process that started at the same time was faster; use its cluster.
+      // Another process that started at the same time has created the cluster; use it.
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
     });
   } finally {

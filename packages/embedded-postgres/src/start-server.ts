@@ -12,7 +12,7 @@ import { ServerLog, ServerProcess, freePort, serves } from './server-process.js'
 const ownershipTimeoutMs = 5_000;
 // Long enough that failed starts cost little, short enough that nobody notices the pause.
 const retryPauseMs = 200;
-// Faults that pass by themselves: the port was taken in the meantime; another start was faster, and will be examined
+// Faults that pass by themselves: the port was taken in the meantime; another start came first, and will be examined
 // again; processes of a killed server have not ended yet.
 const passingFaults = [
   /could not bind .*Address already in use/,

@@ -55,7 +55,7 @@ describe('an attempt', () => {
     ['a shard is not configured in this process', new UnknownShardError(shard)],
     ['storage failed for a moment', new TransientStorageError(shard, 'a deadlock')],
     ['the outcome of a commit is unknown', new CommitOutcomeUnknownError(shard, 'action-1')],
-    ['others were faster each time', new StaleRecordError('Account', 'a', 1)],
+    ['other executions came first each time', new StaleRecordError('Account', 'a', 1)],
     [
       'an outage is wrapped as a cause',
       new Error('cannot', { cause: new Error('query', { cause: unavailable }) }),

@@ -5,7 +5,7 @@ import { LoopWatch } from '../src/slots/lease-keeper.js';
 
 const leaseMs = 9_000;
 
-/** Time that passes while the event loop stands. */
+/** Time that passes while the event loop is blocked. */
 function standStill(clock: VirtualClock, durationMs: number): Promise<void> {
   return clock.advance(durationMs);
 }

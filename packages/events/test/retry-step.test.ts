@@ -392,7 +392,7 @@ test('the last attempt has the time of a lease to be taken back, each time that 
   const postponed = ['end', undefined, { kind: 'postponed', retryAfterMs: leaseMs }];
   retries.outcome = () => ({ kind: 'held-back' });
   await retries.run(exhausted);
-  // It was taken back, and is begun again.
+  // It was taken back, and starts again.
   await retries.run({ attempts: attemptsMax - 1 });
   await retries.run(exhausted);
   expect(retries.asked).toMatchObject([postponed, ['begin', false], ['give back', false], postponed]);

@@ -64,7 +64,7 @@ export interface BlockedHead {
   readonly event: DeliverableEvent;
   /** How many attempts count: those that failed by themselves, and those that were made alone and did not end. */
   readonly attempts: number;
-  /** How many attempts since the last one that ended have not ended: their processes are dead, or have lost their leases. */
+  /** How many attempts have stayed open since the last one that ended: their processes are dead, or have lost their leases. */
   readonly openCount: number;
   /** How many calls did not count as attempts. */
   readonly uncounted: number;

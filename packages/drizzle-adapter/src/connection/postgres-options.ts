@@ -124,7 +124,7 @@ function faultOf(name: string, [value = '', ...others]: readonly string[]): stri
   if (values !== undefined && !values.includes(value))
     return `has an invalid value for ${name}: use one of ${values.join(', ')}`;
   if (name === 'host' && value.includes(','))
-    return 'has several hosts: give one, such as a proxy in front of them';
+    return 'has several hosts: use one, such as a proxy in front of them';
   return value === ''
     ? `has the parameter ${name} without a value: give one or remove the parameter`
     : undefined;
