@@ -52,7 +52,7 @@ it.each([
   },
 );
 
-/** Those whose leases on the shard (1, 0) have not ended. */
+/** The processes whose leases on the shard (1, 0) have not ended. */
 async function liveProcesses(): Promise<readonly unknown[]> {
   return rowsOf(
     harness.shards.mexico,

@@ -63,7 +63,7 @@ export interface AttemptedExecution<Params, Result> {
   /** Those of the attempts so far. */
   readonly unknownCommits: UnknownCommits<Result>;
   /**
-   * Gives the result of an earlier attempt whose outcome was not known, if it turns out to be committed.
+   * Returns the result of an earlier attempt whose outcome was not known, if it turns out to be committed.
    *
    * @param asked `open` asks only for attempts that the log has not ruled out yet
    */
@@ -203,7 +203,7 @@ export class Attempt<Params, Result> implements AttemptContext {
     return keySearch.beforeNoEffect(request, this.shards, first ?? unread);
   }
 
-  /** Commits the only change set together with its key. If the key is taken, gives the result that was committed under it. */
+  /** Commits the only change set together with its key. If the key is taken, returns the result that was committed with it. */
   async #commitKeyed(
     request: KeyedRequest<Result>,
     changeSets: readonly ChangeSet[],

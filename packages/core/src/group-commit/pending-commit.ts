@@ -149,7 +149,7 @@ export function isOfHandler({ key }: ChangeSet): boolean {
   return key?.source !== undefined;
 }
 
-/** Follows the pending plans that a plan depends on to one that depends on none; gives the plan itself if it depends on none. */
+/** Follows the pending plans that a plan depends on to one that depends on none; returns the plan itself if it depends on none. */
 export function firstOf(plan: PendingCommit): PendingCommit {
   let first = plan;
   for (;;) {

@@ -72,7 +72,7 @@ export class KeyedRequest<Result> {
   }
 
   /**
-   * Gives the result of the request that was committed under the key, and tells the caller that it is a repeat.
+   * Returns the result of the request that was committed under the key, and tells the caller that it is a repeat.
    *
    * @throws IdempotencyKeyReusedError `idempotency-key-reused` when that was a different request
    */

@@ -156,14 +156,14 @@ export class ReadContext implements AttemptReads {
     if (staged !== undefined) await this.#groups.awaitOutcome(staged, this.#isOfHandler);
   }
 
-  /** Gives the pending version if it is newer than the stored one and this attempt may depend on it; else the stored one. */
+  /** Returns the pending version if it is newer than the stored one and this attempt may depend on it; else the stored one. */
   #latest<M extends AnyEntity>(model: ModelClass<M>, id: string, stored: M | undefined): M | undefined {
     const staged = this.#groups.pending.get(model, id);
     if (staged === undefined || staged.change.model.version <= (stored?.version ?? 0)) return stored;
     return present(this.#see(model, staged) ?? stored);
   }
 
-  /** Gives the pending version as a read will give it, if this attempt may depend on it; remembers that it does. */
+  /** Returns the pending version as a read will return it, if this attempt may depend on it; remembers that it does. */
   #see<M extends AnyEntity>(_model: ModelClass<M>, staged: PendingVersion): M | undefined {
     if (!this.#mayDepend || this.#isOver) return undefined;
     const { plan, change } = staged;

@@ -27,7 +27,7 @@ export class CursorLoader {
   readonly #onBlocked: () => void;
   /** Counts the queries of the database, and the changes by operators of this process. */
   #newsCount = 0;
-  /** Up to which of these each subscription knows whether it is paused: answers may arrive in another order. */
+  /** The last of these that each subscription has been told of; answers may arrive out of order. */
   readonly #knownOf = new WeakMap<LoadedSubscription, number>();
 
   constructor(options: {

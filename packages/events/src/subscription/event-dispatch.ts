@@ -144,7 +144,7 @@ export class EventDispatch {
     return Math.max(1, Math.floor(this.#policy.concurrency / 2));
   }
 
-  /** How many of one slot: if a slot is one queue, one that is being tried and one that is next. */
+  /** The same for one slot; if the slot is a single queue, two: the one that is being tried and the next one. */
   get retriesOfSlotMax(): number {
     return this.#policy.batches ? 2 : Infinity;
   }
@@ -153,8 +153,8 @@ export class EventDispatch {
    * Handles events of one slot or, if their models are blocked, blocks them.
    *
    * If more is being read, they begin one turn of the event loop later. Handlers that wait for nothing are called one after the
-   * other within one turn, and anything written meanwhile, such as the next read, leaves the process only after it: the database
-   * would wait for the handlers, and then they for the database.
+   * other within one turn, and anything written meanwhile, such as the next read, leaves the process only after it. Without the delay, the
+   * database would wait for the handlers, and then the handlers for the database.
    *
    * @param onFinished called once for each event that is done or blocked
    */

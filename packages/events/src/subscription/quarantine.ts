@@ -93,7 +93,7 @@ export class QuarantineIntake {
  * Runs attempts at blocked events, of all databases of a process, in parallel or alone, so that it is known which one is to blame
  * when the process ends.
  *
- * One that takes long keeps the others out only for a limited time. After each lone attempt, the others run first.
+ * One that takes long keeps the others out only for a limited time. Before the next lone attempt begins, the waiting ones may run.
  */
 export class QuarantineGate {
   readonly #clock: Clock;

@@ -52,7 +52,7 @@ export interface DeliveryRunOptions {
   readonly clock: VirtualClock;
   /** Overrides of the settings of delivery. */
   readonly settings: DeliveryOverrides;
-  /** After how many calls the handlers count as never idle. */
+  /** The number of calls after which the run fails with `neverIdle`. */
   readonly callsMax: number;
 }
 
@@ -282,7 +282,7 @@ class HandlerWatch {
   readonly #callCounts = new Map<string, number>();
   readonly #running = new Set<HandlerContext>();
 
-  /** @param callsMax after how many calls the handlers count as never idle */
+  /** @param callsMax the number of calls after which the run fails with `neverIdle` */
   constructor(handlers: EventHandlerRegistry, callsMax: number) {
     this.#callsMax = callsMax;
     this.handlers = handlersAround(handlers, (call) => this.#call(call));
