@@ -10,15 +10,15 @@ import { type Report, printScores } from './scores.ts';
 const root = join(import.meta.dirname, '../..');
 const usage = `npm run mutants -- [--changed COMMIT [--lines N]] [--without-databases] [--at-least PERCENT] [PATH …]
 
-Changes the sources, one small change at a time, and runs the tests that meet it. A change that no test notices survives:
+Changes the sources, one small change at a time, and runs the tests that cover it. A change that no test notices survives:
 either a test is missing, or the change makes no difference, which docs/operations/mutation-testing.md then explains.
-Fails when there is a survivor that is not explained.
+Fails if there is a survivor without an explanation.
 
   PATH                 a file or folder of sources
-  --changed COMMIT     the lines of sources that this commit does not have
-  --lines N            at most so many of these, spread over the sources; all by default
+  --changed COMMIT     only lines of sources that are not in this commit
+  --lines N            at most N of these, spread over the sources; all by default
   --without-databases  leaves out sources whose tests need a database
-  --at-least PERCENT   fails only when the score of all is lower`;
+  --at-least PERCENT   fails only if the total score is lower`;
 
 /** Sources with decisions, whose tests need no database. */
 const mutable =

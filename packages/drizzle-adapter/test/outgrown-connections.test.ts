@@ -16,7 +16,7 @@ import { refusal } from './fixtures/refusal.js';
 
 const pair = { 'maximum-pool-size': 2 };
 const single = { 'maximum-pool-size': 1 };
-/** More than are tried for one statement. */
+/** More connections than are tried for one statement. */
 const several = { 'maximum-pool-size': 5 };
 
 describe('connections whose server or table has changed', () => {

@@ -103,7 +103,7 @@ describe(`random groups (seed ${seed})`, () => {
   });
 });
 
-/** How many rounds of simultaneous actions are tried that read and depend on each other. */
+/** The number of rounds of simultaneous actions that read and depend on each other. */
 const interleavings = 20;
 
 describe(`random executions (seed ${seed})`, () => {

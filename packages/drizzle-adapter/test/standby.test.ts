@@ -83,7 +83,7 @@ it('an update whose read a takeover lost is stale, even on a timeline of the sam
   expect(outcome).toEqual(readTwice);
 });
 
-/** Opens an account in a database that no process has open afterwards. */
+/** Opens an account in a database, and closes the connections to the database. */
 async function openAccountIn(url: string): Promise<Account> {
   const registry = openRegistry([{ group: 0, member: 0, url }]);
   await registry.ready();

@@ -373,7 +373,7 @@ describe('retries', () => {
     expect(await one.isIdle()).toBe(true);
   });
 
-  test('that wait for capacity continue to wait when a handler is resumed that was not paused', async () => {
+  test('that wait for capacity continue to wait when an unpaused handler is resumed', async () => {
     const one = new Dispatching({ concurrency: 1 });
     one.handle(slotOf(0), a1);
     const over = one.retry(slotOf(0), e1);

@@ -198,7 +198,7 @@ describe('a slot whose holder vanished', () => {
     expect(after.seen.filter((id) => !id.startsWith('x'))).toEqual(['a1', 'e1', 'i1']);
   });
 
-  test('is not read on before its suspects were tried that a pause kept from it', async () => {
+  test('is not read further before its suspects were tried, which a pause had held up', async () => {
     const bench = new DeliveryBench();
     const before = bench.start([handlerOf({ name: 'one' })]);
     await bench.clock.advance(300);

@@ -349,7 +349,7 @@ describe('a slot whose holder vanished', () => {
     expect(one.handler.seen).toEqual(['e1']);
   });
 
-  test('waits for its suspects also when none is left that follows', async () => {
+  test('waits for its suspects even if none is left after them', async () => {
     const one = new Subscribed();
     one.gain(0, { abandoned: true });
     await one.settled();

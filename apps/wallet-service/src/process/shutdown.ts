@@ -10,7 +10,7 @@ const signals = ['SIGTERM', 'SIGINT'] as const;
  */
 const repeatMs = 1_000;
 
-/** Ends the process in order: closes what was opened, the latest first, within a deadline. */
+/** Ends the process cleanly: closes everything that was opened, in reverse order, within a deadline. */
 export class Shutdown {
   readonly #timeoutMs: number;
   readonly #say: (line: string) => void;

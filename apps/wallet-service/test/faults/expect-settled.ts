@@ -7,7 +7,7 @@ import type { ShardDatabases } from '../start-test-service.js';
 import type { Answer } from '../wallet-client.js';
 import type { Traffic } from './traffic.js';
 
-/** How many calls are repeated that were answered long ago. */
+/** How many of the calls that were answered long ago are repeated. */
 const repeatCount = 10;
 
 /**

@@ -183,7 +183,7 @@ export class Attempt<Params, Result> implements AttemptContext {
     return first ?? this.#recordShardUnread();
   }
 
-  /** The shard where an action is recorded that has accessed none. */
+  /** The shard on which to record an action that has accessed none. */
   #recordShardUnread(): ShardIdentifier {
     const named = namedShards(this.#execution.params);
     const { defaultShard, shards } = this.#environment.databases;

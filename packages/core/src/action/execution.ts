@@ -109,7 +109,7 @@ export class Execution<Params, Result> implements AttemptedExecution<Params, Res
     }
   }
 
-  /** Returns the result of an attempt whose answer was lost, if the last error comes from its effect; else throws the error. */
+  /** Returns the result of an attempt whose answer was lost, if the last error comes from its effect; otherwise throws the error. */
   async #ownEffect(error: unknown): Promise<Result> {
     const mayBe = !isPartialCommit(error) && KeyedRequest.mayBeOwnEffect(error);
     const earlier = mayBe ? await this.earlierResult('all') : undefined;

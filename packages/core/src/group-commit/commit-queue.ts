@@ -100,7 +100,7 @@ export class CommitQueue {
     this.#pending.show(plan);
     if (this.#isAboutToSend) return;
     this.#isAboutToSend = true;
-    // Plans that are ready at the same moment, such as those of one combined read, form one group. A group belongs to no request.
+    // Plans that are ready at the same moment, such as those of one combined read, form one group. It is sent outside the context of any request.
     outsideRequests(() =>
       queueMicrotask(() => {
         this.#isAboutToSend = false;

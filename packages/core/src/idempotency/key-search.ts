@@ -39,8 +39,7 @@ export class KeySearch {
    * the shard that it accessed first, or, if it accessed none, where such executions are recorded. The unique index of the
    * effect's shard does not show it.
    *
-   * @param shards the shard of the effect, the one that was accessed first, and the one where an execution is recorded that
-   * accesses none
+   * @param shards the shard of the effect, the one that was accessed first, and the one on which an execution is recorded if it accesses none
    */
   async beforeEffect(
     { scope, isSearchedEverywhere }: SearchedRequest,

@@ -65,7 +65,7 @@ export function openDatabases(config: ShardingConfig, driver: DatabaseDriver): D
 
 /** The databases of all shards. It finds the transactions of a shard, and refuses unknown shards. */
 export class DatabaseRegistry {
-  /** Where an action is recorded that stages nothing, reads nothing and names no shard. */
+  /** The shard on which to record an action that stages nothing, reads nothing and names no shard. */
   readonly defaultShard: ShardIdentifier;
   /** All configured shards, in order. */
   readonly shards: readonly ShardIdentifier[];

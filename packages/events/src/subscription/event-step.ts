@@ -34,7 +34,7 @@ export class EventStep {
     readonly caller: HandlerCaller;
     readonly blocker: EventBlocker;
     readonly blocked: BlockedModelSet;
-    /** Called when an event was blocked that must be retried. */
+    /** Called when an event that must be retried has been blocked. */
     readonly onBlocked: () => void;
   }) {
     this.#context = options.context;
@@ -160,7 +160,7 @@ export class EventStep {
 
 type BlockedState = Omit<BlockedEvent, 'token' | 'handler' | 'event'>;
 
-/** How an event is blocked that only waits for an earlier one of its model. */
+/** How to block an event that only waits for an earlier one of its model. */
 const waiting: BlockedState = {
   attempts: 0,
   uncounted: 0,
