@@ -14,7 +14,7 @@ export const workspaceEnvironment = {
 
 const endings = ['SIGHUP', 'SIGINT', 'SIGTERM'];
 
-// Ends its process group when its standard input ends, and so with this process, even if that is killed.
+// Ends its process group when its standard input ends, which happens when this process ends, even if it is killed.
 const untilInputEnds =
   'exec 3<&0; "$@" </dev/null 3<&- & program=$!; ' +
   '{ read -r _; kill -s TERM 0; } <&3 >/dev/null 2>&1 & watch=$!; ' +

@@ -6,8 +6,7 @@ import { alone } from './alone.mjs';
 import { run } from './run.mjs';
 import { root, tool } from './workspace.mjs';
 
-// Runs `npm test`: every check of the workspace and the tests, or with arguments only vitest with these arguments. Ends with a
-// line that counts both.
+// Runs `npm test`: every check of the workspace and all tests. With arguments, it only runs vitest with these arguments. The last line counts both.
 const checks = ['format:check', 'lint', 'knip', 'docs', 'typecheck', 'build', 'check-package', 'api'];
 /** If more files than these fail, a busy machine is not the reason. */
 const filesAgainMax = 3;

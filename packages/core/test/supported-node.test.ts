@@ -14,7 +14,7 @@ describe('importing the package', () => {
   afterEach(() => vi.unstubAllGlobals());
 
   test.each(['20.19.5', '22.17.1'])(
-    'is refused on Node %s, with the version that is needed',
+    'is refused on Node %s, with the required version',
     async (node) => {
       await expect(importOn(node)).rejects.toMatchObject({
         code: 'invariant-violation',

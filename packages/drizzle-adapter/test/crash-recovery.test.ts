@@ -140,7 +140,7 @@ class Reader {
   }
 }
 
-/** Kills one of the server's processes, as a machine does that is out of memory; PostgreSQL then recovers by itself. */
+/** Kills one of the server's processes, as a machine that is out of memory does; PostgreSQL then recovers by itself. */
 async function crash(url: string): Promise<void> {
   const [victim, bystander] = [await connect(url), await connect(url)];
   const { rows } = await victim.query<{ pid: number }>('select pg_backend_pid() as pid');

@@ -330,7 +330,7 @@ describe('retries', () => {
     [7_000, 7_000],
     [3_000, 5_000],
   ])(
-    'wait no longer than the longest backoff, %i ms, or than a last chance: %i ms',
+    'wait no longer than the longest backoff, %i ms, or the time of a last chance, %i ms',
     (backoffMaxMs, waitMs) => {
       const { dispatch } = new Dispatching({ retry: { backoffMaxMs } }, { leaseMs: 5_000 });
       expect(dispatch.waitMaxMs).toBe(waitMs);
@@ -542,7 +542,7 @@ describe('a model that was checked', () => {
     ['stays blocked', true, ['check a', 'check a', 'block a2'], []],
     ['flows again', false, ['check a', 'check a'], ['a2']],
   ])(
-    'is looked at again when an event of it was blocked while the answer was on its way, and %s',
+    'is checked again when one of its events was blocked while the answer was on its way, and %s',
     async (_what, isStillBlocked, asked, calls) => {
       const one = new Dispatching();
       const slot = slotOf(0);

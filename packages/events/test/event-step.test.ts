@@ -92,7 +92,7 @@ test.each([
   // Other events of the slot may be handled.
   ['in batches', true, { count: 10, bytes: 1_000 }, { count: 10, bytes: 1_000 }],
 ])(
-  'events of a model that are handled %s belong together as they are handled, and behind a blocked one as they are blocked',
+  'events of a model that are handled %s are handled together, and blocked together behind a blocked one',
   (_how, batches, handled, blocked) => {
     const first = work(1, slotWith('1'));
     expect(stepOf('done', { batches }).step.takeMax(first)).toEqual(handled);

@@ -350,7 +350,7 @@ describe('a batch handler', () => {
     ['one attempt is all there is', 1, new Error('no')],
     ['the error says that no other one can succeed', 3, new UnknownActionError('Nothing')],
   ])(
-    'makes a dead letter only of the event that is to blame, which is known when each was tried alone: %s',
+    'makes a dead letter only of the event that is to blame, which is known once each was tried alone: %s',
     async (_when, attemptsMax, thrown) => {
       const bench = new DeliveryBench();
       const handler = batchHandler({ name: 'index', retry: { attemptsMax } }, (ids) => {

@@ -252,7 +252,7 @@ function randomOf(seed: number): () => number {
 }
 
 test.each([1, 2, 3, 4, 5, 6])(
-  'with versions of a handler side by side and failovers every event that stays has its effect once, in order per model (seed %i)',
+  'with versions of a handler side by side and failovers, every event that is not lost takes effect once, in order per model (seed %i)',
   async (seed) => {
     const random = randomOf(seed);
     const bench = new DeliveryBench();

@@ -250,7 +250,7 @@ describe('a keeper', () => {
   });
 
   test.each([true, false])(
-    'gains slots as abandoned ones after its event loop stood, and as they are otherwise (%s)',
+    'treats gained slots as abandoned after its event loop stopped, but not otherwise (%s)',
     async (stood) => {
       const { clock, keeper } = keeperOf((count) => renewal(count === 1 ? ['1'] : ['1', '2']), stood);
       void keeper.run(['one']);

@@ -63,7 +63,7 @@ describe('a failed batch that waits', () => {
     ['unfinished', { unfinishedMax: 40 }],
     ['beyond the saved cursors', { unsavedMax: 40 }],
   ])(
-    'lets other slots go on when as many events are %s as may be, and no more is read behind it',
+    'lets other slots continue when the limit of events that are %s is reached, and reads no more behind it',
     async (_where, limit) => {
       const bench = new DeliveryBench();
       const hold = gate();

@@ -69,7 +69,7 @@ test.each([
   ['something', [deposited('a', 1)], false, 1],
   ['nothing of what is there', [], true, 1],
 ])(
-  'a read that found %s is read again after a commit, if that can change it',
+  'a read that found %s is repeated after a commit, if that can change it',
   async (_what, found, more, readCount) => {
     const log = new AskedLog();
     const reader = readerOf(log);

@@ -8,7 +8,7 @@ test.each([
   ['throws', (): void => fail()],
   ['rejects', async (): Promise<void> => fail()],
 ])(
-  'notifications go on after one that failed, also when the hook that is told of it %s',
+  'notifications continue after one that failed, even if the hook that reports it %s',
   async (_how, onError) => {
     const bench = new DeliveryBench();
     const { access, store, executor } = bench.process();

@@ -4,7 +4,7 @@ import { deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, handlerOf } from './delivery-bench.js';
 
 test.each([1, 2, 3, 4, 5, 6, 7, 8])(
-  'with processes dying at random every event is handled, in order per model (seed %i)',
+  'with processes that die at random, every event is handled, in order per model (seed %i)',
   { tags: ['slow'] },
   async (seed) => {
     const random = seededRandom(seed);

@@ -51,7 +51,7 @@ class Deliveries {
 }
 
 test.each(Array.from({ length: 24 }, (_item, index) => index + 1))(
-  'with processes that stop or vanish at random during outages every event is handled, in order per model (seed %i)',
+  'with processes that stop or die at random during outages, every event is handled, in order per model (seed %i)',
   { tags: ['slow'] },
   async (seed) => {
     const random = seededRandom(seed);

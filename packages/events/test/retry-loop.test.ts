@@ -359,7 +359,7 @@ describe('the loop of retries', () => {
   });
 
   test.each([false, true])(
-    'leaves what belongs to a handler that was retired while the database answered (which settled: %s)',
+    'drops the work of a handler that was retired while the database was answering (which settled: %s)',
     async (isInQuarantine) => {
       const looping = new Looping({}, (one) => {
         if (isInQuarantine) one.one.inQuarantine = [one.held.get('one 0')!];
@@ -416,7 +416,7 @@ describe('the loop of retries', () => {
     [4, 8_000],
     [40, 2 ** 31 - 1],
   ])(
-    'leaves one alone for longer with each process that has ended: %i of them',
+    'leaves an event alone for longer with each process that has died: %i of them',
     async (openCount, aloneMs) => {
       const looping = new Looping({}, (one) => one.block(e1, { openCount }));
       await looping.settled();

@@ -137,7 +137,7 @@ describe('an attempt at a blocked event', () => {
   test.each([
     ['is uncounted', false, [['begin', false, 'instead of true']], false],
     // The call may be the reason.
-    ['stays counted where the event loop has stood', true, [], true],
+    ['stays counted if the event loop has stopped', true, [], true],
   ])('that is alone no more before its call is over %s', async (_what, hasStood, asked, counted) => {
     const retries = new Retries();
     const [alone, hold] = [new AbortController(), gate()];
@@ -223,7 +223,7 @@ describe('an attempt at a blocked event', () => {
   test.each<[string, () => Outcome]>([
     ['done', () => ({ kind: 'done' })],
     ['an outage', failedWith(unavailable)],
-  ])('is taken back where the database says that the lease is lost: %s', async (_what, outcome) => {
+  ])('is taken back if the database says that the lease is lost: %s', async (_what, outcome) => {
     const retries = new Retries();
     retries.outcome = outcome;
     retries.answers.push(true, false);
@@ -242,7 +242,7 @@ describe('an attempt at a blocked event', () => {
   });
 });
 
-describe('an attempt during which the event loop stood', () => {
+describe('an attempt during which the event loop stopped', () => {
   test.each([
     ['is told, and not taken back', {}, undefined, [{ attempt: 2, counted: false, retryAfterMs: 0 }]],
     ['is told as the last one, too, where it is not counted', { attempts: 2 }, undefined, [{ attempt: 3 }]],

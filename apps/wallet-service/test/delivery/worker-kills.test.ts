@@ -8,7 +8,7 @@ import { firstVersions } from './deliveries.js';
 import { Fleet } from './fleet.js';
 
 const walletCount = 100;
-/** Each of this many clients deposits into the wallets in turn, so that the events of a wallet follow closely. */
+/** Each of this many clients deposits into the wallets in turn, so that the events of a wallet follow each other closely. */
 const clientCount = 10;
 /** Ten thousand deposits, with kills until all are delivered, take minutes: `FULL_KILL_TEST=1` requests them. */
 const full = process.env['FULL_KILL_TEST'] === '1';

@@ -348,7 +348,7 @@ describe('a listener of commits', () => {
     ],
     ['rejects', (failure) => Promise.reject(failure)],
   ])(
-    'that %s neither fails the execution, whose commit has happened, nor the other listeners',
+    'that %s fails neither the execution, whose commit has happened, nor the other listeners',
     async (_how, fail) => {
       const { execute, executor, driver } = executorOf(async (plan) => plan().add(openWallet()));
       const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);

@@ -275,7 +275,7 @@ describe('a faulty configuration', () => {
     ['password:s3cret', 'password…'],
     ['maximum-pool-size 10\n more', 'maximum-pool-size…'],
     ['größe2:1', 'größe2…'],
-  ])('shows of the key %j, which is no name, only the beginning', (key, shown) => {
+  ])('shows only the beginning of the key %j, which is not a name', (key, shown) => {
     const { framework } = treeOf([group]);
     expect(faultsOf({ framework: { ...framework, [key]: 1 } })).toEqual({
       [`framework.${shown}`]: 'is not a known key',
@@ -385,7 +385,7 @@ describe('the section of group commit', () => {
     expect(groupCommitOf(changed)).toEqual(changed);
   });
 
-  test('is refused with the paths of all names that it should not have', () => {
+  test('is refused with the paths of all unknown names', () => {
     const disguised = JSON.parse('{"__proto__":{"plans-max":1},"constructor":1}') as object;
     expect(faultsOf(treeWithGroupCommit({ ...disguised, plans: 1, 'plans-min': 1 }))).toEqual({
       'framework.group-commit.__proto__': 'is not a known key',

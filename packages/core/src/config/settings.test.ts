@@ -34,7 +34,7 @@ function faultsOf(options: unknown): unknown {
 
 describe('the setting', () => {
   test.each(settings)(
-    '%s.%s is refused by its path, with its value, when it is no number of its range',
+    '%s.%s is refused with its path and value when it is out of range',
     (...path) => {
       const [section, setting] = path;
       for (const value of [Number.NaN, -1, 1.5, Number.POSITIVE_INFINITY, '5', 5n]) {
@@ -55,7 +55,7 @@ describe('the setting', () => {
   );
 
   test.each(settings.filter(([, setting]) => setting.endsWith('Ms') && setting !== 'keyLifetimeMs'))(
-    '%s.%s is refused beyond what a timer can wait',
+    '%s.%s is refused beyond the longest time of a timer',
     (section, setting) => {
       expect(faultsOf({ [section]: { [setting]: 2 ** 31 } })).toMatchObject([
         { path: `${section}.${setting}` },

@@ -193,7 +193,7 @@ export function dependencyAborted({
     plan.state === 'unknown'
       ? new TransientStorageError(
           plan.changes.shard,
-          `${name} ${model.id.value} was read as left by an action whose outcome is unknown`,
+          `${name} ${model.id.value} was read in the state left by an action whose outcome is unknown`,
         )
       : new StaleRecordError(name, model.id.value, model.version);
   dependencyErrors.add(error);

@@ -119,7 +119,7 @@ describe('a model that is staged but not committed yet', () => {
   });
 
   test.each(['one', 'several'])(
-    'is waited for for a second by an execution that may not depend on it, which then takes what is committed (reads %s)',
+    'is waited for, for a second, by an execution that may not depend on it, which then reads what is committed (reads %s)',
     async (how) => {
       const manual = new ManualClock();
       const seen: number[] = [];
@@ -349,7 +349,7 @@ describe('a pending version whose row another session has locked for long', () =
   };
 
   test.each(['reads it', 'is refused by it'])(
-    'is waited for for a second by the action of a handler that only %s, and later not at all',
+    'is waited for, for a second, by the action of a handler that only %s, and later not at all',
     async (how) => {
       const { execute, manual, wallet, other, first, release } = await lockedOut();
       const executeOfHandler = () => execute(how === 'reads it' ? other : undefined, ofHandler());

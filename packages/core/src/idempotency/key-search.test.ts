@@ -101,7 +101,7 @@ describe('a repeat that the rules refuse', () => {
   });
 
   test.each([unavailable, new TransientStorageError(mexico, 'the connection was lost')])(
-    'is not reported as refused when one of the shards that it names cannot tell (%s)',
+    'is not reported as refused when one of the shards that it names does not answer (%s)',
     async (failure) => {
       const { execute, manager, id } = onceOnly();
       const params = { id, other: openWallet(global).id };
@@ -149,7 +149,7 @@ describe('a repeat whose effect is on a shard that its params do not name', () =
     ],
     ['with nothing left to do', () => 'nothing to do'],
   ])(
-    'gets the first result, %s, although the first search passed that shard over',
+    'gets the first result, %s, although the first search skipped that shard',
     async (_what, repeated) => {
       const { once, manager, driver } = linked(repeated);
       expect(await once()).toBe('paid');

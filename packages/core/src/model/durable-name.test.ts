@@ -42,7 +42,7 @@ describe('a class that a bundler has renamed', () => {
 });
 
 test.each(['', 'a'.repeat(256), 'a\u0000', '\ud83d', 5 as unknown as string])(
-  'a declared name that no index holds is refused: %j',
+  'a declared name that is too long for an index is refused: %j',
   (name) => {
     expect(() => durableName({ name: 'Wallet' }, name, 'static readonly modelName')).toThrow(
       expect.objectContaining({ code: 'invariant-violation' }),

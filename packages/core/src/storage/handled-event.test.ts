@@ -11,7 +11,7 @@ test.each([
 });
 
 test.each(['', '1/2 e-1', 'v2 1/2 e-1 notify', '1/64 e-1 notify', '256/0 e-1 notify'])(
-  'a text that names no event is not taken for one: "%s"',
+  'a text that does not name an event is not mistaken for one: "%s"',
   (text) => {
     expect(handledEventOf(text)).toBeUndefined();
   },

@@ -11,7 +11,7 @@ import { postgres } from '../index.js';
 import { GroupWriter } from './group-writer.js';
 import { PlainTables } from './plain-tables.js';
 
-/** Says of every table that a row of it may be written only once. */
+/** Reports, for every table, that a row may be written only once. */
 const lookUp = (): Promise<pg.QueryResult<[boolean]>> =>
   Promise.resolve({ rows: [[true]], command: 'SELECT', rowCount: 1, oid: 0, fields: [] });
 

@@ -114,7 +114,7 @@ export class CallRecorder<Answer> {
   }
 
   /**
-   * Repeats a call with its key, as a client does that has lost the answer. The repeat must have no further effect, and
+   * Repeats a call with its key, like a client that has lost the answer. The repeat must have no further effect, and
    * the same result.
    *
    * @throws RangeError for a call of another recorder

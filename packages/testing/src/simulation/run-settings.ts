@@ -57,7 +57,7 @@ export interface RunSettings {
    */
   readonly share: number;
   readonly hopShare: number;
-  /** At how many different times calls start, and which share of the possible calls is made. */
+  /** The number of times at which calls start, and the share of the possible calls that are made. */
   readonly burstCount: number;
   readonly callShare: number;
   readonly delivery: DeliveryOverrides &
