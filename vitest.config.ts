@@ -120,8 +120,8 @@ export default defineConfig({
     globalSetup: ['packages/testing/src/postgres/vitest-global-setup.ts'],
     // Most tests wait for a database or for other processes.
     maxWorkers: '100%',
-    // A deadline costs nothing when it is met: they are for what never happens, however busy the machine is. A condition that
-    // never comes true is named before its test ends.
+    // Deadlines cost nothing when they are met: they exist for conditions that never come true, however busy the machine is. Such a
+    // condition is reported before its test times out.
     testTimeout: 120_000,
     hookTimeout: 120_000,
     expect: { poll: { timeout: 30_000, interval: 20 } },

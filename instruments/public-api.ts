@@ -3,8 +3,9 @@ import { mkdirSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
-// The public API of a package as text, so that a review sees when it changes: `api/<entry>.api.md` for each entry of its manifest,
-// made from the built declarations; `./internal`, for other packages of the project, promises nothing. Runs in the package's folder; `--write` renews the reports.
+// Writes the public API of a package as text, so that reviews show its changes: `api/<entry>.api.md` for each entry of the manifest,
+// made from the built declarations. `./internal` is only for other packages of the project, and has no report. Runs in the package's
+// folder; `--write` updates the reports.
 const { values: options } = parseArgs({ options: { write: { type: 'boolean', default: false } } });
 const folder = process.cwd();
 const { exports: entries } = JSON.parse(readFileSync('package.json', 'utf8')) as {

@@ -66,7 +66,7 @@ class TellDeposit implements EventHandler<WalletMoneyDepositedEvent> {
   }
 }
 
-/** The counted files of which functions ran, in the pass with the fewest. */
+/** The counted files in which functions ran, in the pass with the fewest. */
 async function fewestFiles(pass: () => Promise<unknown>, counted: RegExp): Promise<readonly string[]> {
   let fewest: readonly string[] | undefined;
   for (let count = 0; count < passCount; count++) {

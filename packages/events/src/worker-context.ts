@@ -167,7 +167,7 @@ export class OutageReport {
 
   constructor(options: {
     readonly onError: (error: unknown) => void;
-    /** Called once at the end of an outage of which something was reported. */
+    /** Called once at the end of an outage that was reported. */
     readonly onRecovered: () => void;
   }) {
     this.#onError = options.onError;

@@ -23,8 +23,7 @@ type Params = z.infer<typeof params>;
 /**
  * Moves money between two wallets in one plan.
  *
- * If both wallets are on one shard, both changes commit together. Across shards the caller must allow it, and then there are two
- * transactions, of which the second may fail.
+ * If both wallets are on one shard, both changes commit together. Across shards the caller must allow it, and then there are two transactions, and the second may fail.
  */
 @FrameworkAction()
 export class WalletTransferAction extends Action<Params, Transfer> {

@@ -1,6 +1,6 @@
 /** Currencies with two, three and no decimal places. */
 export const currencies: readonly string[] = ['EUR', 'MXN', 'JPY', 'BHD'];
-/** Amounts of which most are accepted. */
+/** Amounts, most of which are accepted. */
 export const amounts: readonly string[] = [
   '1',
   '2',

@@ -260,7 +260,7 @@ export function idsOf(events: readonly { readonly id: string }[]): readonly stri
   return events.map(({ id }) => id);
 }
 
-/** A UUID version 7, as executors give to actions and events. */
+/** A UUID version 7, like those of actions and events. */
 function uuid(): string {
   return ShardedId.generate(Account, firstShard).value;
 }

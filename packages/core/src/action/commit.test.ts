@@ -24,7 +24,7 @@ function lost(...outcomes: readonly (boolean | Error)[]): TestExecutor & { perfo
   return { ...running, performed: () => performed };
 }
 
-/** Stages a wallet on each of two shards, of which the later one fails. */
+/** Stages a wallet on each of two shards, the later of which fails. */
 function onBothShards(failure: unknown): TestExecutor & { performed: () => number } {
   let performed = 0;
   const running = executorOf(async (plan) => {

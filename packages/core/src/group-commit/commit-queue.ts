@@ -39,7 +39,7 @@ interface AwaitedWrite {
 }
 
 /**
- * Writes the plans of one shard in groups. The states of a plan, of which `PendingCommit` holds the present one:
+ * Writes the plans of one shard in groups. The states of a plan (`PendingCommit` has the present one):
  *
  *                     ┌─────────┐
  *                     ▼         │
@@ -342,7 +342,7 @@ export function lockedOut(shard: ShardIdentifier): ShardUnavailableError {
   return unwritten(shard, 'the plan of a handler does not wait', true);
 }
 
-/** The error of a plan of which nothing was written. */
+/** The error of a plan that was not written. */
 function unwritten(shard: ShardIdentifier, reason: string, isHeldUp: boolean): ShardUnavailableError {
   if (!isHeldUp) return new ShardUnavailableError(shard, reason);
   return new ShardUnavailableError(

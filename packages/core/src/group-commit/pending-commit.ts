@@ -215,7 +215,7 @@ export class PendingVersions {
     return latest?.plan.isPending === true ? latest : undefined;
   }
 
-  /** Shows what a plan stages, except for models of which another plan has staged a version that this one does not follow. */
+  /** Shows what a plan stages, except for models of which another plan has staged a version that this plan does not follow. */
   show(plan: PendingCommit): void {
     for (const change of plan.changes.changes) {
       const { model } = change.repository;

@@ -213,7 +213,7 @@ interface Batch {
 }
 
 /**
- * Splits a change set into batches, of which it mostly needs one.
+ * Splits a change set into batches; mostly there is only one.
  *
  * Across all batches, updated rows are locked in the fixed order (table, id). So two change sets that update the same
  * rows never deadlock.

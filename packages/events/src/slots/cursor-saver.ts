@@ -202,7 +202,7 @@ function move({ handler, slot, cursor }: UnsavedCursor): CursorMove {
 /** Events of one slot that were read together: the cursor may move beyond them when all are done or blocked. */
 export interface ProgressStep {
   readonly next: Cursor;
-  /** Whether it ends within a transaction, of which more follows. */
+  /** Whether it ends within a transaction that continues after it. */
   readonly isPartial: boolean;
   unfinishedCount: number;
   readonly wantedCount: number;

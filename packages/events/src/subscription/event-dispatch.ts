@@ -111,7 +111,7 @@ export class EventDispatch {
    * How many reads may begin now.
    *
    * Each read may return `readBytesMax`, and unfinished events and running reads together may have at most four times as much.
-   * Slots that wait are not counted, so that they do not hold up other slots; no more is read of them.
+   * Slots that wait are not counted, so that they do not hold up other slots; nothing more is read from them.
    */
   get readRoom(): number {
     const { unfinishedMax, readBytesMax } = this.#around.context.settings;
@@ -129,7 +129,7 @@ export class EventDispatch {
     return wantsEvent(this.#policy, type);
   }
 
-  /** The slots of which no more may be read, because their events wait to be tried again, or are being tried again. */
+  /** The slots from which nothing more may be read, because their events wait to be tried again, or are being tried again. */
   get waitingSlots(): ReadonlySet<number> {
     return new Set([...this.#waiting.values()].map(({ slot }) => slot));
   }

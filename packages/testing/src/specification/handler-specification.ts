@@ -59,7 +59,7 @@ export class HandlerSpecification {
     return this.thenExpect({ models });
   }
 
-  /** Delivers the event, of which nothing must be committed; as {@link thenExpect}. */
+  /** Delivers the event, which must not lead to a commit; as {@link thenExpect}. */
   thenNothing(): Promise<TestEnvironment> {
     return this.thenExpect({ events: [], models: [] });
   }

@@ -24,7 +24,7 @@ const credited = new AccountCreditedEvent(given.id, decimal('2.5'), decimal('12.
 const failed = { code: 'ERR_ASSERTION' };
 const withdrawal = { accountId: given.id, amount: '1' };
 
-/** Notes what was credited. */
+/** Records the credits. */
 const annotating = onCredit(({ event }, context) =>
   context.execute(AnnotateAction, { accountId: given.id, note: event.amount }),
 );
