@@ -91,7 +91,7 @@ function constraintViolation(shard: ShardIdentifier, error: pg.DatabaseError): C
   return new ConstraintViolationError(shard, { constraint, table, columns, kind }, { cause: error });
 }
 
-/** The columns of a key, of which the server says `Key (owner_id, currency)=(…)`, in its language; none where it is an expression. */
+/** The columns of a key, from the server's detail `Key (owner_id, currency)=(…)`, in its language; none if the key is an expression. */
 function columnsIn(detail: string | undefined): readonly string[] {
   const [, key = ''] = /^[^(]*\(([^()]*)\)=\(/.exec(detail ?? '') ?? [];
   return key.split(', ').filter((name) => name !== '');

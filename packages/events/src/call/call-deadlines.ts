@@ -93,9 +93,9 @@ export class AbandonedCalls {
   #room: AbortController | undefined;
 
   /**
-   * @param options.max how many there may be
-   * @param options.forMs how long there may be that many
-   * @param options.onRestartNeeded called once, when there have been that many for that long
+   * @param options.max the number of abandoned calls at which no further calls are made
+   * @param options.forMs how long that number may last before a restart is requested
+   * @param options.onRestartNeeded called once, to request a restart
    */
   constructor(options: {
     readonly max: number;
