@@ -18,7 +18,7 @@ export type { ExecutionLimits } from './config/settings.js';
 export type { GroupSettings } from './config/settings.js';
 export type { ModelLockSettings } from './config/settings.js';
 
-export { outsideRequests } from './outside-requests.js';
+export { outsideRequests } from './clock.js';
 
 export {
   OpenTransactions,
@@ -42,6 +42,7 @@ export {
   type Change,
   type ChangeSet,
   type EventRecord,
+  slotOf,
   updateOfOtherTimeline,
 } from './storage/change-set.js';
 export { madeModels, readById, readByIds } from './reads/read-batcher.js';
@@ -57,17 +58,16 @@ export type {
 export type { EventLog, LoggedEvent, DeliverableEvent } from './storage/event-log.js';
 export type { Database, DatabaseAddress, DatabaseDriver } from './storage/database.js';
 
-export {
-  type DeliveryStore,
-  slotOf,
-  type LeasedSlot,
-  type LeaseRenewal,
-  type SlotLease,
-  type SlotLeases,
-  type DeliveryLog,
-  type EventBatch,
-  type NotificationChannel,
-  type LogPartitions,
+export type {
+  DeliveryStore,
+  LeasedSlot,
+  LeaseRenewal,
+  SlotLease,
+  SlotLeases,
+  DeliveryLog,
+  EventBatch,
+  NotificationChannel,
+  LogPartitions,
 } from './storage/delivery-store.js';
 export {
   type Cursor,
@@ -111,7 +111,7 @@ export {
   type ShardStatus,
   configuredDatabases,
   type DatabaseDelivery,
-} from './sharding/database-registry.js';
+} from './storage/database-registry.js';
 
 export {
   NestedExecutionError,

@@ -5,10 +5,9 @@ export { Model, Entity, type New, type NewEntity, notNull } from './model/model.
 export type { ModelClass } from './model/model-class.js';
 export { type EventClass, ModelEvent } from './model/model-event.js';
 
-export { Id, idCodec } from './id/id.js';
-export { ShardedId, shardedIdCodec } from './id/sharded-id.js';
+export { Id, idCodec, ShardedId, shardedIdCodec } from './id/id.js';
 
-export { bigintCodec, decimalCodec, instantCodec } from './model/value-codecs.js';
+export { bigintCodec, decimalCodec, instantCodec } from './model/exact-json.js';
 
 export {
   Action,
@@ -18,18 +17,18 @@ export {
   type Principal,
 } from './action/action.js';
 export { ActionRegistry } from './action/action-registry.js';
-export { ActionExecutor } from './action/action-executor.js';
-export type { ExecutorOptions, ExecutionConfiguration } from './action/options.js';
+export { ActionExecutor, type ExecutorOptions } from './action/action-executor.js';
+export type { ExecutionConfiguration } from './action/execution.js';
 export type { Plan } from './action/plan.js';
-export { type RetryPolicy, defaultRetryPolicy } from './action/retry-policy.js';
+export { type RetryPolicy, defaultRetryPolicy } from './config/settings.js';
 export { type Clock, systemClock } from './clock.js';
 
 export type { Repository, Page, PageRequest } from './storage/repository.js';
 
-export { ShardIdentifier } from './sharding/shard-identifier.js';
-export { type ShardingStrategy, EmbeddedBitsShardingStrategy } from './sharding/sharding-strategy.js';
+export { ShardIdentifier } from './id/shard-identifier.js';
+export { type ShardingStrategy, EmbeddedBitsShardingStrategy } from './storage/sharding-strategy.js';
 export { type FrameworkConfig, parseFrameworkConfig } from './config/framework-config.js';
-export { DatabaseRegistry, openDatabases } from './sharding/database-registry.js';
+export { DatabaseRegistry, openDatabases } from './storage/database-registry.js';
 
 export { type ErrorCode, FrameworkError, InvariantViolationError } from './errors/framework-error.js';
 export {

@@ -16,12 +16,12 @@ import {
 import { VirtualClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import { ShardUnavailableError } from '../errors/storage-errors.js';
-import { ShardedId } from '../id/sharded-id.js';
+import { ShardedId } from '../id/id.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
 import { ModelEvent } from '../model/model-event.js';
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { ActionRegistry } from './action-registry.js';
 import { Action } from './action.js';
-import type { ExecutionConfiguration } from './options.js';
+import type { ExecutionConfiguration } from './execution.js';
 import type { Plan } from './plan.js';
 
 const clock = new VirtualClock('2026-01-01T00:00:00Z');

@@ -1,45 +1,89 @@
-import { systemClock } from '../clock.js';
+import { type Clock, systemClock } from '../clock.js';
 import { checkNamespace } from '../config/framework-config.js';
 import {
+  type ExecutionLimits,
+  type GroupSettings,
+  type IdempotencySettings,
+  type ModelLockSettings,
+  type OptionNames,
   type RangesOf,
+  type RetryPolicy,
   defaultExecutionLimits,
   defaultGroupSettings,
   defaultIdempotencySettings,
   defaultModelLockSettings,
+  defaultRetryPolicy,
   executionLimitRanges,
   groupRanges,
   idempotencyRanges,
   modelLockRanges,
   optionsOf,
   refuseUnknownOptions,
+  retryRanges,
   settingsOf,
 } from '../config/settings.js';
 import { NestedExecutionError } from '../errors/action-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { GroupCommit } from '../group-commit/group-commit.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { KeySweep } from '../idempotency/key-cleanup.js';
 import { KeySearch } from '../idempotency/key-search.js';
 import { modelNameOf } from '../model/model-class.js';
 import { type EventClass, EventTypes } from '../model/model-event.js';
 import { KeyedMutex } from '../reads/keyed-mutex.js';
 import { CombinedReads } from '../reads/read-batcher.js';
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { DatabaseRegistry } from '../storage/database-registry.js';
 import type { ModelMapper } from '../storage/repository.js';
-import { ActionRecorder } from './action-recorder.js';
-import { ActionRegistry } from './action-registry.js';
-import type { ActionClass, ActionDeclaration, Principal } from './action.js';
-import { currentAttempt } from './attempt-context.js';
+import { ActionRecorder, copyOfParams } from './action-recorder.js';
+import { ActionRegistry, type AnyAction } from './action-registry.js';
+import { type ActionClass, type ActionDeclaration, type Principal, currentAttempt } from './action.js';
 import type { ExecutionEnvironment } from './attempt.js';
 import { CommitListeners } from './commit.js';
-import { Execution } from './execution.js';
-import {
-  type ExecutionConfiguration,
-  type ExecutorOptions,
-  executionConfigurationNames,
-  executorOptionNames,
-} from './options.js';
-import { copyOfParams } from './params.js';
-import { defaultRetryPolicy, retryRanges } from './retry-policy.js';
+import { Execution, type ExecutionConfiguration, executionConfigurationNames } from './execution.js';
+
+/** What an executor needs. */
+export interface ExecutorOptions {
+  /** Names with dots between, each of letters, digits, `_` and `-`; written with every event. At most 255 characters. */
+  readonly namespace: string;
+  readonly databases: DatabaseRegistry;
+  /** One for each class of models that actions stage. */
+  readonly repositories: readonly ModelMapper[];
+  readonly actions: readonly AnyAction[] | ActionRegistry;
+  /** What to change in the default policy: 5 attempts, backoff from 10 ms to 1 s with full jitter. */
+  readonly retry?: Partial<RetryPolicy>;
+  /** What to change in the default limits. */
+  readonly limits?: Partial<ExecutionLimits>;
+  /** What to change in the default handling of idempotency keys. */
+  readonly idempotency?: Partial<IdempotencySettings>;
+  /**
+   * Whether the plans of concurrent executions on one shard are written together, or how; each execution can decide
+   * otherwise. Default false.
+   */
+  readonly groupCommit?: boolean | Partial<GroupSettings>;
+  /**
+   * Whether executions of this executor that read the same model by its id wait for each other, so that they do not make each
+   * other stale, or how. Default true.
+   */
+  readonly modelLocks?: boolean | Partial<ModelLockSettings>;
+  /** Default: the computer's clock. */
+  readonly clock?: Clock;
+  /** Gives a number from 0 to 1, for jitter. Default: `Math.random`. */
+  readonly random?: () => number;
+}
+
+const executorOptionNames: OptionNames<ExecutorOptions> = {
+  namespace: true,
+  databases: true,
+  repositories: true,
+  actions: true,
+  retry: true,
+  limits: true,
+  idempotency: true,
+  groupCommit: true,
+  modelLocks: true,
+  clock: true,
+  random: true,
+};
 
 /**
  * Executes actions: performs them, commits what they staged, and performs them again when another execution has changed the rows first.

@@ -1,22 +1,33 @@
 import { propagation, context as traceContext } from '@opentelemetry/api';
+import type * as z from 'zod';
 
 import type { Clock } from '../clock.js';
 import type { ExecutionLimits } from '../config/settings.js';
-import { LimitExceededError } from '../errors/action-errors.js';
+import { InvalidParamsError, LimitExceededError } from '../errors/action-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
-import { checkText, exactJson } from '../model/exact-json.js';
+import { checkText, droppedField, encodeBySchema, exactJson } from '../model/exact-json.js';
 import type { ActionRecord } from '../storage/change-set.js';
-import type { RegisteredAction } from './action-registry.js';
+import type { HandledEvent } from '../storage/idempotency-keys.js';
 import type { Principal } from './action.js';
-import type { ExecutionConfiguration } from './options.js';
-import { boundedJson } from './params.js';
 
 /** What still fits into one entry of an index: every principal may come with a key, be it a handler's. */
 const principalCharactersMax = 255;
 /** What delivery adds to an event's headers for the actions that its handlers execute. */
 const causationCharacters = 1_024;
+
+/** What is asked of an action that has its name and its encoder. */
+interface RecordedAction {
+  readonly name: string;
+  readonly encodeParams: ParamsEncoder;
+}
+
+/** The part of an execution's configuration that is recorded, or allows for longer params. */
+interface RecordedConfiguration {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly handledEvent?: HandledEvent;
+}
 
 /** Writes down what was asked and by whom, once for all attempts of an execution. */
 export class ActionRecorder {
@@ -38,10 +49,10 @@ export class ActionRecorder {
    * @throws LimitExceededError `limit-exceeded` when params, headers or the principal's name are too long
    */
   record(
-    { name, encodeParams }: RegisteredAction<never, unknown>,
+    { name, encodeParams }: RecordedAction,
     principal: Principal,
     params: unknown,
-    { headers, handledEvent }: ExecutionConfiguration,
+    { headers, handledEvent }: RecordedConfiguration,
   ): ActionRecord {
     const payloadCharactersMax =
       this.#limits.payloadCharactersMax + (handledEvent === undefined ? 0 : causationCharacters);
@@ -88,4 +99,139 @@ function checkPrincipal(principal: Principal | undefined, action: string): void 
       `${name.length} characters are too many for the ${path}: its name has ${principalCharactersMax} at most`,
     );
   }
+}
+
+/**
+ * Copies params, so that changes to the original do not affect the copy, nor the other way round: plain objects, lists, dates,
+ * maps, sets and bytes, at every level.
+ *
+ * Instances of other classes are not copied. Ids, shards and decimals never change.
+ */
+export function copyOfParams<Params>(params: Params): Params {
+  return copyOf(params, new Map(), 0) as Params;
+}
+
+/**
+ * The values that were already copied, with their copies: params may contain a value twice, and may even be circular if no schema
+ * checks them.
+ */
+type Copies = Map<object, object>;
+
+/** Values below this level are not copied: such deeply nested params are refused when they are recorded. */
+const depthMax = 1_000;
+
+function copyOf(value: unknown, copies: Copies, depth: number): unknown {
+  if (typeof value !== 'object' || value === null || depth > depthMax) return value;
+  const known = copies.get(value);
+  if (known !== undefined) return known;
+  const prototype = Object.getPrototypeOf(value) as object | null;
+  if (Array.isArray(value)) return Array.isArray(prototype) ? copyOfList(value, copies, depth) : value;
+  switch (prototype) {
+    case null:
+      return copyOfFields(value, Object.assign(Object.create(null), value), copies, depth);
+    case Date.prototype:
+      return new Date(value as Date);
+    case Map.prototype:
+      return copyOfMap(value as Map<unknown, unknown>, copies, depth);
+    case Set.prototype:
+      return copyOfSet(value as Set<unknown>, copies, depth);
+    default:
+      if (value instanceof Uint8Array) return Uint8Array.prototype.slice.call(value);
+      return isOfObjects(prototype) ? copyOfFields(value, { ...value }, copies, depth) : value;
+  }
+}
+
+/** Whether a prototype is that of plain objects, in this realm or in another one, such as those of `node:vm`. */
+function isOfObjects(prototype: object): boolean {
+  return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype, 'hasOwnProperty');
+}
+
+/** Assigns even to `__proto__`, because the copy already has it as an own property. */
+function copyOfFields(value: object, copy: Record<string, unknown>, copies: Copies, depth: number): object {
+  copies.set(value, copy);
+  // Defines even a key `__proto__` as an own property of the copy.
+  for (const key in copy) copy[key] = copyOf(copy[key], copies, depth + 1);
+  return copy;
+}
+
+function copyOfList(list: readonly unknown[], copies: Copies, depth: number): object {
+  const copy = [...list];
+  // Extra properties are kept, because recording the params refuses them.
+  if (Reflect.ownKeys(list).length !== list.length + 1) Object.assign(copy, list);
+  copies.set(list, copy);
+  for (const [index, item] of copy.entries()) copy[index] = copyOf(item, copies, depth + 1);
+  return copy;
+}
+
+function copyOfMap(map: ReadonlyMap<unknown, unknown>, copies: Copies, depth: number): object {
+  const copy = new Map<unknown, unknown>();
+  copies.set(map, copy);
+  for (const [key, item] of map) copy.set(copyOf(key, copies, depth + 1), copyOf(item, copies, depth + 1));
+  return copy;
+}
+
+function copyOfSet(set: ReadonlySet<unknown>, copies: Copies, depth: number): object {
+  const copy = new Set<unknown>();
+  copies.set(set, copy);
+  for (const item of set) copy.add(copyOf(item, copies, depth + 1));
+  return copy;
+}
+
+/** Checks an action's params, and writes them as JSON for the log. */
+export type ParamsEncoder = (params: unknown) => string;
+
+/**
+ * Creates the encoder of an action. It uses the schema that the action declares. Without one, it writes plain JSON, with ids as
+ * their texts and shards as group and member.
+ *
+ * The encoder throws InvalidParamsError (`invalid-params`) or UnstorableValueError (`unstorable-value`).
+ */
+export function paramsEncoder(action: string, schema: z.ZodType | undefined): ParamsEncoder {
+  if (schema === undefined) return (params) => plainJson(params, `${action} params`);
+  return (params) => {
+    const encoded = encodeBySchema(schema, params, `${action} params`);
+    if (!encoded.success) throw invalid(action, encoded.error);
+    const json = exactJson(encoded.data, `${action} params`);
+    const dropped = droppedField(schema, params);
+    if (dropped !== undefined) {
+      const path = dropped.path.replace(/\[(\d+)\]/g, '.$1').slice(1);
+      throw new InvalidParamsError(action, [{ path, message: dropped.reason }]);
+    }
+    return json;
+  };
+}
+
+function plainJson(params: unknown, path: string): string {
+  if (params === undefined) return 'null';
+  try {
+    return exactJson(params, path, { idsAndShards: true });
+  } catch (error) {
+    if (!(error instanceof UnstorableValueError)) throw error;
+    const reason = `${error.reason} (declare the schema of the params in @FrameworkAction({ params }))`;
+    throw new UnstorableValueError(error.path, reason, { cause: error });
+  }
+}
+
+function invalid(action: string, error: z.ZodError): InvalidParamsError {
+  const issues = error.issues.map(({ path, message }) => ({ path: path.join('.'), message }));
+  return new InvalidParamsError(action, issues, { cause: error });
+}
+
+/**
+ * Returns the JSON if it is not too long to be stored.
+ *
+ * @param what describes it in the error, such as `params of WalletCloseAction`
+ * @throws LimitExceededError `limit-exceeded` beyond `payloadCharactersMax`
+ */
+export function boundedJson(
+  what: string,
+  json: string,
+  { payloadCharactersMax }: Pick<ExecutionLimits, 'payloadCharactersMax'>,
+): string {
+  if (json.length <= payloadCharactersMax) return json;
+  throw new LimitExceededError(
+    'payloadCharactersMax',
+    payloadCharactersMax,
+    `${json.length} characters are too many for the ${what}: keep them below ${payloadCharactersMax}`,
+  );
 }

@@ -3,13 +3,12 @@ import type * as z from 'zod';
 import { UnknownActionError } from '../errors/action-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
-import { droppedField } from '../model/dropped-fields.js';
-import { encodeBySchema, exactJson } from '../model/exact-json.js';
+import { droppedField, encodeBySchema, exactJson } from '../model/exact-json.js';
 import { type ModelClass, modelNameOf } from '../model/model-class.js';
 import type { AnyEntity } from '../model/model.js';
 import type { ModelJsonCodec, ModelMapper } from '../storage/repository.js';
+import { type ParamsEncoder, paramsEncoder } from './action-recorder.js';
 import { type Action, type ActionClass, actionNameOf, declaredOptions, discoveredActions } from './action.js';
-import { type ParamsEncoder, paramsEncoder } from './params.js';
 
 /** Any action, when its types do not matter. */
 export type AnyAction = Action<never, unknown>;

@@ -1,8 +1,9 @@
 import type { Clock } from '../clock.js';
-import type { ExecutionLimits } from '../config/settings.js';
+import type { ExecutionLimits, RetryPolicy } from '../config/settings.js';
 import { CrossShardError, PartialCommitError } from '../errors/configuration-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { KeySweep } from '../idempotency/key-cleanup.js';
 import { type KeySearch, namedShards } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
@@ -10,20 +11,16 @@ import type { EventTypes } from '../model/model-event.js';
 import type { KeyedMutex } from '../reads/keyed-mutex.js';
 import type { CombinedReads } from '../reads/read-batcher.js';
 import { ReadContext } from '../reads/read-context.js';
-import type { DatabaseRegistry } from '../sharding/database-registry.js';
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ActionRecord, ChangeSet } from '../storage/change-set.js';
-import type { StoredKey } from '../storage/idempotency-keys.js';
+import type { DatabaseRegistry } from '../storage/database-registry.js';
+import type { HandledEvent, StoredKey } from '../storage/idempotency-keys.js';
 import type { ModelMapper } from '../storage/repository.js';
 import type { PersistOutcome } from '../storage/transaction-manager.js';
+import { boundedJson, copyOfParams } from './action-recorder.js';
 import type { RegisteredAction } from './action-registry.js';
-import { type Principal, perform } from './action.js';
-import { type AttemptContext, runInAttempt } from './attempt-context.js';
+import { type AttemptContext, type Principal, perform, runInAttempt } from './action.js';
 import { type CommitListeners, type UnknownCommits, commit } from './commit.js';
-import type { ExecutionConfiguration } from './options.js';
-import { boundedJson, copyOfParams } from './params.js';
 import { Plan, type ShardPlan, sealPlan } from './plan.js';
-import type { RetryPolicy } from './retry-policy.js';
 
 /** What all executions of one executor share: the databases, their settings, and what combines or orders their work. */
 export interface ExecutionEnvironment {
@@ -55,7 +52,11 @@ export interface AttemptedExecution<Params, Result> {
   /** Never handed out: each attempt performs with a copy. */
   readonly params: Params;
   readonly record: ActionRecord;
-  readonly configuration: ExecutionConfiguration;
+  readonly configuration: {
+    readonly allowCrossShard?: boolean;
+    readonly groupCommit?: boolean;
+    readonly handledEvent?: HandledEvent;
+  };
   /** Set when it has an idempotency key. */
   readonly request: KeyedRequest<Result> | undefined;
   /** The shards that its attempts have accessed so far, for reads of any kind. */

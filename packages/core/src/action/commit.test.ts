@@ -10,7 +10,7 @@ import {
   TransientStorageError,
 } from '../errors/storage-errors.js';
 import type { ChangeSet } from '../storage/change-set.js';
-import type { ExecutorOptions } from './options.js';
+import type { ExecutorOptions } from './action-executor.js';
 import type { Plan } from './plan.js';
 
 const unknown = new CommitOutcomeUnknownError(global, 'action-1', { session: 'session-1' });

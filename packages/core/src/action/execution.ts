@@ -1,15 +1,63 @@
-import { settingsOf } from '../config/settings.js';
+import {
+  type OptionNames,
+  type RetryPolicy,
+  backoffMs,
+  retryRanges,
+  settingsOf,
+} from '../config/settings.js';
 import { FrameworkError, InvariantViolationError } from '../errors/framework-error.js';
 import { isDependencyAborted } from '../group-commit/pending-commit.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { KeyedRequest } from '../idempotency/keyed-request.js';
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ActionRecord } from '../storage/change-set.js';
+import type { HandledEvent } from '../storage/idempotency-keys.js';
 import type { RegisteredAction } from './action-registry.js';
 import type { Principal } from './action.js';
 import { Attempt, type AttemptedExecution, type ExecutionEnvironment } from './attempt.js';
 import { UnknownCommits } from './commit.js';
-import type { ExecutionConfiguration } from './options.js';
-import { backoffMs, retryRanges } from './retry-policy.js';
+
+/** How one execution differs from the executor's defaults. */
+export interface ExecutionConfiguration {
+  /** Whether the plan may span shards, one transaction each. Default false. */
+  readonly allowCrossShard?: boolean;
+  /** Whether the plan may be written together with those of concurrent executions. Default: as the executor does. */
+  readonly groupCommit?: boolean;
+  /** What to change in the executor's retry policy for this execution. */
+  readonly retry?: Partial<RetryPolicy>;
+  /** Texts to write with every event, such as correlation and causation ids; trace context is added by itself. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /**
+   * Makes repeats harmless: the key is stored with the effect, and the same request under the same key resolves with
+   * the first one's result and writes nothing. 1 to 255 characters; keys of different principals are different.
+   *
+   * Needs an action that declares the schema of its result, or has none, and cannot go with `allowCrossShard`.
+   */
+  readonly idempotencyKey?: string;
+  /**
+   * Whether every database is searched for another request under the key before the action is performed. False saves that for
+   * a key which is made from what the request asks for, and never used for anything else. In either case one shard holds a
+   * key once, and where the same request may have been recorded is asked before its commit. Default true.
+   */
+  readonly searchKeyOnAllDatabases?: boolean;
+  /**
+   * The event for which a handler executes the action; set by delivery. The key is then one of handlers: no client can
+   * use it, and it is kept until the event cannot be delivered again.
+   */
+  readonly handledEvent?: HandledEvent;
+  /** Called before the execution resolves, when its result is that of an earlier one. */
+  readonly onReplayed?: () => void;
+}
+
+export const executionConfigurationNames: OptionNames<ExecutionConfiguration> = {
+  allowCrossShard: true,
+  groupCommit: true,
+  retry: true,
+  headers: true,
+  idempotencyKey: true,
+  searchKeyOnAllDatabases: true,
+  handledEvent: true,
+  onReplayed: true,
+};
 
 /**
  * One execution of an action, over all its attempts:

@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 
 import { Wallet } from '../../test/wallet.js';
-import { ShardedId, shardedIdCodec } from '../id/sharded-id.js';
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { paramsEncoder } from './params.js';
+import { ShardedId, shardedIdCodec } from '../id/id.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
+import { paramsEncoder } from './action-recorder.js';
 
 const text = '018f3c00-0000-7abc-8040-000000000000';
 const walletId = ShardedId.of(Wallet, text);

@@ -5,8 +5,8 @@ import { describe, expect, test } from 'vitest';
 import { executorOf, mexico, openWallet, principal } from '../../test/test-executor.js';
 import { systemClock } from '../clock.js';
 import { TransientStorageError } from '../errors/storage-errors.js';
+import { copyOfParams } from './action-recorder.js';
 import { Action, FrameworkAction } from './action.js';
-import { copyOfParams } from './params.js';
 
 const lost = new TransientStorageError(mexico, 'the connection was lost');
 

@@ -5,9 +5,9 @@ import { Address, Order, OrderShippedEvent } from '../../test/order.js';
 import { VirtualClock } from '../../test/virtual-clock.js';
 import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
 import { type ExecutionLimits, defaultExecutionLimits } from '../config/settings.js';
-import { ShardedId } from '../id/sharded-id.js';
+import { ShardedId } from '../id/id.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
 import { EventTypes } from '../model/model-event.js';
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ModelMapper } from '../storage/repository.js';
 import { Plan, sealPlan } from './plan.js';
 

@@ -3,11 +3,11 @@ import type { ExecutionLimits } from '../config/settings.js';
 import { LimitExceededError, PlanSealedError, StagedTwiceError } from '../errors/action-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import type { Id } from '../id/id.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
 import { type ModelClass, modelNameOf } from '../model/model-class.js';
 import { type EventClass, type EventTypes, type ModelEvent, encodePayload } from '../model/model-event.js';
 import { type AnyEntity, Model, rebuild } from '../model/model.js';
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { Change, EventRecord } from '../storage/change-set.js';
 import type { ModelMapper } from '../storage/repository.js';
 

@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 
 import { Wallet } from '../../test/wallet.js';
 import { ConfigurationError } from '../errors/configuration-errors.js';
-import { ShardedId } from '../id/sharded-id.js';
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { EmbeddedBitsShardingStrategy } from '../sharding/sharding-strategy.js';
+import { ShardedId } from '../id/id.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
+import { EmbeddedBitsShardingStrategy } from '../storage/sharding-strategy.js';
 import { parseFrameworkConfig } from './framework-config.js';
 import { defaultGroupSettings } from './settings.js';
 

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
 import { ResultAction, executorOf, openWallet } from '../../test/test-executor.js';
-import type { ExecutionConfiguration, ExecutorOptions } from '../action/options.js';
+import type { ExecutorOptions } from '../action/action-executor.js';
+import type { ExecutionConfiguration } from '../action/execution.js';
 import { parseFrameworkConfig } from './framework-config.js';
 
 const settings: readonly (readonly [section: keyof ExecutorOptions, setting: string])[] = [

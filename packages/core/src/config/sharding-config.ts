@@ -1,4 +1,4 @@
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { Secret } from './database-url.js';
 
 /** The configuration that every member must have: its database is where the member's rows are written and read. */

@@ -1,4 +1,4 @@
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { FrameworkError } from './framework-error.js';
 
 /** One fault of a configuration: its path in kebab-case, and what to do about it. */

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from 'vitest';
 
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
 import * as actions from './action-errors.js';
 import { LimitExceededError } from './action-errors.js';
 import * as sharding from './configuration-errors.js';

@@ -1,5 +1,5 @@
+import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { type ModelClass, modelNameOf } from '../model/model-class.js';
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { NotReadyKind } from './database-not-ready-error.js';
 import { FrameworkError } from './framework-error.js';
 

@@ -4,7 +4,7 @@ import { settled } from '../../test/manual-clock.js';
 import { type TestExecutor, executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
 import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
-import type { ExecutionConfiguration } from '../action/options.js';
+import type { ExecutionConfiguration } from '../action/execution.js';
 import { type GroupSettings, defaultGroupSettings } from '../config/settings.js';
 import {
   CommitOutcomeUnknownError,

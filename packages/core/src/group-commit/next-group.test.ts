@@ -4,7 +4,7 @@ import { FakeRepository } from '../../test/fake-repository.js';
 import { Address } from '../../test/order.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
-import { ShardedId } from '../id/sharded-id.js';
+import { ShardedId } from '../id/id.js';
 import type { Change, ChangeSet } from '../storage/change-set.js';
 import type { KeyScope } from '../storage/idempotency-keys.js';
 import { PendingCommit, type PendingVersion } from './pending-commit.js';

@@ -7,9 +7,9 @@ import { once, stagingExecutor } from '../../test/staging-executor.js';
 import { type TestExecutor, executorOf, global, storedWallet } from '../../test/test-executor.js';
 import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
-import type { ExecutionConfiguration } from '../action/options.js';
+import type { ExecutionConfiguration } from '../action/execution.js';
 import { StaleRecordError } from '../errors/storage-errors.js';
-import { ShardedId } from '../id/sharded-id.js';
+import { ShardedId } from '../id/id.js';
 
 const twice: ExecutionConfiguration = { retry: { attemptsMax: 2 } };
 

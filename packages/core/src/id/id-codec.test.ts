@@ -2,8 +2,7 @@ import { expect, test } from 'vitest';
 import * as z from 'zod';
 
 import { Wallet } from '../../test/wallet.js';
-import { Id, idCodec } from './id.js';
-import { ShardedId, shardedIdCodec } from './sharded-id.js';
+import { Id, ShardedId, idCodec, shardedIdCodec } from './id.js';
 
 const text = '018f3c00-0000-7abc-8040-000000000000';
 const schema = z.object({ walletId: shardedIdCodec(Wallet) });

@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 
 import { Wallet } from '../../test/wallet.js';
-import { Id } from './id.js';
-import { ShardedId } from './sharded-id.js';
+import { Id, ShardedId } from './id.js';
 
 test.each(['1', 'customer/42', 'x'.repeat(255)])('keeps the text of an id as it is', (text) => {
   expect(Id.of(Wallet, text).value).toBe(text);

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 
 import { FixedIdSource } from '../../test/fixed-id-source.js';
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { ShardedIdGenerator } from './sharded-id.js';
+import { ShardedIdGenerator } from './id.js';
+import { ShardIdentifier } from './shard-identifier.js';
 
 const global = ShardIdentifier.of(0, 0);
 

@@ -3,9 +3,8 @@ import { describe, expect, test } from 'vitest';
 
 import { seed } from '../../test/seed.js';
 import { Wallet } from '../../test/wallet.js';
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { Id } from './id.js';
-import { ShardedId } from './sharded-id.js';
+import { Id, ShardedId } from './id.js';
+import { ShardIdentifier } from './shard-identifier.js';
 
 /** What another implementation of the layout makes, bit by bit. */
 function idFromBits(bits: {

@@ -1,8 +1,8 @@
 import { validate, version } from 'uuid';
 import { describe, expect, test } from 'vitest';
 
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { ShardedId } from './sharded-id.js';
+import { ShardedId } from './id.js';
+import { ShardIdentifier } from './shard-identifier.js';
 import { type IdSource, randomUuid, timeOrderedUuid, useIdSource } from './uuid-v7.js';
 
 /** The milliseconds in an id. */

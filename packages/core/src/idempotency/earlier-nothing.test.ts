@@ -16,8 +16,8 @@ import {
 } from '../../test/test-executor.js';
 import { PatientClock } from '../../test/virtual-clock.js';
 import type { Wallet } from '../../test/wallet.js';
-import type { ExecutionConfiguration } from '../action/options.js';
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { ExecutionConfiguration } from '../action/execution.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
 
 interface LaterDue {
   /** Which shards each perform accesses, in order. */

@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import { global, mexico } from '../../test/test-executor.js';
 import { defaultIdempotencySettings } from '../config/settings.js';
 import { ShardUnavailableError } from '../errors/storage-errors.js';
-import type { DatabaseRegistry } from '../sharding/database-registry.js';
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
+import type { DatabaseRegistry } from '../storage/database-registry.js';
 import { sourceOf } from '../storage/idempotency-keys.js';
 import { KeySweep } from './key-cleanup.js';
 

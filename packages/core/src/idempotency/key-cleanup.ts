@@ -1,6 +1,6 @@
 import type { IdempotencySettings } from '../config/settings.js';
-import type { DatabaseRegistry } from '../sharding/database-registry.js';
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
+import type { DatabaseRegistry } from '../storage/database-registry.js';
 import type { DeliveryStore } from '../storage/delivery-store.js';
 import { type HandledEvent, type HandlerKey, handledEventOf } from '../storage/idempotency-keys.js';
 

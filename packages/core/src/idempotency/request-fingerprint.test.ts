@@ -5,7 +5,7 @@ import { key } from '../../test/counting-executor.js';
 import { executorOf, principal } from '../../test/test-executor.js';
 import { Action, FrameworkAction, type Principal } from '../action/action.js';
 import { systemClock } from '../clock.js';
-import type { DatabaseRegistry } from '../sharding/database-registry.js';
+import type { DatabaseRegistry } from '../storage/database-registry.js';
 
 async function sha256(text: string): Promise<string> {
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text));

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 
-import { droppedField } from './dropped-fields.js';
+import { droppedField } from './exact-json.js';
 
 class Point {
   readonly x = 1;

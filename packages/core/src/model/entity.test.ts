@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
 import { Address } from '../../test/order.js';
-import { ShardedId } from '../id/sharded-id.js';
+import { ShardedId } from '../id/id.js';
 
 const id = ShardedId.of(Address, '018f3c00-0000-7abc-8000-000000000000');
 

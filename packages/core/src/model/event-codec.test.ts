@@ -3,7 +3,7 @@ import * as z from 'zod';
 
 import { Order, OrderShippedEvent } from '../../test/order.js';
 import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
-import { ShardedId } from '../id/sharded-id.js';
+import { ShardedId } from '../id/id.js';
 import { ModelEvent, currentPayload, decodeEvent, encodePayload } from './model-event.js';
 
 const id = ShardedId.of(Wallet, '018f3c00-0000-7abc-8000-000000000000');

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import { seed } from '../../test/seed.js';
-import { ShardedId } from '../id/sharded-id.js';
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { ShardedId } from '../id/id.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
 import { checkText, exactJson } from './exact-json.js';
 
 class Money {

@@ -12,12 +12,12 @@ export function modelNameOf(model: ModelClass<unknown>): string {
   return durableName(model, model.modelName, 'static readonly modelName');
 }
 
-/**
- * Whether a name is that of the source, and not one that a bundler made: short, or with an underscore before it. A bundler
- * that has renamed a class of this package has renamed those of the application as well.
- */
+/** A bundler that has renamed a class of this package has renamed those of the application as well. */
+const areNamesKept = InvariantViolationError.name === 'InvariantViolationError';
+
+/** Whether a name is that of the source, and not one that a bundler made: short, or with an underscore before it. */
 function isOwnName(name: string): boolean {
-  return InvariantViolationError.name === 'InvariantViolationError' && /^[A-Z]../.test(name);
+  return areNamesKept && /^[A-Z]../.test(name);
 }
 
 /**

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 
 import { Order } from '../../test/order.js';
 import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
-import { ShardedId } from '../id/sharded-id.js';
+import { ShardedId } from '../id/id.js';
 import { ModelEvent } from './model-event.js';
 
 const id = ShardedId.of(Wallet, '018f3c00-0000-7abc-8000-000000000000');

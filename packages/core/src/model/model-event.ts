@@ -2,8 +2,7 @@ import * as z from 'zod';
 
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnreadableEventError, UnstorableValueError } from '../errors/value-errors.js';
-import { droppedField } from './dropped-fields.js';
-import { encodeBySchema, exactJson } from './exact-json.js';
+import { droppedField, encodeBySchema, exactJson } from './exact-json.js';
 import { type ModelClass, durableName } from './model-class.js';
 
 /**

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 
 import { Order, OrderShippedEvent } from '../../test/order.js';
 import { Wallet, WalletDepositedEvent, WalletOpenedEvent } from '../../test/wallet.js';
-import { ShardedId } from '../id/sharded-id.js';
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { ShardedId } from '../id/id.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
 import { type New, rebuild } from './model.js';
 
 const now = new Date('2026-01-02T03:04:05.006Z');

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 
-import { bigintCodec, decimalCodec, instantCodec } from './value-codecs.js';
+import { bigintCodec, decimalCodec, instantCodec } from './exact-json.js';
 
 class Decimal {
   constructor(readonly digits: string) {}

@@ -1,9 +1,8 @@
-import { type AttemptReads, currentAttempt } from '../action/attempt-context.js';
-import type { Clock } from '../clock.js';
+import { type AttemptReads, currentAttempt } from '../action/action.js';
+import { type Clock, outsideRequests } from '../clock.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import type { ShardUnavailableError } from '../errors/storage-errors.js';
 import type { AnyEntity } from '../model/model.js';
-import { outsideRequests } from '../outside-requests.js';
 import type { ModelSource } from '../storage/repository.js';
 
 /** How many models one statement asks for at most. */

@@ -7,7 +7,7 @@ import { ManualClock, settled } from '../../test/manual-clock.js';
 import { databaseConfig, memberConfig } from '../../test/sharding-configs.js';
 import { executorOf, global, openWallet, storedWallet, writtenWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
-import { openDatabases } from '../sharding/database-registry.js';
+import { openDatabases } from '../storage/database-registry.js';
 
 const once = { retry: { attemptsMax: 1 } };
 

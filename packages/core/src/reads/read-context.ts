@@ -1,10 +1,10 @@
-import type { AttemptReads } from '../action/attempt-context.js';
+import type { AttemptReads } from '../action/action.js';
 import type { ShardPlan } from '../action/plan.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
 import type { PendingVersion } from '../group-commit/pending-commit.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { ModelClass } from '../model/model-class.js';
 import type { AnyEntity } from '../model/model.js';
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ModelSource } from '../storage/repository.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
 import type { KeyedMutex, ModelLock } from './keyed-mutex.js';

@@ -1,6 +1,6 @@
 import type { CommitOutcomeUnknownError } from '../errors/storage-errors.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { AnyEntity } from '../model/model.js';
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { KeyRecord } from './idempotency-keys.js';
 import type { ModelMapper } from './repository.js';
 
@@ -79,4 +79,18 @@ export function updateOfOtherTimeline(
 ): Change | undefined {
   if (timeline === undefined || timeline === present) return undefined;
   return changes.find(({ kind }) => kind === 'update');
+}
+
+/**
+ * For adapters: the slot of the log for the events of a model, the same in every process and permanently.
+ *
+ * @param slotCount the number of slots of the log
+ * @see https://datatracker.ietf.org/doc/html/draft-eastlake-fnv FNV-1a, 32 bits, over UTF-16 code units
+ */
+export function slotOf(modelId: string, slotCount: number): number {
+  let hash = 0x811c9dc5;
+  for (let index = 0; index < modelId.length; index++) {
+    hash = Math.imul(hash ^ modelId.charCodeAt(index), 0x01000193);
+  }
+  return ((hash ^ (hash >>> 16)) >>> 0) % slotCount;
 }

@@ -1,6 +1,6 @@
 import type { DatabaseConfig } from '../config/sharding-config.js';
 import type { DatabaseNotReadyError } from '../errors/database-not-ready-error.js';
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { DeliveryStore } from './delivery-store.js';
 import type { TransactionManager } from './transaction-manager.js';
 

@@ -128,20 +128,6 @@ export interface SlotLeases {
   list(): Promise<readonly LeasedSlot[]>;
 }
 
-/**
- * For adapters: the slot of the log for the events of a model, the same in every process and permanently.
- *
- * @param slotCount the number of slots of the log
- * @see https://datatracker.ietf.org/doc/html/draft-eastlake-fnv FNV-1a, 32 bits, over UTF-16 code units
- */
-export function slotOf(modelId: string, slotCount: number): number {
-  let hash = 0x811c9dc5;
-  for (let index = 0; index < modelId.length; index++) {
-    hash = Math.imul(hash ^ modelId.charCodeAt(index), 0x01000193);
-  }
-  return ((hash ^ (hash >>> 16)) >>> 0) % slotCount;
-}
-
 /** Port: how processes notify each other that something was committed to one database. */
 export interface NotificationChannel {
   /** Notifies other processes that something was committed, outside of any business transaction. */

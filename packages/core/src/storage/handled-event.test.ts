@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
 import { handledEventOf, sourceOf } from './idempotency-keys.js';
 
 test.each([

@@ -1,4 +1,4 @@
-import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
 import type { Page } from './repository.js';
 
 /** The full name of a request: the same key of another principal is a different key. */

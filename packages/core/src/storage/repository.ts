@@ -1,10 +1,10 @@
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { InvalidCursorError } from '../errors/value-errors.js';
 import { Id } from '../id/id.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { type ModelClass, isStorableText } from '../model/model-class.js';
 import type { AnyEntity } from '../model/model.js';
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-import type { ShardingStrategy } from '../sharding/sharding-strategy.js';
+import type { ShardingStrategy } from './sharding-strategy.js';
 
 /**
  * Port: reads the models of one class, on the shards that hold them. Let actions depend on it, for example on a

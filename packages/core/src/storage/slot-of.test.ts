@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { slotOf } from './delivery-store.js';
+import { slotOf } from './change-set.js';
 
 test.each([
   ['', 9],

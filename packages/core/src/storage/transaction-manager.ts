@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 
 import { FrameworkError } from '../errors/framework-error.js';
 import { CommitOutcomeUnknownError, TransientStorageError } from '../errors/storage-errors.js';
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { ChangeSet } from './change-set.js';
 import type { EventLog } from './event-log.js';
 import type { IdempotencyKeys } from './idempotency-keys.js';

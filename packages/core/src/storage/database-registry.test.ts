@@ -6,8 +6,8 @@ import { Secret } from '../config/database-url.js';
 import type { DatabaseConfig, MemberConfig } from '../config/sharding-config.js';
 import { ConfigurationError } from '../errors/configuration-errors.js';
 import { DatabaseNotReadyError, type NotReadyKind } from '../errors/database-not-ready-error.js';
+import { ShardIdentifier } from '../id/shard-identifier.js';
 import { type DatabaseRegistry, type ShardStatus, openDatabases } from './database-registry.js';
-import { ShardIdentifier } from './shard-identifier.js';
 
 const first = ShardIdentifier.of(0, 0);
 const second = ShardIdentifier.of(0, 1);

@@ -1,6 +1,6 @@
-import { ShardedId } from '../id/sharded-id.js';
+import { ShardedId } from '../id/id.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { AnyEntity } from '../model/model.js';
-import type { ShardIdentifier } from './shard-identifier.js';
 
 /**
  * Port: decides on which shard a model is stored.

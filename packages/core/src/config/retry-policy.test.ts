@@ -10,7 +10,7 @@ import {
   StaleRecordError,
   TransientStorageError,
 } from '../errors/storage-errors.js';
-import { type RetryPolicy, backoffMs, defaultRetryPolicy } from './retry-policy.js';
+import { type RetryPolicy, backoffMs, defaultRetryPolicy } from './settings.js';
 
 const stale = new StaleRecordError('Wallet', 'wallet-1', 3);
 const transient = new TransientStorageError(global, 'deadlock');

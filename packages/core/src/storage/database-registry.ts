@@ -1,4 +1,4 @@
-import { currentAttempt } from '../action/attempt-context.js';
+import { currentAttempt } from '../action/action.js';
 import {
   type DatabaseConfig,
   type MemberConfig,
@@ -13,10 +13,10 @@ import {
 } from '../errors/configuration-errors.js';
 import type { DatabaseNotReadyError } from '../errors/database-not-ready-error.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
-import type { Database, DatabaseAddress, DatabaseDriver } from '../storage/database.js';
-import type { DeliveryStore } from '../storage/delivery-store.js';
-import type { TransactionManager } from '../storage/transaction-manager.js';
-import type { ShardIdentifier } from './shard-identifier.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
+import type { Database, DatabaseAddress, DatabaseDriver } from './database.js';
+import type { DeliveryStore } from './delivery-store.js';
+import type { TransactionManager } from './transaction-manager.js';
 
 /** Whether one shard is ready. */
 export interface ShardStatus {
@@ -48,6 +48,8 @@ interface OpenShard {
   readonly primary: Database;
   readonly config: DatabaseConfig;
   readonly place: string;
+  /** That of the primary. */
+  readonly manager: TransactionManager;
   readonly managers: ReadonlyMap<string, TransactionManager>;
 }
 
@@ -93,20 +95,20 @@ export class DatabaseRegistry {
   /**
    * The transactions of a shard.
    *
-   * @param name one of the member's configurations in camelCase, such as `secondaryConfig`
+   * @param name one of the member's configurations in camelCase, such as `secondaryConfig`. Default: its primary
    * @throws UnknownShardError `unknown-shard` when the shard is not configured
    * @throws ConfigurationError `invalid-configuration` when the member has no configuration with that name
    */
-  transactionManager(shard: ShardIdentifier, name: string = primaryConfig): TransactionManager {
-    const { managers } = this.#shard(shard);
+  transactionManager(shard: ShardIdentifier, name?: string): TransactionManager {
+    const open = this.#shard(shard);
     const attempt = currentAttempt();
     attempt?.shards.add(shard);
-    const manager = managers.get(name);
+    const manager = name === undefined ? open.manager : open.managers.get(name);
     if (manager === undefined) {
       throw new ConfigurationError([{ path: `${shard}.configs.${name}`, message: 'is not configured' }]);
     }
     // An execution commits only to primaries.
-    if (name === primaryConfig) attempt?.reads.timelineOf(manager);
+    if (manager === open.manager) attempt?.reads.timelineOf(manager);
     return manager;
   }
 
@@ -221,21 +223,20 @@ export class DatabaseRegistry {
 
 function openShard(
   { shard, name, databases }: MemberConfig,
-  opened: ReadonlyMap<string, Database>,
+  byKey: ReadonlyMap<string, Database>,
   driver: DatabaseDriver,
 ): OpenShard {
-  const byConfig = [...databases].flatMap(([key, each]) => {
-    const database = opened.get(databaseKey(each, driver));
-    return database === undefined ? [] : [[key, database] as const];
+  const opened = [...databases].flatMap(([key, config]) => {
+    const database = byKey.get(databaseKey(config, driver));
+    if (database === undefined) return [];
+    return [{ key, config, database, manager: database.transactionManager(shard, name) }];
   });
-  const primary = byConfig.find(([key]) => key === primaryConfig)?.[1];
-  const config = databases.get(primaryConfig);
-  if (primary === undefined || config === undefined)
-    throw new InvariantViolationError(`${shard} has no primary-config`);
-  const managers = new Map(
-    byConfig.map(([key, database]) => [key, database.transactionManager(shard, name)]),
-  );
-  return { shard, name, primary, config, place: addressOf(config, driver).place, managers };
+  const primary = opened.find(({ key }) => key === primaryConfig);
+  if (primary === undefined) throw new InvariantViolationError(`${shard} has no primary-config`);
+  const { config, database, manager } = primary;
+  const managers = new Map(opened.map((each) => [each.key, each.manager]));
+  const { place } = addressOf(config, driver);
+  return { shard, name, primary: database, config, place, manager, managers };
 }
 
 function assertEqualSettings(config: ShardingConfig, driver: DatabaseDriver): void {
