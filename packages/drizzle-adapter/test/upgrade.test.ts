@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 
-import { keyClause, keyValues } from '../src/write/statement-clauses.js';
+import { keyClause, keyValues } from '../src/write/write-statement.js';
 import { allSlots } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 
-import { EventLoopLoad } from './silence-watch.js';
+import { EventLoopLoad } from './shared-connections.js';
 
 describe('the load of the event loop', () => {
   it('is measured over the last tenth of a second', async () => {

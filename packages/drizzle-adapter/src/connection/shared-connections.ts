@@ -1,9 +1,8 @@
 import type { ShardIdentifier } from '@framework/core';
 import { outsideRequests } from '@framework/core/adapter';
 import { createHash } from 'node:crypto';
+import { type EventLoopUtilization, performance } from 'node:perf_hooks';
 import type pg from 'pg';
-
-import { EventLoopLoad } from './silence-watch.js';
 
 /** How many connections a busy process shares before it lets statements queue on them. */
 const fewCount = 4;
@@ -192,4 +191,26 @@ function contentName(text: string): string {
     contentNames.set(text, name);
   }
   return name;
+}
+
+/** How often the load is measured, in milliseconds. */
+const intervalMs = 100;
+/** The utilization from which the event loop counts as busy. */
+const busyShare = 0.5;
+
+/** Tells whether this process is busy for most of its time. */
+export class EventLoopLoad {
+  #measuredAtMs = 0;
+  #measured: EventLoopUtilization = performance.eventLoopUtilization();
+  #isBusy = false;
+
+  /** Whether the event loop was busy for at least half of the last 100 ms or so. */
+  isBusy(nowMs: number): boolean {
+    if (nowMs - this.#measuredAtMs < intervalMs) return this.#isBusy;
+    const now = performance.eventLoopUtilization();
+    this.#isBusy = performance.eventLoopUtilization(now, this.#measured).utilization >= busyShare;
+    this.#measured = now;
+    this.#measuredAtMs = nowMs;
+    return this.#isBusy;
+  }
 }

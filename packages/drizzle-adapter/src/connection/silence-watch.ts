@@ -1,4 +1,3 @@
-import { type EventLoopUtilization, performance } from 'node:perf_hooks';
 import type pg from 'pg';
 
 import { ClosingClient, awaitsAnswer, streamOf } from './client.js';
@@ -91,27 +90,5 @@ export class SilenceWatch {
       // Not awaited: the network may be silent again.
       void client.end().catch(() => undefined);
     }
-  }
-}
-
-/** How often the load is measured, in milliseconds. */
-const intervalMs = 100;
-/** The utilization from which the event loop counts as busy. */
-const busyShare = 0.5;
-
-/** Tells whether this process is busy for most of its time. */
-export class EventLoopLoad {
-  #measuredAtMs = 0;
-  #measured: EventLoopUtilization = performance.eventLoopUtilization();
-  #isBusy = false;
-
-  /** Whether the event loop was busy for at least half of the last 100 ms or so. */
-  isBusy(nowMs: number): boolean {
-    if (nowMs - this.#measuredAtMs < intervalMs) return this.#isBusy;
-    const now = performance.eventLoopUtilization();
-    this.#isBusy = performance.eventLoopUtilization(now, this.#measured).utilization >= busyShare;
-    this.#measured = now;
-    this.#measuredAtMs = nowMs;
-    return this.#isBusy;
   }
 }

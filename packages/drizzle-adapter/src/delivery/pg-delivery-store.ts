@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 import type { Connection } from '../connection/connection.js';
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
-import { slotCount } from '../read/event-row.js';
+import { slotCount } from '../write/write-statement.js';
 import { PgBlockedEvents } from './pg-blocked-events.js';
 import { PgDeadLetters } from './pg-dead-letters.js';
 import { PgDeliveryLog } from './pg-delivery-log.js';

@@ -161,6 +161,3 @@ export function blockedEvent(json: unknown): DeliverableEvent {
   const event = json as DeliverableEvent;
   return { ...event, startedDate: new Date(event.startedDate), createdDate: new Date(event.createdDate) };
 }
-
-/** How many slots the log has: the number of rows in `eventlog.slots`. */
-export const slotCount = 16;

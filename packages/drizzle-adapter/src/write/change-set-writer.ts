@@ -13,11 +13,13 @@ import pg from 'pg';
 import { sentEventIds } from '../connection/commit-outcome.js';
 import { queryOf } from '../connection/storage-error.js';
 import type { Row } from './row-encoder.js';
-import { type ActionRow, eventValues, keyValues } from './statement-clauses.js';
 import {
+  type ActionRow,
   type WriteShape,
   beginText,
+  eventValues,
   keyTaken,
+  keyValues,
   shapeKey,
   writeStatement,
   writtenBefore,

@@ -1,5 +1,5 @@
 import type { RowShape } from './row-encoder.js';
-import { eventColumnTypes, eventColumns, keyConflictClause } from './statement-clauses.js';
+import { eventColumnTypes, eventColumns, keyConflictClause, lockTimeoutMs } from './write-statement.js';
 
 /** Everything that the text of a group's statement depends on: not the values, nor how many there are. */
 export interface GroupShape {
@@ -11,12 +11,6 @@ export interface GroupShape {
   /** Whether each unit has at most one guarded row. Then the update itself shows whether the unit is written. */
   readonly direct: boolean;
 }
-
-/**
- * How long a group waits for a lock before it is rolled back as a whole. One locked row must not delay the other plans
- * for longer.
- */
-export const lockTimeoutMs = 100;
 
 /**
  * Sets the lock timeout until the end of the transaction. Clauses that wait for locks must refer to it so that they run

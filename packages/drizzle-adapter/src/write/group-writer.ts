@@ -8,7 +8,7 @@ import { type GroupRow, type GroupRows, groupRows, textArray } from './group-row
 import { type GroupShape, groupShapeKey, groupStatement, shapesAt } from './group-statement.js';
 import type { LookUp, PlainTables } from './plain-tables.js';
 import type { RowShape } from './row-encoder.js';
-import { actionValues, eventRowValues, keyParameterCount, keyValues } from './statement-clauses.js';
+import { actionValues, eventRowValues, keyParameterCount, keyValues } from './write-statement.js';
 
 /** How many statements are kept prepared. Statements of further shapes are sent unprepared. */
 const preparedMax = 100;
