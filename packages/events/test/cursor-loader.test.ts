@@ -3,7 +3,7 @@ import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
 import { CursorLoader } from '../src/subscription/cursor-loader.js';
-import { HeldSlot } from '../src/slots/cursor-saver.js';
+import { HeldSlot } from '../src/slots/held-slot.js';
 import { workerContext } from './worker-context.js';
 
 /** A subscription that records its calls. */

@@ -2,7 +2,8 @@ import type { CursorMove } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { CursorSaver, HeldSlot } from '../src/slots/cursor-saver.js';
+import { CursorSaver } from '../src/slots/cursor-saver.js';
+import { HeldSlot } from '../src/slots/held-slot.js';
 import { gate } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 

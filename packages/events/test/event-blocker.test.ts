@@ -2,7 +2,7 @@ import type { BlockedEvent } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
-import { HeldSlot } from '../src/slots/cursor-saver.js';
+import { HeldSlot } from '../src/slots/held-slot.js';
 import { EventBlocker } from '../src/subscription/blocked-events.js';
 import { deposited } from './account.js';
 import { gate } from './delivery-bench.js';

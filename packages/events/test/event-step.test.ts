@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { HeldSlot } from '../src/slots/cursor-saver.js';
+import { HeldSlot } from '../src/slots/held-slot.js';
 import { EventStep } from '../src/subscription/event-step.js';
 import { BlockedModelSet, type EventWork } from '../src/subscription/keyed-queue.js';
 import { deposited } from './account.js';

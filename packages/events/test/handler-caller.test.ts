@@ -12,7 +12,7 @@ import {
   type EventEnvelope,
   FrameworkEventHandler,
 } from '../src/index.js';
-import { HeldSlot } from '../src/slots/cursor-saver.js';
+import { HeldSlot } from '../src/slots/held-slot.js';
 import { DepositedEvent, deposited } from './account.js';
 import { gate, handlerOf, shard } from './delivery-bench.js';
 

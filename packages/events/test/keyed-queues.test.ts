@@ -5,7 +5,7 @@ import { AbandonedCalls } from '../src/call/call-deadlines.js';
 import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
 import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import { type EventEnvelope, FrameworkEventHandler } from '../src/index.js';
-import { HeldSlot } from '../src/slots/cursor-saver.js';
+import { HeldSlot } from '../src/slots/held-slot.js';
 import { type SubscriptionDependencies, EventDispatch } from '../src/subscription/event-dispatch.js';
 import { BlockedModelSet, type KeyedQueue, KeyedQueues } from '../src/subscription/keyed-queue.js';
 import { DepositedEvent, deposited } from './account.js';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { HeldSlot, SlotProgress } from '../src/slots/cursor-saver.js';
+import { HeldSlot, SlotProgress } from '../src/slots/held-slot.js';
 import type { SlotPosition } from '../src/subscription/subscription.js';
 import { EventBlocker } from '../src/subscription/blocked-events.js';
 import { BlockedModelSet } from '../src/subscription/keyed-queue.js';

@@ -9,7 +9,7 @@ import { VirtualClock } from '@framework/testing';
 import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
 
-import { HeldSlot } from '../src/slots/cursor-saver.js';
+import { HeldSlot } from '../src/slots/held-slot.js';
 import { QuarantineGate } from '../src/subscription/quarantine.js';
 import { RetryLoop } from '../src/subscription/retry-loop.js';
 import { deposited } from './account.js';

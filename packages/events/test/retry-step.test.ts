@@ -4,7 +4,7 @@ import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
 import { type AttemptFailure, defaultDeliverySettings } from '../src/index.js';
-import { HeldSlot } from '../src/slots/cursor-saver.js';
+import { HeldSlot } from '../src/slots/held-slot.js';
 import type { RetryWork } from '../src/subscription/keyed-queue.js';
 import { RetryStep } from '../src/subscription/retry-step.js';
 import { deposited } from './account.js';

@@ -2,7 +2,7 @@ import type { Clock } from '@framework/core';
 import type { LeaseRenewal, SlotLeases } from '@framework/core/adapter';
 
 import { type StoreBackoff, type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
-import { HeldSlot } from './cursor-saver.js';
+import { HeldSlot } from './held-slot.js';
 
 /** How long after their end the slots of another process are asked for, so that the database sees that they have ended. */
 const marginMs = 50;

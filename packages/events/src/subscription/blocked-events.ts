@@ -1,6 +1,6 @@
 import type { BlockedEvent, BlockedEvents, DeliverableEvent, LeasedModel } from '@framework/core/adapter';
 
-import type { HeldSlot } from '../slots/cursor-saver.js';
+import type { HeldSlot } from '../slots/held-slot.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import { modelKey } from './keyed-queue.js';
 

@@ -6,7 +6,8 @@ import type {
   KnownHandler,
 } from '@framework/core/adapter';
 
-import type { CursorSaver, HeldSlot } from '../slots/cursor-saver.js';
+import type { CursorSaver } from '../slots/cursor-saver.js';
+import type { HeldSlot } from '../slots/held-slot.js';
 import { type WorkerContext, untilDone } from '../worker-context.js';
 import { modelKey } from './keyed-queue.js';
 import type { Subscription } from './subscription.js';

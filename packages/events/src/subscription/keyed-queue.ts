@@ -1,6 +1,6 @@
 import type { BlockedHead, DeliverableEvent } from '@framework/core/adapter';
 
-import type { HeldSlot } from '../slots/cursor-saver.js';
+import type { HeldSlot } from '../slots/held-slot.js';
 
 /** An event from the log, to be handled or, if its model is blocked, to be blocked. */
 export interface EventWork {

@@ -2,7 +2,7 @@ import type { Clock } from '@framework/core';
 import type { DeliverableEvent, EventBatch } from '@framework/core/adapter';
 
 import type { EngineSettings } from '../delivery-settings.js';
-import type { HeldSlot } from '../slots/cursor-saver.js';
+import type { HeldSlot } from '../slots/held-slot.js';
 import type { EventBlocker } from './blocked-events.js';
 import { type BlockedModelSet, modelKey } from './keyed-queue.js';
 

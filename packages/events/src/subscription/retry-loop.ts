@@ -1,7 +1,7 @@
 import type { BlockedEvents, BlockedHead } from '@framework/core/adapter';
 
 import { eventBytesMax } from '../delivery-settings.js';
-import type { HeldSlot } from '../slots/cursor-saver.js';
+import type { HeldSlot } from '../slots/held-slot.js';
 import type { LeaseKeeper } from '../slots/lease-keeper.js';
 import { type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
 import { modelKey } from './keyed-queue.js';

@@ -9,7 +9,7 @@ import {
 import { errorText } from '../call/attempt-failure.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
 import { outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
-import type { HeldSlot } from '../slots/cursor-saver.js';
+import type { HeldSlot } from '../slots/held-slot.js';
 import type { LoopWatch } from '../slots/lease-keeper.js';
 import { type WorkerContext, storeBackoff, untilAborted } from '../worker-context.js';
 import { type HandlerPolicy, verdictOf } from './event-step.js';

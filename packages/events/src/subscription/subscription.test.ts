@@ -1,7 +1,7 @@
 import type { Cursor } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
-import { HeldSlot } from '../slots/cursor-saver.js';
+import { HeldSlot } from '../slots/held-slot.js';
 import { SubscriptionSlots, type SlotPosition, groupPositions } from './subscription.js';
 
 /** The calls of a cursor saver, and how often something may have become readable. */

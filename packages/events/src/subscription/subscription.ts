@@ -1,7 +1,8 @@
 import type { Cursor, DeliverableEvent } from '@framework/core/adapter';
 
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
-import { type CursorSaver, type HeldSlot, SlotProgress } from '../slots/cursor-saver.js';
+import type { CursorSaver } from '../slots/cursor-saver.js';
+import { type HeldSlot, SlotProgress } from '../slots/held-slot.js';
 import { WakeSignal, storeBackoff } from '../worker-context.js';
 import { type SubscriptionDependencies, EventDispatch } from './event-dispatch.js';
 import { BlockedModelSet, modelKey } from './keyed-queue.js';

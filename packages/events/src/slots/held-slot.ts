@@ -1,0 +1,89 @@
+import type { Cursor, SlotLease } from '@framework/core/adapter';
+
+/** A slot that this process holds for a handler, until it is lost. Everything done there for the handler checks this first. */
+export class HeldSlot {
+  /** The handler's permanent id. */
+  readonly handler: string;
+  readonly slot: number;
+  readonly token: string;
+  /**
+   * Whether the previous holder died while holding it, or its event loop stopped for too long: any event beyond the cursor may be
+   * why.
+   */
+  readonly abandoned: boolean;
+  readonly #lost = new AbortController();
+
+  constructor({ handler, slot, token, abandoned }: SlotLease) {
+    this.handler = handler;
+    this.slot = slot;
+    this.token = token;
+    this.abandoned = abandoned;
+  }
+
+  /** False permanently once the slot is lost or given back. */
+  get held(): boolean {
+    return !this.#lost.signal.aborted;
+  }
+
+  /** Aborted when the slot is lost or given back. */
+  get lost(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  lose(): void {
+    this.#lost.abort(new Error(`Slot ${this.slot} of ${this.handler} is held by another process now`));
+  }
+}
+
+/** Events of one slot that were read together: the cursor may move beyond them when all are done or blocked. */
+export interface ProgressStep {
+  readonly next: Cursor;
+  /** Whether it ends within a transaction that continues after it. */
+  readonly isPartial: boolean;
+  unfinishedCount: number;
+  readonly wantedCount: number;
+}
+
+/**
+ * How far one handler's cursor may move in one slot: up to the first event that is neither done nor blocked, and never into a
+ * transaction, because a position within one cannot be saved.
+ */
+export class SlotProgress {
+  readonly #steps: ProgressStep[] = [];
+  readonly #onMoved: (cursor: Cursor, wantedCount: number) => void;
+  /** Wanted events of a transaction that will be before the cursor when all of it is. */
+  #partCount = 0;
+
+  /** @param onMoved called with the new position, and the number of wanted events between the previous one and it */
+  constructor(onMoved: (cursor: Cursor, wantedCount: number) => void) {
+    this.#onMoved = onMoved;
+  }
+
+  /** Adds a step after all earlier ones; one without events is finished at once. */
+  add(next: Cursor, wantedCount: number, isPartial = false): ProgressStep {
+    const step: ProgressStep = { next, isPartial, unfinishedCount: wantedCount, wantedCount };
+    this.#steps.push(step);
+    if (wantedCount === 0) this.#move();
+    return step;
+  }
+
+  /** Records that one event of a step is done or blocked. */
+  finish(step: ProgressStep): void {
+    step.unfinishedCount--;
+    if (step.unfinishedCount === 0) this.#move();
+  }
+
+  #move(): void {
+    let moved: Cursor | undefined;
+    let wantedCount = 0;
+    for (let step = this.#steps[0]; step?.unfinishedCount === 0; step = this.#steps[0]) {
+      this.#steps.shift();
+      this.#partCount += step.wantedCount;
+      if (step.isPartial) continue;
+      moved = step.next;
+      wantedCount += this.#partCount;
+      this.#partCount = 0;
+    }
+    if (moved !== undefined) this.#onMoved(moved, wantedCount);
+  }
+}
