@@ -5,13 +5,13 @@ import {
   type Id,
   type Plan,
   type Principal,
+  type Repository,
   ShardIdentifier,
   shardedIdCodec,
 } from '@framework/core';
 import * as z from 'zod';
 
 import { Account, accountCodec, sum } from './account.js';
-import type { ModelReader } from './storage-fixture.js';
 
 interface CreditParams {
   readonly accountId: Id<Account>;
@@ -20,9 +20,9 @@ interface CreditParams {
 
 /** Reads one account and adds to its balance; concurrent executions of this compete for the account. */
 export class CreditAccountAction extends Action<CreditParams, Account> {
-  readonly #accounts: ModelReader<Account>;
+  readonly #accounts: Repository<Account>;
 
-  constructor(clock: Clock, accounts: ModelReader<Account>) {
+  constructor(clock: Clock, accounts: Repository<Account>) {
     super(clock);
     this.#accounts = accounts;
   }
@@ -39,9 +39,9 @@ interface FindOwnerParams {
 
 /** Reads and stages nothing; declares a durable name and the schemas of its params and result. */
 export class FindOwnerAction extends Action<FindOwnerParams, string> {
-  readonly #accounts: ModelReader<Account>;
+  readonly #accounts: Repository<Account>;
 
-  constructor(clock: Clock, accounts: ModelReader<Account>) {
+  constructor(clock: Clock, accounts: Repository<Account>) {
     super(clock);
     this.#accounts = accounts;
   }
@@ -102,9 +102,9 @@ interface TransferParams {
 
 /** Moves an amount between two accounts: stages the source first, whatever the order of their ids. */
 export class TransferAction extends Action<TransferParams, void> {
-  readonly #accounts: ModelReader<Account>;
+  readonly #accounts: Repository<Account>;
 
-  constructor(clock: Clock, accounts: ModelReader<Account>) {
+  constructor(clock: Clock, accounts: Repository<Account>) {
     super(clock);
     this.#accounts = accounts;
   }
@@ -127,9 +127,9 @@ export class Overdrawn extends Error {}
 
 /** Takes an amount out of an account, which must cover it; so a repetition is refused. */
 export class WithdrawAction extends Action<WithdrawParams, Account> {
-  readonly #accounts: ModelReader<Account>;
+  readonly #accounts: Repository<Account>;
 
-  constructor(clock: Clock, accounts: ModelReader<Account>) {
+  constructor(clock: Clock, accounts: Repository<Account>) {
     super(clock);
     this.#accounts = accounts;
   }

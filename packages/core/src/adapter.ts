@@ -45,6 +45,7 @@ export {
   slotOf,
   updateOfOtherTimeline,
 } from './storage/change-set.js';
+export { RepositoryReads } from './reads/repository-reads.js';
 export { madeModels, readById, readByIds } from './reads/read-batcher.js';
 export { handledEventOf } from './storage/idempotency-keys.js';
 export type {

@@ -26,7 +26,8 @@ export { type Clock, systemClock } from './clock.js';
 export type { Repository, Page, PageRequest } from './storage/repository.js';
 
 export { ShardIdentifier } from './id/shard-identifier.js';
-export { type ShardingStrategy, EmbeddedBitsShardingStrategy } from './storage/sharding-strategy.js';
+export type { ShardingStrategy } from './storage/repository.js';
+export { EmbeddedBitsShardingStrategy } from './reads/repository-reads.js';
 export { type FrameworkConfig, parseFrameworkConfig } from './config/framework-config.js';
 export { DatabaseRegistry, openDatabases } from './storage/database-registry.js';
 

@@ -101,7 +101,6 @@ export class PgDatabase implements Database {
   readonly lockWaits: LockWaits;
   /** Names the shards and the address in errors. */
   readonly place: DatabasePlace;
-  readonly #managers: PgTransactionManager[] = [];
   readonly #config: DatabaseConfig;
   readonly #options: PostgresOptions;
   readonly #held: HeldShards;
@@ -155,16 +154,10 @@ export class PgDatabase implements Database {
     return this.#config.statementTimeoutMs;
   }
 
-  get managers(): readonly PgTransactionManager[] {
-    return this.#managers;
-  }
-
   transactionManager(shard: ShardIdentifier, name: string): PgTransactionManager {
     this.#firstShard ??= shard;
     this.place.add(shard, name);
-    const manager = new PgTransactionManager(shard, this);
-    this.#managers.push(manager);
-    return manager;
+    return new PgTransactionManager(shard, this);
   }
 
   get delivery(): DeliveryStore {

@@ -1,9 +1,6 @@
 import {
   type DatabaseRegistry,
-  EmbeddedBitsShardingStrategy,
-  EntityNotFoundError,
   type Id,
-  LimitExceededError,
   type ModelClass,
   type New,
   type NewEntity,
@@ -18,26 +15,23 @@ import {
   type AnyEntity,
   type ModelJsonCodec,
   type ModelMapper,
+  type ModelSource,
   type PagePlace,
-  ShardUndeterminedError,
-  madeModels,
+  RepositoryReads,
+  type TransactionManager,
   modelNameOf,
   pageSize,
-  readById,
-  readByIds,
 } from '@framework/core/adapter';
 import { type SQL, getTableColumns } from 'drizzle-orm';
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import type { PgColumn } from 'drizzle-orm/pg-core';
 
-import { type PgTransactionManager, joinedManager, pgManager } from './pg-transaction-manager.js';
+import { type PgTransactionManager, pgManager } from './pg-transaction-manager.js';
 import type { ModelTable } from './model-columns.js';
 import { RowJson } from './write/row-json.js';
 import { PgModelSource, type PlacedRow, TableReader } from './read/table-reader.js';
 import { type Row, RowEncoder } from './write/row-encoder.js';
 
-/** How many rows `findAll` and `findAllWhere` return at most by default. */
-const defaultRowsMax = 10_000;
 /** How many rows one statement reads at most for a page of one shard. */
 const rowsPerReadMax = 2_000;
 
@@ -122,31 +116,26 @@ type ReadonlyLists<R> = {
  * ```
  */
 export class PgRepository<M extends AnyEntity, T extends ModelTable>
+  extends RepositoryReads<M, PgTransactionManager>
   implements Repository<M>, ModelMapper<M>
 {
-  readonly model: ModelClass<M>;
-  readonly strategy: ShardingStrategy<M>;
-  readonly #databases: DatabaseRegistry;
   readonly #table: T;
   readonly #reader: TableReader<T>;
   readonly #encoder: RowEncoder;
   readonly #toModel: ToModel<M, T>;
   readonly #toRow: ToRow<M, T> | undefined;
-  readonly #sources = new Map<PgTransactionManager, PgModelSource<M, T>>();
 
   /** @throws InvariantViolationError `invariant-violation` when the table or the registry does not fit */
   constructor(options: PgRepositoryOptions<M, T>) {
     const { model, table, databases, strategy, toModel, toRow } = options as StoredModel<M, T> &
       Mapping<M, T>;
-    this.model = model;
-    this.strategy = strategy ?? new EmbeddedBitsShardingStrategy();
-    this.#databases = databases;
+    super({ model, databases, strategy });
     this.#table = table;
     this.#reader = new TableReader(table);
     this.#encoder = new RowEncoder(modelNameOf(model), table);
     this.#toModel = toModel ?? byConstructor(model, table);
     this.#toRow = toRow;
-    this.#eachDatabase();
+    this.eachDatabase();
   }
 
   encode(model: M): Row {
@@ -155,7 +144,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   }
 
   decode(row: Row, shard: ShardIdentifier): M | undefined {
-    if (!this.#managerOf(shard).isStoredAsSent(row)) return undefined;
+    if (!this.managerOf(shard).isStoredAsSent(row)) return undefined;
     const fields = this.#encoder.decode(row);
     return fields && this.#toModel(fields);
   }
@@ -176,59 +165,18 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   }
 
   /**
-   * Reads the model of an id.
-   *
-   * @throws EntityNotFoundError `entity-not-found` when there is none
-   * @throws InvalidIdError `invalid-id` when no row of the table can have this id
-   * @throws ShardUndeterminedError `shard-undetermined` when the strategy cannot tell the shard from an id
-   * @throws UnknownShardError `unknown-shard` when the id's shard is not configured
-   */
-  async getById(id: Id<M> | string): Promise<M> {
-    const model = await this.findById(id);
-    if (model === undefined) throw new EntityNotFoundError(modelNameOf(this.model), String(id));
-    return model;
-  }
-
-  /** Reads the model of an id, or returns `undefined`; throws as {@link getById}. */
-  async findById(id: Id<M> | string): Promise<M | undefined> {
-    const text = this.#reader.idText(String(id));
-    const manager = this.#manager(text);
-    const source = this.#source(manager);
-    return manager.isInTransaction() ? source.readOne(text) : readById(source, text);
-  }
-
-  /** Reads the models of several ids, one statement per database, in the order of the ids; missing ones are left out. */
-  async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
-    const texts = ids.map((id) => this.#reader.idText(String(id)));
-    const byManager = Map.groupBy(texts, (id) => this.#manager(id));
-    const found = await Promise.all(
-      [...byManager].map(async ([manager, own]) => {
-        const source = this.#source(manager);
-        return manager.isInTransaction() ? madeModels(await source.readSeveral(own)) : readByIds(source, own);
-      }),
-    );
-    return texts
-      .map((id) => found.find((models) => models.has(id))?.get(id))
-      .filter((model) => model !== undefined);
-  }
-
-  /**
    * Reads all models of all shards, in the order of ids.
    *
    * @param rowsMax how many there may be; if there can be more, read pages. Default 10,000
    * @throws LimitExceededError `limit-exceeded` when there are more
    */
-  findAll(rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
+  findAll(rowsMax?: number): Promise<readonly M[]> {
     return this.findAllWhere(undefined, rowsMax);
   }
 
   /** Reads all models that match a condition, on all shards in parallel; throws as {@link findAll}. */
-  async findAllWhere(condition: SQL | undefined, rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
-    const rows = await this.#firstRows(condition, rowsMax + 1);
-    if (rows.length > rowsMax) {
-      const message = `More than ${rowsMax} ${modelNameOf(this.model)} match: read them with findPage`;
-      throw new LimitExceededError('rowsMax', rowsMax, message);
-    }
+  async findAllWhere(condition: SQL | undefined, rowsMax?: number): Promise<readonly M[]> {
+    const rows = await this.upTo((limit) => this.#firstRows(condition, limit), rowsMax);
     return rows.map(({ row }) => this.#toModel(row));
   }
 
@@ -255,9 +203,9 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   async findPage({ where, limit, after, orderBy, direction, shard }: PgPageRequest<M>): Promise<Page<M>> {
     const size = pageSize(limit);
     const order = this.#reader.order({ orderBy, direction });
-    const managers = shard === undefined ? this.#eachDatabase() : [this.#databaseOf(shard)];
+    const managers = shard === undefined ? this.eachDatabase() : [this.databaseOf(shard)];
     const found: { readonly model: M; readonly place: PagePlace }[] = [];
-    let from = after === undefined ? undefined : order.placeOf(after, (id) => this.#reader.idText(id));
+    let from = after === undefined ? undefined : order.placeOf(after, (id) => this.idText(id));
     let mayBeMore = true;
     // Where the rows of other shards stand between, more are read each time.
     for (
@@ -283,29 +231,29 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   /** Counts the models that match a condition, or all, on all shards. */
   async count(condition?: SQL): Promise<number> {
     const counts = await Promise.all(
-      this.#eachDatabase().map((manager) => this.#reader.count(manager, condition)),
+      this.eachDatabase().map((manager) => this.#reader.count(manager, condition)),
     );
     return counts.reduce((sum, count) => sum + count, 0);
   }
 
   /** Returns whether the id has a model; throws as {@link getById}, except for a missing model. */
-  async existsById(id: Id<M> | string): Promise<boolean> {
-    const text = this.#reader.idText(String(id));
-    return (await this.#reader.byId(this.#manager(text), text)) !== undefined;
+  override async existsById(id: Id<M> | string): Promise<boolean> {
+    const text = this.idText(String(id));
+    return (await this.#reader.byId(this.managerOf(text), text)) !== undefined;
   }
 
   /** Drizzle on the shard of an id, or on a shard, for your own queries. */
   db(where: Id<M> | ShardIdentifier): NodePgDatabase {
-    return (where instanceof ShardIdentifier ? this.#managerOf(where) : this.#manager(where.value)).db;
+    return this.managerOf(where instanceof ShardIdentifier ? where : where.value).db;
   }
 
   /** Drizzle on every database that holds shards, once each, for your own queries. */
   dbs(): readonly NodePgDatabase[] {
-    return this.#eachDatabase().map(({ db }) => db);
+    return this.eachDatabase().map(({ db }) => db);
   }
 
   #firstRows(where: SQL | undefined, limit: number): Promise<readonly PlacedRow<T['$inferSelect']>[]> {
-    return this.#rows(this.#eachDatabase(), {
+    return this.#rows(this.eachDatabase(), {
       where,
       limit,
       after: undefined,
@@ -321,32 +269,16 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return query.order.merged(found).slice(0, query.limit);
   }
 
-  /** Asks the registry for this shard alone: an action needs every shard that it asks for. */
-  #databaseOf(shard: ShardIdentifier): PgTransactionManager {
-    return joinedManager(this.#managerOf(shard).database.managers);
+  protected override own(manager: TransactionManager): PgTransactionManager {
+    return pgManager(manager);
   }
 
-  #eachDatabase(): readonly PgTransactionManager[] {
-    return this.#databases.eachDatabase().map(joinedManager);
+  protected override sourceOf(manager: PgTransactionManager): ModelSource<M> {
+    return new PgModelSource(this.model, manager, this.#reader, this.#toModel);
   }
 
-  #source(manager: PgTransactionManager): PgModelSource<M, T> {
-    let source = this.#sources.get(manager);
-    if (source === undefined) {
-      source = new PgModelSource(this.model, manager, this.#reader, this.#toModel);
-      this.#sources.set(manager, source);
-    }
-    return source;
-  }
-
-  #manager(id: string): PgTransactionManager {
-    const shard = this.strategy.shardOfId(id);
-    if (shard === undefined) throw new ShardUndeterminedError(modelNameOf(this.model), id);
-    return this.#managerOf(shard);
-  }
-
-  #managerOf(shard: ShardIdentifier): PgTransactionManager {
-    return pgManager(this.#databases.transactionManager(shard));
+  protected override idText(id: string): string {
+    return this.#reader.idText(id);
   }
 }
 

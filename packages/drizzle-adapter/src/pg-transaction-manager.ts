@@ -62,8 +62,6 @@ export interface TransactionDatabase {
   readonly lockWaits: LockWaits;
   readonly place: DatabasePlace;
   readonly statementTimeoutMs: number;
-  /** Those of its shards. */
-  readonly managers: readonly PgTransactionManager[];
   /** @throws ShardUnavailableError `shard-unavailable` while the database is not ready */
   assertReady(shard: ShardIdentifier): void;
 }
@@ -293,14 +291,6 @@ export function pgManager(manager: TransactionManager): PgTransactionManager {
   throw new InvariantViolationError(
     `${manager.shard.toString()} was not opened by postgres(): PgRepository cannot read it`,
   );
-}
-
-/** Of the managers of one database, the one whose transaction the caller runs in, otherwise the first. */
-export function joinedManager(managers: readonly TransactionManager[]): PgTransactionManager {
-  const own = managers.map(pgManager);
-  const joined = own.find((manager) => transactions.of(manager) !== undefined) ?? own[0];
-  if (joined === undefined) throw new InvariantViolationError('A database holds no shard');
-  return joined;
 }
 
 /** Whether it is certain that nothing was committed. */

@@ -1,5 +1,7 @@
 import {
   type DatabaseRegistry,
+  type Page,
+  type PageRequest,
   type ShardIdentifier,
   ShardedId,
   openDatabases,
@@ -25,7 +27,7 @@ import {
 } from '../../src/index.js';
 import { sqlite } from './sqlite.js';
 import { SqliteRepository } from './sqlite-repository.js';
-import { sqliteManager } from './sqlite-transaction-manager.js';
+import { SqliteTransactionManager } from './sqlite-transaction-manager.js';
 
 const tagFields = z.object({
   id: shardedIdCodec(Tag),
@@ -57,10 +59,7 @@ class SqliteAccounts extends SqliteRepository<Account> implements AccountReader 
     return this.count(ownedBy(owner));
   }
 
-  findPageByOwner(
-    owner: string,
-    page: Parameters<AccountReader['findPage']>[0],
-  ): ReturnType<AccountReader['findPage']> {
+  findPageByOwner(owner: string, page: PageRequest<Account>): Promise<Page<Account>> {
     return this.findPage({ ...page, condition: ownedBy(owner) });
   }
 }
@@ -136,7 +135,7 @@ export class SqliteFixture implements StorageFixture {
     text: string,
     ...values: readonly string[]
   ): Promise<readonly Readonly<Record<string, unknown>>[]> {
-    const manager = sqliteManager(this.databases.transactionManager(shard));
+    const manager = SqliteTransactionManager.of(this.databases.transactionManager(shard));
     return manager.read((connection) => connection.prepare(text).all(...values));
   }
 

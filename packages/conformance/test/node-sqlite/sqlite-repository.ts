@@ -1,38 +1,28 @@
 import {
   type DatabaseRegistry,
-  EmbeddedBitsShardingStrategy,
-  EntityNotFoundError,
-  type Id,
   InvalidCursorError,
-  LimitExceededError,
   type ModelClass,
   NotUniqueError,
   type Page,
   type PageRequest,
   type Repository,
-  type ShardIdentifier,
 } from '@framework/core';
 import {
   type AnyEntity,
   type ModelMapper,
   type ModelSource,
+  RepositoryReads,
+  type TransactionManager,
   UnstorableValueError,
   exactJson,
-  madeModels,
   modelNameOf,
   pageOf,
   pageSize,
-  readById,
-  readByIds,
 } from '@framework/core/adapter';
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import * as z from 'zod';
 
-import {
-  type SqliteRow,
-  type SqliteTransactionManager,
-  sqliteManager,
-} from './sqlite-transaction-manager.js';
+import { type SqliteRow, SqliteTransactionManager } from './sqlite-transaction-manager.js';
 
 /** A condition of a read, such as `fields ->> 'owner' = ?`, with the values of its parameters. */
 interface Condition {
@@ -43,12 +33,13 @@ interface Condition {
 const everything: Condition = { where: 'true', values: [] };
 
 /** A repository on SQLite, which writes the fields of its models with a codec. */
-export class SqliteRepository<M extends AnyEntity> implements Repository<M>, ModelMapper<M> {
-  readonly model: ModelClass<M>;
-  readonly strategy: EmbeddedBitsShardingStrategy = new EmbeddedBitsShardingStrategy();
+export class SqliteRepository<M extends AnyEntity>
+  extends RepositoryReads<M, SqliteTransactionManager>
+  implements Repository<M>, ModelMapper<M>
+{
   readonly #codec: z.ZodType<M>;
-  readonly #databases: DatabaseRegistry;
-  readonly #sources = new Map<SqliteTransactionManager, ModelSource<M>>();
+  /** The rows of the model that are not deleted. */
+  readonly #present: string;
 
   constructor(options: {
     readonly model: ModelClass<M>;
@@ -56,9 +47,10 @@ export class SqliteRepository<M extends AnyEntity> implements Repository<M>, Mod
     readonly codec: z.ZodType<M>;
     readonly databases: DatabaseRegistry;
   }) {
-    this.model = options.model;
+    super(options);
     this.#codec = options.codec;
-    this.#databases = options.databases;
+    const model = modelNameOf(options.model).replaceAll("'", "''");
+    this.#present = `models where model = '${model}' and state <> 'DELETED'`;
   }
 
   encode(model: M): SqliteRow {
@@ -78,50 +70,18 @@ export class SqliteRepository<M extends AnyEntity> implements Repository<M>, Mod
     return this.#codec.parse(JSON.parse(fields));
   }
 
-  async getById(id: Id<M> | string): Promise<M> {
-    const model = await this.findById(id);
-    if (model === undefined) throw new EntityNotFoundError(modelNameOf(this.model), String(id));
-    return model;
-  }
-
-  async findById(id: Id<M> | string): Promise<M | undefined> {
-    const text = String(id).toLowerCase();
-    const manager = this.#managerOf(text);
-    const source = this.#source(manager);
-    return manager.isInTransaction() ? source.readOne(text) : readById(source, text);
-  }
-
-  async existsById(id: Id<M> | string): Promise<boolean> {
-    return (await this.findById(id)) !== undefined;
-  }
-
-  async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
-    const texts = ids.map((id) => String(id).toLowerCase());
-    const byManager = Map.groupBy(texts, (id) => this.#managerOf(id));
-    const found = await Promise.all(
-      [...byManager].map(async ([manager, own]) => {
-        const source = this.#source(manager);
-        return manager.isInTransaction() ? madeModels(await source.readSeveral(own)) : readByIds(source, own);
-      }),
-    );
-    const models = new Map(found.flatMap((each) => [...each]));
-    return texts.map((id) => models.get(id)).filter((model) => model !== undefined);
-  }
-
   findAll(rowsMax?: number): Promise<readonly M[]> {
     return this.findAllWhere(everything, rowsMax);
   }
 
   /** All matching models on all shards, in the order of ids; throws `limit-exceeded` beyond `rowsMax`. */
-  async findAllWhere(condition: Condition, rowsMax = 10_000): Promise<readonly M[]> {
-    const models = await this.#merged(condition, rowsMax + 1);
-    if (models.length <= rowsMax) return models;
-    throw new LimitExceededError('rowsMax', rowsMax, `More than ${rowsMax} match: read them with findPage`);
+  findAllWhere(condition: Condition, rowsMax?: number): Promise<readonly M[]> {
+    return this.upTo((limit) => this.#first(condition, limit), rowsMax);
   }
 
   /** The one matching model; throws `not-unique` if there are several. */
   async findOneWhere(condition: Condition): Promise<M | undefined> {
-    const [model, another] = await this.#merged(condition, 2);
+    const [model, another] = await this.#first(condition, 2);
     if (another !== undefined) throw new NotUniqueError(modelNameOf(this.model));
     return model;
   }
@@ -132,31 +92,25 @@ export class SqliteRepository<M extends AnyEntity> implements Repository<M>, Mod
     ...request
   }: PageRequest<M> & { readonly condition?: Condition }): Promise<Page<M>> {
     const { limit, after = '', orderBy = 'id', direction, shard } = request;
-    if (shard !== undefined) this.#manager(shard);
+    if (shard !== undefined) this.managerOf(shard);
     if (orderBy !== 'id' || direction === 'descending' || shard !== undefined)
-      return pageOf(await this.#merged(condition, Number.MAX_SAFE_INTEGER), request, this.strategy);
+      return pageOf(await this.#first(condition, Number.MAX_SAFE_INTEGER), request, this.strategy);
     const size = pageSize(limit);
     if (after !== '' && !z.uuidv7().safeParse(after).success) throw new InvalidCursorError(after);
-    const models = await this.#merged(condition, size + 1, after);
+    const models = await this.#first(condition, size + 1, after);
     const items = models.slice(0, size);
     return { items, next: models.length > size ? items.at(-1)?.id.value : undefined };
   }
 
   async count({ where, values }: Condition = everything): Promise<number> {
-    const counts = await this.#everywhere((connection) =>
-      connection.prepare(`select count(*) as count from ${this.#present} and ${where}`).get(...values),
-    );
+    const text = `select count(*) as count from ${this.#present} and (${where})`;
+    const counts = await this.#everywhere((connection) => connection.prepare(text).get(...values));
     return counts.reduce((sum, row) => sum + Number(row?.['count']), 0);
   }
 
-  /** The rows of the model that are not deleted. */
-  get #present(): string {
-    return `models where model = '${modelNameOf(this.model).replaceAll("'", "''")}' and state <> 'DELETED'`;
-  }
-
   /** The first matching models of all databases, in the order of ids. */
-  async #merged({ where, values }: Condition, limit: number, after = ''): Promise<readonly M[]> {
-    const text = `select id, fields from ${this.#present} and id > ? and ${where} order by id limit ?`;
+  async #first({ where, values }: Condition, limit: number, after = ''): Promise<readonly M[]> {
+    const text = `select id, fields from ${this.#present} and id > ? and (${where}) order by id limit ?`;
     const rows = await this.#everywhere((connection) =>
       connection.prepare(text).all(after, ...values, limit),
     );
@@ -167,40 +121,26 @@ export class SqliteRepository<M extends AnyEntity> implements Repository<M>, Mod
       .map((row) => this.decode({ fields: String(row['fields']) }));
   }
 
-  /** Asks each database once, in parallel, in the caller's transaction if there is one. */
+  /** Asks each database once, side by side. */
   #everywhere<T>(work: (connection: DatabaseSync) => T): Promise<readonly T[]> {
-    return Promise.all(
-      this.#databases
-        .eachDatabase()
-        .flatMap(([manager]) => (manager ? sqliteManager(manager).read(work) : [])),
-    );
+    return Promise.all(this.eachDatabase().map((manager) => manager.read(work)));
   }
 
-  #managerOf(id: string): SqliteTransactionManager {
-    return this.#manager(this.strategy.shardOfId(id));
+  protected own(manager: TransactionManager): SqliteTransactionManager {
+    return SqliteTransactionManager.of(manager);
   }
 
-  #manager(shard: ShardIdentifier): SqliteTransactionManager {
-    return sqliteManager(this.#databases.transactionManager(shard));
-  }
-
-  /** Reads by id, which core combines when they happen at the same time. */
-  #source(manager: SqliteTransactionManager): ModelSource<M> {
-    const known = this.#sources.get(manager);
-    if (known !== undefined) return known;
+  protected sourceOf(manager: SqliteTransactionManager): ModelSource<M> {
     const readSeveral = (ids: readonly string[]): Promise<ReadonlyMap<string, () => M>> =>
       manager.read((connection) => {
         const marks = ids.map(() => '?').join();
-        const rows = connection
-          .prepare(`select id, fields from ${this.#present} and id in (${marks})`)
-          .all(...ids);
+        const text = `select id, fields from ${this.#present} and id in (${marks})`;
+        const rows = connection.prepare(text).all(...ids);
         return new Map(
           rows.map(({ id, fields }) => [String(id), () => this.decode({ fields: String(fields) })] as const),
         );
       });
     const readOne = async (id: string): Promise<M | undefined> => (await readSeveral([id])).get(id)?.();
-    const source = { model: this.model, readOne, readSeveral };
-    this.#sources.set(manager, source);
-    return source;
+    return { model: this.model, readOne, readSeveral };
   }
 }

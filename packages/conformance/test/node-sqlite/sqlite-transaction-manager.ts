@@ -53,6 +53,12 @@ export class SqliteTransactionManager implements TransactionManager, EventLog {
     this.keys = new SqliteIdempotencyKeys(this);
   }
 
+  /** A manager as one on SQLite. */
+  static of(manager: TransactionManager): SqliteTransactionManager {
+    if (manager instanceof SqliteTransactionManager) return manager;
+    throw new InvariantViolationError(`${manager.shard.toString()} was not opened by sqlite`);
+  }
+
   get log(): EventLog {
     return this;
   }
@@ -127,12 +133,6 @@ export class SqliteTransactionManager implements TransactionManager, EventLog {
       throw new StorageFailureError(this.shard, message, { cause: error });
     }
   }
-}
-
-/** The manager of a shard as one on SQLite. */
-export function sqliteManager(manager: TransactionManager): SqliteTransactionManager {
-  if (manager instanceof SqliteTransactionManager) return manager;
-  throw new InvariantViolationError(`${manager.shard.toString()} was not opened by sqlite`);
 }
 
 /** Writes a change set completely, or throws, so that its transaction is rolled back. */

@@ -1,10 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
-import { Wallet } from '../../test/wallet.js';
 import { ConfigurationError } from '../errors/configuration-errors.js';
-import { ShardedId } from '../id/id.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
-import { EmbeddedBitsShardingStrategy } from '../storage/sharding-strategy.js';
 import { parseFrameworkConfig } from './framework-config.js';
 import { defaultGroupSettings } from './settings.js';
 
@@ -431,21 +428,6 @@ describe('a faulty section of delivery', () => {
   test('may not say one thing in kebab-case and in camelCase', () => {
     const faults = faultsOf(treeWithDelivery({ 'lease-ms': 1, leaseMs: 2 }));
     expect(Object.keys(faults)).toEqual(['framework.delivery.lease-ms']);
-  });
-});
-
-describe('EmbeddedBitsShardingStrategy', () => {
-  const strategy = new EmbeddedBitsShardingStrategy();
-
-  test('finds the shard of an id and of a model in the bits of the id', () => {
-    const shard = ShardIdentifier.of(200, 33);
-    const wallet = Wallet.open(shard, 1n, new Date(0));
-    expect(strategy.shardOfModel(wallet)).toBe(shard);
-    expect(strategy.shardOfId(ShardedId.generate(Wallet, shard).value)).toBe(shard);
-  });
-
-  test('refuses an id that carries no shard', () => {
-    expect(() => strategy.shardOfId('wallet-1')).toThrow(expect.objectContaining({ code: 'invalid-id' }));
   });
 });
 

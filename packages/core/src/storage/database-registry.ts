@@ -121,6 +121,17 @@ export class DatabaseRegistry {
   }
 
   /**
+   * The transaction managers of all shards in the database of one shard. An action that asks for them needs that shard alone.
+   *
+   * @throws UnknownShardError `unknown-shard` when the shard is not configured
+   */
+  managersBeside(shard: ShardIdentifier): readonly TransactionManager[] {
+    const { primary } = this.#shard(shard);
+    currentAttempt()?.shards.add(shard);
+    return [...this.#open.values()].filter((open) => open.primary === primary).map(({ manager }) => manager);
+  }
+
+  /**
    * The delivery store of each database, with the shards that it holds.
    *
    * @throws InvariantViolationError `invariant-violation` when a database has none

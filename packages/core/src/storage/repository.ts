@@ -4,7 +4,6 @@ import { Id } from '../id/id.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { type ModelClass, isStorableText } from '../model/model-class.js';
 import type { AnyEntity } from '../model/model.js';
-import type { ShardingStrategy } from './sharding-strategy.js';
 
 /**
  * Port: reads the models of one class, on the shards that hold them. Let actions depend on it, for example on a
@@ -71,6 +70,21 @@ export interface ModelMapper<M extends AnyEntity = AnyEntity> {
    * @throws InvariantViolationError `invariant-violation` when the rows contain something that JSON cannot represent
    */
   jsonCodec?(): ModelJsonCodec<M>;
+}
+
+/**
+ * Port: decides on which shard a model is stored.
+ *
+ * Both methods must always give the same answer for a model: rows do not move between shards.
+ */
+export interface ShardingStrategy<M extends AnyEntity = AnyEntity> {
+  /** The shard on which the model is stored. */
+  shardOfModel(model: M): ShardIdentifier;
+  /**
+   * The shard of an id; `undefined` if the id alone does not tell. Then reads by id are refused, and reads by a
+   * condition search all shards.
+   */
+  shardOfId(id: string): ShardIdentifier | undefined;
 }
 
 /** Writes models of one class as JSON and reads them, including those that an earlier version of the application wrote. */

@@ -1,10 +1,7 @@
 import {
   type DatabaseRegistry,
-  EmbeddedBitsShardingStrategy,
-  EntityNotFoundError,
   type Id,
   InvariantViolationError,
-  LimitExceededError,
   type ModelClass,
   NotUniqueError,
   type Page,
@@ -18,20 +15,16 @@ import {
   type ModelJsonCodec,
   type ModelMapper,
   type ModelSource,
-  ShardUndeterminedError,
-  madeModels,
+  RepositoryReads,
+  type TransactionManager,
   modelNameOf,
   pageOf,
-  readById,
-  readByIds,
 } from '@framework/core/adapter';
 
 import { MemoryRow, faithfulCopy, fromJson, toJson } from './memory-row.js';
-import { type MemoryTransactionManager, joinedManager, memoryManager } from './memory-transaction-manager.js';
+import { type MemoryTransactionManager, memoryManager } from './memory-transaction-manager.js';
 
 const deletedState = 'DELETED';
-const defaultRowsMax = 10_000;
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Returns whether a model matches. */
 export type Condition<M> = (model: M) => boolean;
@@ -59,10 +52,10 @@ export interface MemoryPageRequest<M> extends PageRequest<M> {
  * }
  * ```
  */
-export class MemoryRepository<M extends AnyEntity> implements Repository<M>, ModelMapper<M> {
-  readonly model: ModelClass<M>;
-  readonly strategy: ShardingStrategy<M>;
-  readonly #databases: DatabaseRegistry;
+export class MemoryRepository<M extends AnyEntity>
+  extends RepositoryReads<M, MemoryTransactionManager>
+  implements Repository<M>, ModelMapper<M>
+{
   readonly #table: string;
   readonly #source: ModelSource<M>;
 
@@ -73,16 +66,14 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
     /** Default: the shard is in the id's bits. */
     readonly strategy?: ShardingStrategy<M>;
   }) {
-    this.model = options.model;
-    this.strategy = options.strategy ?? new EmbeddedBitsShardingStrategy();
-    this.#databases = options.databases;
+    super(options);
     this.#table = modelNameOf(options.model);
     this.#source = {
       model: options.model,
-      readOne: (id) => this.#manager(id).read(() => this.#present(id)),
+      readOne: (id) => this.managerOf(id).read(() => this.#present(id)),
       readSeveral: (ids) => this.#presentOf(ids),
     };
-    this.#eachDatabase();
+    this.eachDatabase();
   }
 
   /** Makes a model from the stored fields. Default: calls its constructor with all of them. */
@@ -107,7 +98,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
   encode(model: M): MemoryRow {
     const { id, version, state } = model;
     const row = this.toRow(model);
-    assertRowOf(model, row, this.#table);
+    this.#assertRowOf(model, row);
     const fields = this.#copy(row);
     return new MemoryRow({ id: id.value, version, state, fields, isWhole: !this.#hasOwnMapping() });
   }
@@ -137,45 +128,14 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
    */
   async put(model: M): Promise<M> {
     const stored = this.#construct({ ...model, version: Math.max(model.version, 1), events: [] });
-    const manager = this.#databases.transactionManager(this.strategy.shardOfModel(stored));
-    memoryManager(manager).write(this.#table, this.encode(stored));
+    this.managerOf(this.strategy.shardOfModel(stored)).write(this.#table, this.encode(stored));
     return stored;
-  }
-
-  /**
-   * Reads the model of an id.
-   *
-   * @throws EntityNotFoundError `entity-not-found` when there is none
-   * @throws ShardUndeterminedError `shard-undetermined` when the strategy cannot tell the shard from an id
-   * @throws UnknownShardError `unknown-shard` when the id's shard is not configured
-   */
-  async getById(id: Id<M> | string): Promise<M> {
-    const model = await this.findById(id);
-    if (model === undefined) throw new EntityNotFoundError(this.#table, String(id));
-    return model;
-  }
-
-  /** Reads the model of an id, or returns `undefined`; throws as {@link getById}. */
-  async findById(id: Id<M> | string): Promise<M | undefined> {
-    const text = idText(String(id));
-    const manager = this.#manager(text);
-    return manager.isInTransaction() ? this.#source.readOne(text) : readById(this.#source, text);
   }
 
   /** Reads the model of an id, even one of state `DELETED`; throws as {@link getById}. */
   async findStored(id: Id<M> | string): Promise<M | undefined> {
-    const row = await this.#manager(String(id)).read(() => this.#row(String(id)));
+    const row = await this.managerOf(String(id)).read(() => this.#row(String(id)));
     return row && this.modelOf(row);
-  }
-
-  /** Reads the models of several ids, in the order of the ids; missing ones are left out. */
-  async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
-    const texts = ids.map((id) => idText(String(id)));
-    const isJoined = texts.some((id) => this.#manager(id).isInTransaction());
-    const models = await (isJoined
-      ? madeModels(await this.#presentOf(texts))
-      : readByIds(this.#source, texts));
-    return texts.map((id) => models.get(id)).filter((model) => model !== undefined);
   }
 
   /**
@@ -184,21 +144,13 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
    * @param rowsMax how many there may be; if there can be more, read pages. Default 10,000
    * @throws LimitExceededError `limit-exceeded` when there are more
    */
-  findAll(rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
+  findAll(rowsMax?: number): Promise<readonly M[]> {
     return this.findAllWhere(undefined, rowsMax);
   }
 
   /** Reads all models that match a condition, on all shards; throws as {@link findAll}. */
-  async findAllWhere(
-    condition: Condition<M> | undefined,
-    rowsMax: number = defaultRowsMax,
-  ): Promise<readonly M[]> {
-    const models = await this.#models(condition);
-    if (models.length > rowsMax) {
-      const message = `More than ${rowsMax} ${this.#table} match: read them with findPage`;
-      throw new LimitExceededError('rowsMax', rowsMax, message);
-    }
-    return models;
+  findAllWhere(condition: Condition<M> | undefined, rowsMax?: number): Promise<readonly M[]> {
+    return this.upTo(() => this.#models(condition), rowsMax);
   }
 
   /**
@@ -221,18 +173,13 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
    */
   async findPage({ where, ...request }: MemoryPageRequest<M>): Promise<Page<M>> {
     const { shard } = request;
-    const managers = shard === undefined ? this.#eachDatabase() : [this.#databaseOf(shard)];
+    const managers = shard === undefined ? this.eachDatabase() : [this.databaseOf(shard)];
     return pageOf(await this.#models(where, managers), request, this.strategy);
   }
 
   /** Counts the models that match a condition, or all, on all shards. */
   async count(condition?: Condition<M>): Promise<number> {
     return (await this.#models(condition)).length;
-  }
-
-  /** Returns whether the id has a model; throws as {@link getById}, except for a missing model. */
-  async existsById(id: Id<M> | string): Promise<boolean> {
-    return (await this.findById(id)) !== undefined;
   }
 
   #hasOwnMapping(): boolean {
@@ -247,7 +194,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
   /** Asks databases in parallel; by default all of them. */
   async #models(
     condition: Condition<M> | undefined,
-    managers: readonly MemoryTransactionManager[] = this.#eachDatabase(),
+    managers: readonly MemoryTransactionManager[] = this.eachDatabase(),
   ): Promise<readonly M[]> {
     const rows = await Promise.all(
       managers.map((manager) => manager.read(() => [...manager.rows(this.#table).values()])),
@@ -280,48 +227,37 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
         if (row !== undefined && row.state !== deletedState) found.set(id, () => this.modelOf(row));
       }
     };
-    const byManager = Map.groupBy(ids, (id) => this.#manager(id));
+    const byManager = Map.groupBy(ids, (id) => this.managerOf(id));
     await Promise.all([...byManager].map(([manager, each]) => manager.read(() => present(each))));
     return found;
   }
 
   #row(id: string): MemoryRow | undefined {
-    return this.#manager(id).rows(this.#table).get(idText(id));
+    return this.managerOf(id).rows(this.#table).get(this.idText(id));
   }
 
-  #manager(id: string): MemoryTransactionManager {
-    const shard = this.strategy.shardOfId(id);
-    if (shard === undefined) throw new ShardUndeterminedError(this.#table, id);
-    return memoryManager(this.#databases.transactionManager(shard));
+  #assertRowOf(model: M, row: object): void {
+    const { id, version } = row as { readonly id?: unknown; readonly version?: unknown };
+    const isOwn = this.idText(String(id)) === this.idText(model.id.value);
+    if (isOwn && String(version) === String(model.version)) return;
+    const given = `${String(id).slice(0, 80)} version ${String(version)}`;
+    throw new InvariantViolationError(
+      `toRow gives ${this.#table} ${given}, but the model is ${model.id.value} version ${model.version}: pass both on unchanged`,
+    );
   }
 
-  /** Asks the registry for this shard alone: an action needs every shard that it asks for. */
-  #databaseOf(shard: ShardIdentifier): MemoryTransactionManager {
-    return joinedManager(memoryManager(this.#databases.transactionManager(shard)).ofDatabase);
+  protected override own(manager: TransactionManager): MemoryTransactionManager {
+    return memoryManager(manager);
   }
 
-  #eachDatabase(): readonly MemoryTransactionManager[] {
-    return this.#databases.eachDatabase().map(joinedManager);
+  /** One for all shards. */
+  protected override sourceOf(): ModelSource<M> {
+    return this.#source;
   }
 }
 
 function ownFields(model: object): object {
   return Object.fromEntries(Object.entries(model).filter(([field]) => field !== 'events'));
-}
-
-function assertRowOf(model: AnyEntity, row: object, table: string): void {
-  const { id, version } = row as { readonly id?: unknown; readonly version?: unknown };
-  const isOwn = idText(String(id)) === idText(model.id.value) && String(version) === String(model.version);
-  if (isOwn) return;
-  const given = `${String(id).slice(0, 80)} version ${String(version)}`;
-  throw new InvariantViolationError(
-    `toRow returns ${table} ${given}, but the model is ${model.id.value} version ${model.version}: pass both on unchanged`,
-  );
-}
-
-/** An id as it is stored: UUIDs in lower case. */
-function idText(id: string): string {
-  return uuid.test(id) ? id.toLowerCase() : id;
 }
 
 function byBytes(one: string, other: string): number {

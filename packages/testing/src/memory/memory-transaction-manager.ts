@@ -63,17 +63,9 @@ export class MemoryTransactionManager implements TransactionManager, MemoryReads
   readonly tables: MemoryTables;
   /** The faults on the way to the database. */
   readonly faults: MemoryFaults;
-  /** Those of all shards of the database. */
-  readonly ofDatabase: readonly MemoryTransactionManager[];
 
-  constructor(
-    shard: ShardIdentifier,
-    tables: MemoryTables,
-    faults: MemoryFaults,
-    ofDatabase: readonly MemoryTransactionManager[],
-  ) {
+  constructor(shard: ShardIdentifier, tables: MemoryTables, faults: MemoryFaults) {
     this.faults = faults;
-    this.ofDatabase = ofDatabase;
     this.shard = shard;
     this.tables = tables;
     this.log = new MemoryEventLog(this);

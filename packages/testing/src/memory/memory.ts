@@ -95,7 +95,6 @@ class MemoryDatabase implements Database {
   readonly #tables: MemoryTables;
   readonly #faults: MemoryFaults;
   readonly #shard: ShardIdentifier;
-  readonly #managers: MemoryTransactionManager[] = [];
 
   /** @param shards the shards that the process has there, at least one */
   constructor(tables: MemoryTables, [shard]: readonly ShardIdentifier[], faults: MemoryFaults) {
@@ -107,9 +106,7 @@ class MemoryDatabase implements Database {
   }
 
   transactionManager(shard: ShardIdentifier): MemoryTransactionManager {
-    const manager = new MemoryTransactionManager(shard, this.#tables, this.#faults, this.#managers);
-    this.#managers.push(manager);
-    return manager;
+    return new MemoryTransactionManager(shard, this.#tables, this.#faults);
   }
 
   ready(): Promise<void> {

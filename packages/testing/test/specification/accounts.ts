@@ -3,7 +3,6 @@ import {
   AccountCreditedEvent,
   type AccountFields,
   CreditAccountAction,
-  type ModelReader,
   TransferAction,
   WithdrawAction,
   decimal,
@@ -14,6 +13,7 @@ import {
   FrameworkAction,
   type Id,
   type Principal,
+  type Repository,
   ShardIdentifier,
   shardedIdCodec,
 } from '@framework/core';
@@ -33,9 +33,9 @@ interface Params {
 
 /** Sets the note of an account; has no result, so that handlers can execute it. */
 export class AnnotateAction extends Action<Params, undefined> {
-  readonly #accounts: Pick<ModelReader<Account>, 'getById'>;
+  readonly #accounts: Pick<Repository<Account>, 'getById'>;
 
-  constructor(clock: Clock, accounts: Pick<ModelReader<Account>, 'getById'>) {
+  constructor(clock: Clock, accounts: Pick<Repository<Account>, 'getById'>) {
     super(clock);
     this.#accounts = accounts;
   }

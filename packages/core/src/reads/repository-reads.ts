@@ -1,0 +1,157 @@
+import { LimitExceededError } from '../errors/action-errors.js';
+import { EntityNotFoundError, ShardUndeterminedError } from '../errors/storage-errors.js';
+import { type Id, ShardedId } from '../id/id.js';
+import type { ShardIdentifier } from '../id/shard-identifier.js';
+import { type ModelClass, modelNameOf } from '../model/model-class.js';
+import type { AnyEntity } from '../model/model.js';
+import type { DatabaseRegistry } from '../storage/database-registry.js';
+import type { ModelSource, ShardingStrategy } from '../storage/repository.js';
+import type { TransactionManager } from '../storage/transaction-manager.js';
+import { madeModels, readById, readByIds } from './read-batcher.js';
+
+/** How many models `findAll` returns unless told otherwise. */
+const defaultRowsMax = 10_000;
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/**
+ * For adapters, the base class of their repositories: finds the shard of an id, combines reads by id, asks each database once, joins
+ * the transaction in which the caller runs, and limits how much comes back.
+ *
+ * The registry is asked for a manager at every read, because core notes where an execution has read, and on which timeline.
+ */
+export abstract class RepositoryReads<M extends AnyEntity, Manager extends TransactionManager> {
+  readonly model: ModelClass<M>;
+  readonly strategy: ShardingStrategy<M>;
+  readonly #databases: DatabaseRegistry;
+  readonly #sources = new Map<Manager, ModelSource<M>>();
+
+  constructor(options: {
+    readonly model: ModelClass<M>;
+    readonly databases: DatabaseRegistry;
+    /** Default: the id's bits contain the shard. */
+    readonly strategy?: ShardingStrategy<M> | undefined;
+  }) {
+    this.model = options.model;
+    this.strategy = options.strategy ?? new EmbeddedBitsShardingStrategy();
+    this.#databases = options.databases;
+  }
+
+  /**
+   * The manager as the adapter's own.
+   *
+   * @throws InvariantViolationError `invariant-violation` when the registry has another driver
+   */
+  protected abstract own(manager: TransactionManager): Manager;
+  /** How models are read by id on a manager's shard; made once for each manager. */
+  protected abstract sourceOf(manager: Manager): ModelSource<M>;
+
+  /**
+   * An id as the database writes it. By default, a UUID in lower case and every other text as it is.
+   *
+   * @throws InvalidIdError `invalid-id` when no row can have the id
+   */
+  protected idText(id: string): string {
+    return uuid.test(id) ? id.toLowerCase() : id;
+  }
+
+  /**
+   * Reads the model of an id.
+   *
+   * @throws EntityNotFoundError `entity-not-found` when there is none
+   * @throws InvalidIdError `invalid-id` when no row can have the id
+   * @throws ShardUndeterminedError `shard-undetermined` when the strategy cannot tell the shard from an id
+   * @throws UnknownShardError `unknown-shard` when the id's shard is not configured
+   */
+  async getById(id: Id<M> | string): Promise<M> {
+    const model = await this.findById(id);
+    if (model === undefined) throw new EntityNotFoundError(modelNameOf(this.model), String(id));
+    return model;
+  }
+
+  /** Reads the model of an id, or returns `undefined`; throws as {@link getById}. */
+  async findById(id: Id<M> | string): Promise<M | undefined> {
+    const text = this.idText(String(id));
+    const manager = this.managerOf(text);
+    const source = this.#source(manager);
+    return manager.isInTransaction() ? source.readOne(text) : readById(source, text);
+  }
+
+  /** Whether an id has a model; throws as {@link getById}, except that none is no error. */
+  async existsById(id: Id<M> | string): Promise<boolean> {
+    return (await this.findById(id)) !== undefined;
+  }
+
+  /** Reads the models of several ids, one statement per shard, in the order of the ids; missing ones are left out. */
+  async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
+    const texts = ids.map((id) => this.idText(String(id)));
+    const byManager = Map.groupBy(texts, (id) => this.managerOf(id));
+    const found = await Promise.all(
+      [...byManager].map(async ([manager, own]) => {
+        const source = this.#source(manager);
+        return manager.isInTransaction() ? madeModels(await source.readSeveral(own)) : readByIds(source, own);
+      }),
+    );
+    return texts
+      .map((id) => found.find((models) => models.has(id))?.get(id))
+      .filter((model) => model !== undefined);
+  }
+
+  /** The manager of a shard, or of the shard of an id, outside of `inTransaction` as well as inside. */
+  protected managerOf(where: ShardIdentifier | string): Manager {
+    if (typeof where !== 'string') return this.own(this.#databases.transactionManager(where));
+    const shard = this.strategy.shardOfId(where);
+    if (shard === undefined) throw new ShardUndeterminedError(modelNameOf(this.model), where);
+    return this.own(this.#databases.transactionManager(shard));
+  }
+
+  /** One manager for each database: the one in whose transaction the caller runs, or the first. */
+  protected eachDatabase(): readonly Manager[] {
+    return this.#databases.eachDatabase().flatMap((managers) => this.#joined(managers));
+  }
+
+  /** The same for the database of one shard, whose rows may be among those of other shards. No other database is asked for. */
+  protected databaseOf(shard: ShardIdentifier): Manager {
+    const managers = this.#databases.managersBeside(shard).map((manager) => this.own(manager));
+    return managers.find((manager) => manager.isInTransaction()) ?? this.managerOf(shard);
+  }
+
+  #joined(managers: readonly TransactionManager[]): readonly Manager[] {
+    const own = managers.map((manager) => this.own(manager));
+    const manager = own.find((each) => each.isInTransaction()) ?? own[0];
+    return manager === undefined ? [] : [manager];
+  }
+
+  /**
+   * Reads one more than a list may have, and refuses the list when that is there.
+   *
+   * @param read the first items of all databases, at most so many
+   * @throws LimitExceededError `limit-exceeded` when there are more
+   */
+  protected async upTo<T>(
+    read: (limit: number) => Promise<readonly T[]>,
+    rowsMax: number = defaultRowsMax,
+  ): Promise<readonly T[]> {
+    const items = await read(rowsMax + 1);
+    if (items.length <= rowsMax) return items;
+    const message = `More than ${rowsMax} ${modelNameOf(this.model)} match: read them with findPage`;
+    throw new LimitExceededError('rowsMax', rowsMax, message);
+  }
+
+  #source(manager: Manager): ModelSource<M> {
+    const source = this.#sources.get(manager) ?? this.sourceOf(manager);
+    this.#sources.set(manager, source);
+    return source;
+  }
+}
+
+/** The default strategy: the shard that the {@link ShardedId} carries in its bits. */
+export class EmbeddedBitsShardingStrategy implements ShardingStrategy {
+  shardOfModel(model: AnyEntity): ShardIdentifier {
+    return model.id instanceof ShardedId ? model.id.resolveShardIdentifier() : this.shardOfId(model.id.value);
+  }
+
+  /** @throws InvalidIdError `invalid-id` when the id is not a UUID version 7 */
+  shardOfId(id: string): ShardIdentifier {
+    return ShardedId.of(Object, id).resolveShardIdentifier();
+  }
+}
