@@ -31,10 +31,10 @@ afterAll(async () => {
   await fleet.end();
 });
 
-test('a deposit runs through at most 58 source files from execution to commit', async () => {
+test('a deposit runs through at most 45 source files from execution to commit', async () => {
   const wallet = await fleet.openWallet('DE');
   const files = await fewestFiles(() => fleet.deposit(wallet), /^(packages|apps)\/[^/]+\/src\//);
-  expect(files).toSatisfy(({ length }) => length <= 58);
+  expect(files).toSatisfy(({ length }) => length <= 45);
 });
 
 test('an event runs through at most 24 files of the packages from log to handler', async () => {
