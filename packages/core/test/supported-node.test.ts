@@ -13,15 +13,12 @@ function importOn(node: string): Promise<unknown> {
 describe('importing the package', () => {
   afterEach(() => vi.unstubAllGlobals());
 
-  test.each(['20.19.5', '22.17.1'])(
-    'is refused on Node %s, with the required version',
-    async (node) => {
-      await expect(importOn(node)).rejects.toMatchObject({
-        code: 'invariant-violation',
-        message: `Node ${node} is too old for @framework/core: install Node 22.18 or newer`,
-      });
-    },
-  );
+  test.each(['20.19.5', '22.17.1'])('is refused on Node %s, with the required version', async (node) => {
+    await expect(importOn(node)).rejects.toMatchObject({
+      code: 'invariant-violation',
+      message: `Node ${node} is too old for @framework/core: install Node 22.18 or newer`,
+    });
+  });
 
   test('succeeds on the oldest Node that it names', async () => {
     await expect(importOn('22.18.0')).resolves.toHaveProperty('ActionExecutor');

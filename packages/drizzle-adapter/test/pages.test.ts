@@ -3,7 +3,7 @@ import {
   ActionExecutor,
   type DatabaseRegistry,
   Entity,
-  Id,
+  type Id,
   type Principal,
   ShardIdentifier,
   ShardedId,
@@ -106,16 +106,16 @@ describe('pages by a column', () => {
   });
 });
 
+async function open(...members: readonly { readonly shard: ShardIdentifier; readonly url: string }[]) {
+  const settings = { 'acquisition-timeout-ms': 1_000 };
+  const own = members.map(({ shard: { group, member }, url }) => ({ group, member, url, settings }));
+  const registry = openRegistry(own, { onWarning: () => undefined });
+  await registry.readyOn(firstShard);
+  return { registry, repository: new PgRepository({ model: Item, table: items, databases: registry }) };
+}
+
 describe('a page of one shard', () => {
   beforeEach(() => createTable(''));
-
-  const open = async (...members: readonly { readonly shard: ShardIdentifier; readonly url: string }[]) => {
-    const settings = { 'acquisition-timeout-ms': 1_000 };
-    const own = members.map(({ shard: { group, member }, url }) => ({ group, member, url, settings }));
-    const registry = openRegistry(own, { onWarning: () => undefined });
-    await registry.readyOn(firstShard);
-    return { registry, repository: new PgRepository({ model: Item, table: items, databases: registry }) };
-  };
 
   test('leaves an action that reads it independent of other shards', async () => {
     const { registry, repository } = await open(
@@ -181,13 +181,13 @@ test('a table whose ids have another order than their texts is refused', () => {
 const tester: Principal = { name: 'tester' };
 
 function executorOf(
-  databases: DatabaseRegistry,
+  registry: DatabaseRegistry,
   repository: PgRepository<Item, typeof items>,
   action: Action<never, unknown>,
 ): ActionExecutor {
   return new ActionExecutor({
     namespace: 'adapter.test',
-    databases,
+    databases: registry,
     repositories: [repository],
     actions: [action],
   });

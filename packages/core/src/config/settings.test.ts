@@ -34,19 +34,16 @@ function faultsOf(options: unknown): unknown {
 }
 
 describe('the setting', () => {
-  test.each(settings)(
-    '%s.%s is refused with its path and value when it is out of range',
-    (...path) => {
-      const [section, setting] = path;
-      for (const value of [Number.NaN, -1, 1.5, Number.POSITIVE_INFINITY, '5', 5n]) {
-        const shown = typeof value === 'number' ? String(value) : `a ${typeof value}`;
-        expect(faultsOf({ [section]: { [setting]: value } })).toMatchObject([
-          { path: `${section}.${setting}`, message: expect.stringContaining(`is ${shown}`) as string },
-        ]);
-      }
-      expect(faultsOf({ [section]: { [setting]: 1 } })).toEqual([]);
-    },
-  );
+  test.each(settings)('%s.%s is refused with its path and value when it is out of range', (...path) => {
+    const [section, setting] = path;
+    for (const value of [Number.NaN, -1, 1.5, Number.POSITIVE_INFINITY, '5', 5n]) {
+      const shown = typeof value === 'number' ? String(value) : `a ${typeof value}`;
+      expect(faultsOf({ [section]: { [setting]: value } })).toMatchObject([
+        { path: `${section}.${setting}`, message: expect.stringContaining(`is ${shown}`) as string },
+      ]);
+    }
+    expect(faultsOf({ [section]: { [setting]: 1 } })).toEqual([]);
+  });
 
   test.each(settings.filter(([, setting]) => !setting.startsWith('backoff')))(
     '%s.%s is refused when it is 0',

@@ -148,19 +148,16 @@ describe('a repeat whose effect is on a shard that its params do not name', () =
       },
     ],
     ['with nothing left to do', () => 'nothing to do'],
-  ])(
-    'gets the first result, %s, although the first search skipped that shard',
-    async (_what, repeated) => {
-      const { once, manager, driver } = linked(repeated);
-      expect(await once()).toBe('paid');
-      manager(mexico).keys.findFailures.push(unavailable);
-      expect(await once()).toBe('paid');
-      expect(await once()).toBe('paid');
-      expect(driver.committed).toHaveLength(1);
-      manager(mexico).keys.findFailures.push(unavailable, unavailable);
-      await expect(once()).rejects.toBe(unavailable);
-    },
-  );
+  ])('gets the first result, %s, although the first search skipped that shard', async (_what, repeated) => {
+    const { once, manager, driver } = linked(repeated);
+    expect(await once()).toBe('paid');
+    manager(mexico).keys.findFailures.push(unavailable);
+    expect(await once()).toBe('paid');
+    expect(await once()).toBe('paid');
+    expect(driver.committed).toHaveLength(1);
+    manager(mexico).keys.findFailures.push(unavailable, unavailable);
+    await expect(once()).rejects.toBe(unavailable);
+  });
 
   test('is recorded where it reads when there was nothing to do the first time, either', async () => {
     const running: TestExecutor = executorOf(async () => {

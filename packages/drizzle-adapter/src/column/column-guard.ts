@@ -186,7 +186,10 @@ function arrayGuard(elementGuard: ColumnGuard, isNested: boolean): ColumnGuard {
 /** An array of arrays must be rectangular, and an empty one has no second dimension. */
 function checkRow(row: unknown, first: unknown, path: string): void {
   if (!Array.isArray(row) || !Array.isArray(first) || row.length === 0 || row.length !== first.length)
-    throw new UnstorableValueError(path, 'all lists in a list must have the same length, which must not be 0');
+    throw new UnstorableValueError(
+      path,
+      'all lists in a list must have the same length, which must not be 0',
+    );
 }
 
 function typeGuard(type: 'string' | 'number' | 'bigint' | 'boolean'): ColumnGuard {

@@ -89,10 +89,10 @@ export class ColumnOrder {
   readonly #key: SQL;
 
   /**
-   * @param idOrder the id as the database orders it
+   * @param id the id as the database orders it
    * @throws InvariantViolationError `invariant-violation` when the table has no such column, or no order by it
    */
-  constructor(table: ModelTable, idOrder: SQL, request: ConstructorParameters<typeof PageOrder>[0]) {
+  constructor(table: ModelTable, id: SQL, request: ConstructorParameters<typeof PageOrder>[0]) {
     const columns = Object.entries(getTableColumns(table) as Record<string, PgColumn>);
     const order = new PageOrder(request);
     const direction = order.isDescending ? desc : asc;
@@ -101,15 +101,15 @@ export class ColumnOrder {
     this.#idIndex = columns.findIndex(([key]) => key === 'id');
     if (order.field === undefined) {
       this.#type = { kind: 'text', isValue: () => true };
-      this.#key = idOrder;
-      this.orderBy = [direction(idOrder)];
+      this.#key = id;
+      this.orderBy = [direction(id)];
     } else {
       const column = columns[index]?.[1];
       this.#type = orderedType(table, order.field, column);
       this.#index = index;
       const value = comparable(column);
-      this.#key = sql`(${value}, ${idOrder})`;
-      this.orderBy = [direction(value), direction(idOrder)];
+      this.#key = sql`(${value}, ${id})`;
+      this.orderBy = [direction(value), direction(id)];
     }
   }
 

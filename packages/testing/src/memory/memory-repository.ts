@@ -7,7 +7,6 @@ import {
   type Page,
   type PageRequest,
   type Repository,
-  type ShardIdentifier,
   type ShardingStrategy,
 } from '@framework/core';
 import {
