@@ -10,8 +10,8 @@ function called(durationMs: number): Promise<void> {
   return new Promise((resolve) => systemClock.after(durationMs, resolve));
 }
 
-describe('the clock of the computer', () => {
-  test('ends a sleep as soon as its signal is aborted, and begins none after that', async () => {
+describe('the system clock', () => {
+  test('ends a sleep when its signal is aborted, and begins no other', async () => {
     const ending = new AbortController();
     let isOver = false;
     const slept = systemClock.sleep(foreverMs, ending.signal).then(() => (isOver = true));
@@ -22,14 +22,14 @@ describe('the clock of the computer', () => {
     await systemClock.sleep(foreverMs, ending.signal);
   });
 
-  test('sleeps for no time when that has passed already, of which nobody is warned', async () => {
+  test('does not sleep when the time has already passed, without a warning', async () => {
     const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
     onTestFinished(() => warn.mockRestore());
     await systemClock.sleep(-5);
     expect(warn).not.toHaveBeenCalled();
   });
 
-  test('calls back after no time when what is ready has run', async () => {
+  test('calls back after zero time, once ready work has run', async () => {
     const order: string[] = [];
     const after = called(0).then(() => order.push('after'));
     for (let hop = 0; hop < 3; hop++) await Promise.resolve();
@@ -38,7 +38,7 @@ describe('the clock of the computer', () => {
     expect(order).toEqual(['ready', 'after']);
   });
 
-  test('calls back outside the async context of whoever asked for it', async () => {
+  test('calls back outside the async context of its caller', async () => {
     const request = new AsyncLocalStorage<string>();
     const contextAfter = (durationMs: number): Promise<unknown> =>
       new Promise((resolve) => systemClock.after(durationMs, () => resolve(request.getStore())));
@@ -46,7 +46,7 @@ describe('the clock of the computer', () => {
     expect(await Promise.all(contexts)).toEqual([undefined, undefined]);
   });
 
-  test('calls back nobody who has cancelled it', async () => {
+  test('does not call back after a cancellation', async () => {
     const order: number[] = [];
     for (const durationMs of [0, 1]) systemClock.after(durationMs, () => order.push(durationMs))();
     await called(2);

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { ManualClock } from '../test/manual-clock.js';
 import { Ticker } from './clock.js';
 
-test('a ticker waits and tells in the async context of nobody, whoever started it', async () => {
+test('a ticker runs outside any async context, even that of its caller', async () => {
   const request = new AsyncLocalStorage<string>();
   const contexts: unknown[] = [];
   const clock = new ManualClock();

@@ -91,14 +91,14 @@ describe('an error does not show the password', () => {
     expect(shown(error)).not.toMatch(/s3cret/);
   });
 
-  test('that a space is missing before, in the place of a database', () => {
+  test('that stands for a database after a missing space', () => {
     const tree = treeOf({ 'jdbc-url': 'jdbc:postgresql://db-1/global' }, { [`password:${password}`]: null });
     const error = thrownBy(() => parseFrameworkConfig(tree));
     expect(error).toMatchObject({ code: 'invalid-configuration' });
     expect(shown(error)).not.toMatch(/s3cret/);
   });
 
-  test('of two members that do not agree on it', () => {
+  test('on which two members differ', () => {
     const other = databaseConfig({ password: new Secret('s3cret-2') });
     const members = [
       memberConfig(shard, [databaseConfig()]),

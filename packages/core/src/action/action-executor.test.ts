@@ -197,7 +197,7 @@ describe('several shards', () => {
   });
 });
 
-test('refuses repositories of two models with the same name in the log', () => {
+test('an executor refuses repositories of two models with the same name in the log', () => {
   class Purse extends Wallet {
     static readonly modelName = 'Wallet';
   }
@@ -243,7 +243,7 @@ describe('two event classes with one event_type', () => {
   });
 });
 
-test('refuses two repositories of one model', () => {
+test('an executor refuses two repositories of one model', () => {
   const repositories = [new FakeRepository(Wallet), new FakeRepository(Wallet)];
   expect(() => executorOf(async () => null, { repositories })).toThrow(
     expect.objectContaining({ code: 'invariant-violation', message: expect.stringContaining('Wallet') }),

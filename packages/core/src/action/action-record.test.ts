@@ -35,7 +35,7 @@ function depositing(options: Parameters<typeof executorOf>[1] = {}): ReturnType<
 }
 
 describe('the record of an action', () => {
-  test('says what was asked, by whom, when, in which namespace', async () => {
+  test('states the request, its principal, its time and its namespace', async () => {
     const { execute, driver } = executorOf(async (plan) => plan().add(openWallet()));
     await execute({ amount: 5n, text: 'a' });
     const record: ActionRecord = {
@@ -50,7 +50,7 @@ describe('the record of an action', () => {
     expect(driver.committed[0]?.action).toEqual(record);
   });
 
-  test('has another id for each execution', async () => {
+  test('has a new id for each execution', async () => {
     const { execute, driver } = executorOf(async () => null);
     await execute();
     await execute();
@@ -72,7 +72,7 @@ describe('the record of an action', () => {
     expect(driver.committed[0]?.action.headers).toBe('{"correlation-id":"c-1"}');
   });
 
-  test('has no header that is undefined', async () => {
+  test('omits undefined headers', async () => {
     const { execute, driver } = executorOf(async () => null);
     const headers = { 'correlation-id': undefined } as unknown as Record<string, string>;
     await execute(null, { headers });
@@ -116,7 +116,7 @@ describe('before perform is called', () => {
     ['a list', { ids: ['a'] }, 'TestAction headers.ids'],
     ['null', { id: null }, 'TestAction headers.id'],
     ['a map', new Map([['id', 'a']]), 'TestAction headers'],
-  ])('headers that are no texts are refused: %s', async (_what, headers, path) => {
+  ])('headers that are not texts are refused: %s', async (_what, headers, path) => {
     const { execute } = executorOf(neverPerformed);
     const refused = execute(null, { headers: headers as Record<string, string> });
     await expect(refused).rejects.toMatchObject({ code: 'unstorable-value', path });
@@ -134,7 +134,7 @@ describe('before perform is called', () => {
     },
   );
 
-  test('an idempotency key that is no text is refused', async () => {
+  test('an idempotency key that is not a text is refused', async () => {
     const { execute } = executorOf(neverPerformed);
     for (const idempotencyKey of [5, null, { a: 1 }])
       await expect(
@@ -151,14 +151,14 @@ describe('before perform is called', () => {
     await expect(refused).rejects.toMatchObject({ code: 'unstorable-value', path });
   });
 
-  test('a principal with a name that no key can hold is refused, also without a key: a handler may need one', async () => {
+  test('a principal whose name no key can hold is refused, even without a key', async () => {
     const { executor } = depositing();
     const refused = executor.execute({ name: 'a'.repeat(256) }, DepositAction, { amount: 1n });
     await expect(refused).rejects.toMatchObject({ code: 'limit-exceeded', limit: 'principalCharactersMax' });
     await executor.execute({ name: 'a'.repeat(255) }, DepositAction, { amount: 1n });
   });
 
-  test('headers may be as long as the limit says, and longer by what a handler is given', async () => {
+  test('headers may be as long as the limit, plus what a handler adds', async () => {
     const { executor } = depositing({ limits: { payloadCharactersMax: 40 } });
     const deposit = (length: number, handledEvent?: HandledEvent): Promise<unknown> => {
       const headers = { a: 'x'.repeat(length - '{"a":""}'.length) };

@@ -20,26 +20,26 @@ class FirstAction extends Action<null, string> {
 
 class SecondAction extends FirstAction {}
 
-test('holds actions that are not marked, under their class names', () => {
+test('a registry contains unmarked actions under their class names', () => {
   const first = new FirstAction(clock);
   const registered = new ActionRegistry([first]).get(FirstAction);
   expect(registered).toMatchObject({ name: 'FirstAction', action: first });
 });
 
-test('does not take an action for its superclass', () => {
+test('a registry does not confuse an action with its superclass', () => {
   const registry = new ActionRegistry([new SecondAction(clock)]);
   expect(() => registry.get(FirstAction)).toThrow(
     expect.objectContaining({ code: 'unknown-action', message: expect.stringContaining('FirstAction') }),
   );
 });
 
-test('refuses two instances of one class', () => {
+test('a registry refuses two instances of one class', () => {
   expect(() => new ActionRegistry([new FirstAction(clock), new FirstAction(clock)])).toThrow(
     expect.objectContaining({ code: 'invariant-violation', message: expect.stringContaining('twice') }),
   );
 });
 
-test('refuses two classes with one durable name', () => {
+test('a registry refuses two classes with one durable name', () => {
   class RenamedAction extends FirstAction {}
   FrameworkAction({ name: 'FirstAction' })(RenamedAction);
   expect(() => new ActionRegistry([new FirstAction(clock), new RenamedAction(clock)])).toThrow(
@@ -47,7 +47,7 @@ test('refuses two classes with one durable name', () => {
   );
 });
 
-test('refuses a class that a bundler has renamed, unless it declares a name', () => {
+test('a registry refuses a class that a bundler has renamed, unless it declares a name', () => {
   const anonymous = (() => class extends FirstAction {})();
   expect(() => new ActionRegistry([new anonymous(clock)])).toThrow(
     expect.objectContaining({ code: 'invariant-violation' }),
@@ -56,7 +56,7 @@ test('refuses a class that a bundler has renamed, unless it declares a name', ()
   expect(new ActionRegistry([new anonymous(clock)]).get(anonymous).name).toBe('Declared');
 });
 
-test('takes the declarations in static fields, which a decorator overrides', () => {
+test('a registry reads the declarations in static fields, which a decorator overrides', () => {
   const params = z.object({ note: z.string() });
   class NotingAction extends Action<{ readonly note: string }, string> {
     static readonly actionName: string = 'note.v1';

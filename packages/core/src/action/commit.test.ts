@@ -36,7 +36,7 @@ function onBothShards(failure: unknown): TestExecutor & { performed: () => numbe
 }
 
 describe('when the outcome of a commit is unknown', () => {
-  test('the log is asked; if it contains the action, the first result is returned without a second perform', async () => {
+  test('the first result is returned without a second perform if the log has it', async () => {
     const { execute, manager, performed, driver } = lost(true);
     expect(await execute()).toBe(1);
     expect(performed()).toBe(1);
@@ -76,7 +76,7 @@ describe('when the outcome of a commit is unknown', () => {
     await expect(execute()).rejects.toBe(endless);
   });
 
-  test('the error is recognised by its code, even if it comes from another copy of this package', async () => {
+  test('the error is recognised by its code, even from another copy of the package', async () => {
     const { execute, manager } = executorOf(async () => 'done');
     class ForeignError extends FrameworkError {}
     manager(global).persistFailures.push(new ForeignError('commit-outcome-unknown', 'lost'));
@@ -98,7 +98,7 @@ function lostOnce(
 }
 
 describe('an attempt after a commit whose outcome was unknown', () => {
-  test('carries the same action and that commit, so that the database refuses a second effect', async () => {
+  test('carries the same action and commit, so the database refuses a second effect', async () => {
     const { execute, manager } = lostOnce();
     const sent: ChangeSet[] = [];
     const persist = manager(global).persist.bind(manager(global));
@@ -121,7 +121,7 @@ describe('an attempt after a commit whose outcome was unknown', () => {
     expect(manager(global).asked).toHaveLength(2);
   });
 
-  test('is reported as a bug when the database reports a committed attempt and the log does not', async () => {
+  test('is a bug if the database reports a commit that the log lacks', async () => {
     const { execute, manager, driver } = lostOnce();
     manager(global).hasHappened = true;
     manager(global).outcomes.push(false, false);
@@ -158,7 +158,7 @@ describe('an attempt after a commit whose outcome was unknown', () => {
     expect(manager(global).asked).toHaveLength(2);
   });
 
-  test('writes none of the other shards when the first one turns out to have the earlier attempt', async () => {
+  test('writes no other shard when the first one has the earlier attempt', async () => {
     const { execute, manager, driver } = onBothShards(undefined);
     manager(global).answersToLose = 1;
     manager(global).outcomes.push(false);
@@ -171,7 +171,7 @@ describe('an attempt after a commit whose outcome was unknown', () => {
     expect(driver.committed).toEqual([]);
   });
 
-  test('reports that both shards are written when the later one turns out to have the earlier attempt', async () => {
+  test('reports both shards as written when the later one has the earlier attempt', async () => {
     let runs = 0;
     const { execute, manager, driver } = executorOf(async (plan) =>
       plan().addAll(++runs === 1 ? [openWallet(mexico)] : [openWallet(global), openWallet(mexico)]),
@@ -251,7 +251,7 @@ describe('an execution whose policy retries unknown outcomes', () => {
     expect(await execute()).toBe(3);
   });
 
-  test('reports the outcome as unknown when it stays unknown, without another attempt that could fail differently', async () => {
+  test('reports an outcome that stays unknown, without another attempt that could fail differently', async () => {
     const { execute, runs } = lostAndAsked(['unknown', 'unknown', 'unknown']);
     await expect(execute()).rejects.toMatchObject({ code: 'commit-outcome-unknown' });
     expect(runs()).toBe(1);
@@ -293,7 +293,7 @@ describe('when a later shard fails after an earlier one committed', () => {
   const constraint = new ConstraintViolationError(mexico, { constraint: 'a', table: 'b' });
 
   test.each([constraint, new StaleRecordError('Wallet', 'wallet-1', 1), new Error('anything')])(
-    'the error names the committed and the failed shards, keeps the cause %s, and is not retried',
+    'the error names both shards with the cause %s, without a retry',
     async (failure) => {
       const { execute, driver, performed } = onBothShards(failure);
       const error: unknown = await execute(null, { allowCrossShard: true }).catch(
@@ -311,7 +311,7 @@ describe('when a later shard fails after an earlier one committed', () => {
     },
   );
 
-  test('a later shard whose outcome stays unknown is named as unknown, not as failed', async () => {
+  test('a shard whose outcome stays unknown is reported as unknown, not failed', async () => {
     const { execute, manager } = onBothShards(unknown);
     manager(mexico).outcomes.push(unknown);
     await expect(execute(null, { allowCrossShard: true })).rejects.toMatchObject({
@@ -328,7 +328,7 @@ describe('when a later shard fails after an earlier one committed', () => {
     await expect(execute(null, { allowCrossShard: true })).resolves.toHaveLength(2);
   });
 
-  test('a failure of the first shard is thrown unchanged, and nothing is written', async () => {
+  test('a failure of the first shard is thrown unchanged with nothing written', async () => {
     const { execute, driver, manager } = onBothShards(undefined);
     manager(global).persistFailures.push(constraint);
     await expect(execute(null, { allowCrossShard: true })).rejects.toBe(constraint);

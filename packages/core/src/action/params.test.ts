@@ -34,7 +34,7 @@ describe('a change of the params after an action was executed', () => {
     expect(JSON.parse(record!.action.params)).toEqual(JSON.parse(JSON.stringify(asked)));
   });
 
-  test('affects neither the shard on which an action that stages nothing is recorded, nor whether it may span shards', async () => {
+  test("affects neither its record's shard nor whether it may span shards", async () => {
     const { execute, driver } = executorOf(async () => undefined);
     const params = { id: openWallet(mexico).id };
     const done = execute(params);

@@ -146,7 +146,7 @@ test('addAll and updateAll stage in order and return what they staged', () => {
   expect(sealPlan(plan)[0]?.changes.map(({ model }) => model)).toEqual([first, second, third]);
 });
 
-test('returns its shards in their order, with ordinals that count over all of them', () => {
+test('a plan returns its shards in order, with ordinals that count across them', () => {
   const plan = planOf();
   const shards = [ShardIdentifier.of(1, 1), mexico, global];
   for (const shard of shards) plan.add(Wallet.open(shard, 1n, created));
@@ -285,7 +285,7 @@ test('a sealed plan refuses everything', () => {
   expect(() => plan.updateAll([storedWallet()])).toThrow(refused);
 });
 
-test('exposes nothing that it contains, so that no action can write a row without its event', () => {
+test('a plan exposes none of its contents, so no action can write a row without its event', () => {
   const plan = planOf();
   const names = [...Object.keys(plan), ...Object.getOwnPropertyNames(Object.getPrototypeOf(plan))];
   expect(names.sort()).toEqual(['add', 'addAll', 'constructor', 'sealed', 'update', 'updateAll']);

@@ -5,7 +5,7 @@ import { resultCodec } from './action-registry.js';
 
 const codec = resultCodec('CountAction', z.object({ count: z.int() }).optional());
 
-test('a result is read as it was written, even if there is none', () => {
+test('a result is read as it was written, even if it is undefined', () => {
   expect(codec.decode(codec.encode({ count: 1 }))).toEqual({ count: 1 });
   expect(codec.encode(undefined)).toBeUndefined();
   expect(codec.decode(undefined)).toBeUndefined();

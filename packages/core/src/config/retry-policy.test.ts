@@ -77,7 +77,7 @@ describe('an execution whose rows are stale', () => {
     expect(driver.committed).toMatchObject([{ changes: [{ expectedVersion: 2 }], events: [{ ordinal: 0 }] }]);
   });
 
-  test('gives up after the fifth attempt, having slept with full jitter in between', async () => {
+  test('fails after the fifth attempt, with full jitter between attempts', async () => {
     const randoms = [1, 0.5, 0.25, 0];
     let performed = 0;
     const { execute, manager, clock } = executorOf(async () => ++performed, {
@@ -89,7 +89,7 @@ describe('an execution whose rows are stale', () => {
     expect(clock.sleeps).toEqual([10, 10, 10, 0]);
   });
 
-  test('keeps its action id and its start over all attempts', async () => {
+  test('keeps its action id and start time in all attempts', async () => {
     const { execute, driver, manager } = executorOf(async () => null);
     const seen: unknown[] = [];
     const persist = manager(global).persist.bind(manager(global));
@@ -116,7 +116,7 @@ async function runs(policy: Partial<RetryPolicy>, failure: unknown): Promise<rea
 }
 
 describe('the policy of one execution', () => {
-  test("changes the executor's", async () => {
+  test("overrides the executor's policy", async () => {
     expect(await runs({}, stale)).toEqual([3, [100, 200]]);
     expect(await runs({ attemptsMax: 1 }, stale)).toEqual([1, []]);
     expect(await runs({ attemptsMax: 4, backoffMaxMs: 150 }, stale)).toEqual([4, [100, 150, 150]]);
@@ -128,7 +128,7 @@ describe('the policy of one execution', () => {
     expect(await runs({ isRetryable: () => false }, stale)).toEqual([1, []]);
   });
 
-  test("keeps the executor's where it says undefined, so that no bound is lost", async () => {
+  test("keeps the executor's value for an undefined one, so no limit is lost", async () => {
     const policy = { attemptsMax: undefined } as unknown as Partial<RetryPolicy>;
     expect(await runs(policy, stale)).toEqual([3, [100, 200]]);
   });

@@ -67,14 +67,14 @@ describe('the setting', () => {
     expect(faultsOf({ idempotency: { keyLifetimeMs: centuryMs + 1 } })).toHaveLength(1);
   });
 
-  test('that nobody knows is refused, and so is something else than a function', () => {
+  test('with an unknown name is refused, as is one that must be a function and is not', () => {
     expect(faultsOf({ retry: { attemptMax: 3, isRetryable: true } })).toEqual([
       { path: 'retry.attemptMax', message: 'is not a known setting' },
       { path: 'retry.isRetryable', message: 'is not a function' },
     ]);
   });
 
-  test('retry.attemptsMax is refused in one execution, too, before anything is performed', async () => {
+  test('retry.attemptsMax is refused for one execution before anything is performed', async () => {
     let performed = 0;
     const { execute } = executorOf(async () => performed++);
     await expect(execute(null, { retry: { attemptsMax: Number.NaN } })).rejects.toMatchObject({
@@ -85,7 +85,7 @@ describe('the setting', () => {
   });
 });
 
-test('an option of the executor that nobody knows is refused, with the names that there are', () => {
+test('an unknown option of the executor is refused with the known names', () => {
   const misspelled = { groupComit: true, clok: undefined } as object;
   expect(faultsOf(misspelled)).toMatchObject([
     { path: 'groupComit', message: expect.stringMatching(/is not a known option.* groupCommit,/) as string },
@@ -93,7 +93,7 @@ test('an option of the executor that nobody knows is refused, with the names tha
   ]);
 });
 
-test('an option of one execution that nobody knows is refused before anything is performed', async () => {
+test('an unknown option of an execution is refused before anything is performed', async () => {
   let performed = 0;
   const { execute } = executorOf(async () => performed++);
   const misspelled = { headers: {}, idempotncyKey: 'key-1' } as object;
@@ -131,7 +131,7 @@ test('a setting is checked where it is inherited', async () => {
   });
 });
 
-test('an option that nobody knows is named where it is inherited', async () => {
+test('an unknown option is named even when it is inherited', async () => {
   const { execute } = executorOf(async () => null);
   await expect(execute(null, Object.create({ idempotncyKey: 'key-1' }) as object)).rejects.toMatchObject({
     faults: [{ path: 'idempotncyKey' }],
@@ -202,7 +202,7 @@ test('a namespace may be as long as an index can hold', () => {
   expect(faultsOf({ namespace: 'x'.repeat(255) })).toEqual([]);
 });
 
-test('of a long text that is no namespace only the beginning is shown', () => {
+test('an error shows only the beginning of a long malformed namespace', () => {
   expect(faultsOf({ namespace: '1'.repeat(100) })).toMatchObject([
     { message: expect.stringMatching(/'1{64}'/) as string },
   ]);

@@ -108,8 +108,8 @@ test.each(entries.filter(([, error]) => error.cause !== undefined))('%s keeps it
   expect(error.cause).toBe(cause);
 });
 
-describe('is', () => {
-  test('knows errors of another copy of the package', async () => {
+describe('FrameworkError.is', () => {
+  test('recognises errors from another copy of the package', async () => {
     vi.resetModules();
     const copy = await import('./framework-error.js');
     const foreign = new copy.InvariantViolationError('of the other copy');
@@ -118,7 +118,7 @@ describe('is', () => {
   });
 
   test.each([new Error('plain'), { code: 'stale-record' }, 'stale-record', null, undefined])(
-    'does not take %o for one',
+    'does not mistake %o for one',
     (value) => {
       expect(FrameworkError.is(value)).toBe(false);
     },
@@ -130,7 +130,7 @@ function wrapped(error: unknown, times: number): unknown {
   return times === 0 ? error : new Error('Failed query', { cause: wrapped(error, times - 1) });
 }
 
-describe('find', () => {
+describe('FrameworkError.find', () => {
   const stale = oneOfEach['stale-record'];
 
   test('finds the error itself and through causes', () => {
@@ -138,12 +138,12 @@ describe('find', () => {
     expect(FrameworkError.find(wrapped(stale, 2))).toBe(stale);
   });
 
-  test('gives the outermost one', () => {
+  test('returns the outermost error', () => {
     const outer = new InvariantViolationError('outer', { cause: stale });
     expect(FrameworkError.find(wrapped(outer, 1))).toBe(outer);
   });
 
-  test('looks at 8 links and no further, so that a circle of causes ends', () => {
+  test('follows at most 8 causes, so that a circle ends', () => {
     expect(FrameworkError.find(wrapped(stale, 7))).toBe(stale);
     expect(FrameworkError.find(wrapped(stale, 8))).toBeUndefined();
     const circle = new Error('circle');

@@ -12,8 +12,8 @@ import {
   StaleRecordError,
 } from '../errors/storage-errors.js';
 
-describe('a model that is staged but not committed yet', () => {
-  test('aborts what depends on it when it is not written, and that runs again at once with fresh reads', async () => {
+describe('a model whose write is pending', () => {
+  test('makes dependent executions run again at once, with fresh reads, if it is not written', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);
@@ -31,7 +31,7 @@ describe('a model that is staged but not committed yet', () => {
     expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1, 2]);
   });
 
-  test('also aborts what depends on it but is queued only after it was aborted', async () => {
+  test('also aborts dependent executions that are queued after it was aborted', async () => {
     const gate = Promise.withResolvers<void>();
     const seen: number[] = [];
     const running = executorOf(
@@ -79,57 +79,52 @@ describe('a model that is staged but not committed yet', () => {
     expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1, 1, 2]);
   });
 
-  test.each(['one', 'several'])(
-    'is waited for by a run that follows an aborted one, which depends on nothing that can be aborted (reads %s)',
-    async (how) => {
-      const gate = Promise.withResolvers<void>();
-      let runs = 0;
-      const running = executorOf(
-        async (plan, params) => {
-          const { id } = params as Wallet;
-          if (++runs === 3) await gate.promise;
-          const wallet =
-            how === 'one'
-              ? await running.wallets.getById(id)
-              : (await running.wallets.findAllByIds([id]))[0]!;
-          seen.push(wallet.version);
-          return plan().update(wallet.deposit(1n));
-        },
-        { groupCommit: true, modelLocks: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
-      );
-      const seen: number[] = [];
-      const wallet = storedWallet(running);
-      const manager = running.manager(global);
-      const persist = manager.persist.bind(manager);
-      const writes: (() => void)[] = [];
-      manager.persist = async (changes) => {
-        await new Promise<void>((end) => writes.push(end));
-        const outcome = await persist(changes);
-        for (const { model } of changes.changes) running.wallets.store(model as Wallet);
-        return outcome;
-      };
-      const refused = running.execute(wallet, once);
-      await settled();
-      const aborted = running.execute(wallet, once);
-      await settled();
-      manager.persistFailures.push(new Error('refused'));
-      writes[0]!();
-      await expect(refused).rejects.toThrow('refused');
-      await settled();
-      const other = running.execute(wallet, once);
-      await settled();
-      gate.resolve();
-      await settled();
-      expect(seen).toEqual([1, 2, 1]);
-      writes[1]!();
-      await settled();
-      expect(seen).toEqual([1, 2, 1, 2]);
-      writes[2]!();
-      expect(await Promise.all([aborted, other])).toMatchObject([{ version: 3 }, { version: 2 }]);
-    },
-  );
+  test.each(['one', 'several'])('is awaited by an attempt after an aborted one (reads %s)', async (how) => {
+    const gate = Promise.withResolvers<void>();
+    let runs = 0;
+    const running = executorOf(
+      async (plan, params) => {
+        const { id } = params as Wallet;
+        if (++runs === 3) await gate.promise;
+        const wallet =
+          how === 'one' ? await running.wallets.getById(id) : (await running.wallets.findAllByIds([id]))[0]!;
+        seen.push(wallet.version);
+        return plan().update(wallet.deposit(1n));
+      },
+      { groupCommit: true, modelLocks: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
+    );
+    const seen: number[] = [];
+    const wallet = storedWallet(running);
+    const manager = running.manager(global);
+    const persist = manager.persist.bind(manager);
+    const writes: (() => void)[] = [];
+    manager.persist = async (changes) => {
+      await new Promise<void>((end) => writes.push(end));
+      const outcome = await persist(changes);
+      for (const { model } of changes.changes) running.wallets.store(model as Wallet);
+      return outcome;
+    };
+    const refused = running.execute(wallet, once);
+    await settled();
+    const aborted = running.execute(wallet, once);
+    await settled();
+    manager.persistFailures.push(new Error('refused'));
+    writes[0]!();
+    await expect(refused).rejects.toThrow('refused');
+    await settled();
+    const other = running.execute(wallet, once);
+    await settled();
+    gate.resolve();
+    await settled();
+    expect(seen).toEqual([1, 2, 1]);
+    writes[1]!();
+    await settled();
+    expect(seen).toEqual([1, 2, 1, 2]);
+    writes[2]!();
+    expect(await Promise.all([aborted, other])).toMatchObject([{ version: 3 }, { version: 2 }]);
+  });
 
-  test('aborts an execution that only read it when it is not written, even on another shard', async () => {
+  test('aborts an execution that only read it, even on another shard', async () => {
     const running = stagingExecutor();
     const [wallet, other] = [storedWallet(running), storedWallet(running, mexico)];
     const first = running.deposit([wallet]);
@@ -165,7 +160,7 @@ describe('a model that is staged but not committed yet', () => {
     await Promise.allSettled([first]);
   });
 
-  test('makes an execution that refused because of it run again when it is unknown whether it was written', async () => {
+  test('makes an execution that refused because of it run again after an unknown outcome', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);
@@ -182,7 +177,7 @@ describe('a model that is staged but not committed yet', () => {
     expect(running.seen).toEqual([100n, 101n, 100n]);
   });
 
-  test('does not turn the unknown outcome of a plan that continues it into a stale one, which would run again', async () => {
+  test('does not turn the unknown outcome of a dependent plan into a stale one', async () => {
     const running = stagingExecutor();
     const [wallet, other] = [storedWallet(running), storedWallet(running)];
     const first = running.deposit([other]);

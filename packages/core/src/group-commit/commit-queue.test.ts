@@ -10,7 +10,7 @@ const constraint = new ConstraintViolationError(global, { constraint: 'a', table
 const [a, b, c] = [openWallet(), openWallet(), openWallet()];
 
 describe('a plan that waits behind a locked model', () => {
-  test('is certainly refused when it was not sent in time, while the one that was sent continues', async () => {
+  test('is refused if it was not sent in time, while the sent one continues', async () => {
     const writer = new ManualWriter();
     const sent = await writer.add('sent', a);
     const waiting = await writer.add('waiting', a);
@@ -39,7 +39,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['waiting']);
   });
 
-  test('is refused sooner if it is a handler’s, once the model is known to be locked', async () => {
+  test('is refused sooner for a handler once the lock is known', async () => {
     const writer = new ManualWriter({ queueWaitMs: 4_000 });
     await writer.add('locked', a, b);
     const client = await writer.add('client', a);
@@ -57,7 +57,7 @@ describe('a plan that waits behind a locked model', () => {
     });
   });
 
-  test('is refused at once if it is a handler’s, and another one has waited long enough', async () => {
+  test('is refused at once for a handler when another has waited long', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);
     await writer.clock.pass(50);
@@ -78,7 +78,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['later']);
   });
 
-  test('is refused at once if it is a handler’s, even if it shares only one of several models', async () => {
+  test('is refused at once for a handler even if they share one model', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a, b);
     await writer.clock.pass(50);
@@ -88,7 +88,7 @@ describe('a plan that waits behind a locked model', () => {
     await expect(writer.addOfHandler('next', c, b)).rejects.toMatchObject({ kind: 'locked' });
   });
 
-  test('is refused even if it was sent before in a group of which nothing was written', async () => {
+  test('is refused even after it was sent in an unwritten group', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);
     await writer.clock.pass(50);
@@ -103,7 +103,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).not.toContain('last');
   });
 
-  test('is refused even if all of them were ready at once, and none has waited before', async () => {
+  test('is refused even if all were ready at once without waiting', async () => {
     const failed = new ManualWriter();
     const plans = Array.from({ length: 12 }, (_plan, index) => failed.add(`p${index}`, openWallet()));
     const last = (await Promise.all(plans)).at(-1)!;
@@ -168,7 +168,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['locked', 'another']);
   });
 
-  test('takes no capacity, either, if it came while the model was not known to be locked', async () => {
+  test('takes no capacity even if it came before the lock was known', async () => {
     const writer = new ManualWriter({ queueMax: 2 });
     await writer.add('locked', a);
     for (let index = 0; index < 2; index++) await writer.add(`waiting${index}`, a);
@@ -256,7 +256,7 @@ describe('a write that takes long', () => {
     expect(writer.open).toEqual(['next']);
   });
 
-  test('counts those that wait behind it separately, even if it was left aside only when there was capacity', async () => {
+  test('counts the plans behind it separately, even if it was set aside late', async () => {
     const writer = new ManualWriter({ queueMax: 2 });
     for (let index = 0; index < 8; index++) {
       await writer.add(`p${index}`, openWallet());
@@ -284,7 +284,7 @@ describe('a write that takes long', () => {
     expect(writer.open.at(-1)).toBe('p9');
   });
 
-  test('is waited for while there is no capacity beside it, even if the log has decided the outcome of another one', async () => {
+  test('is awaited while capacity is lacking, even if the log decided another outcome', async () => {
     const writer = new ManualWriter();
     await writer.add('unknown', openWallet());
     await writer.answer('unknown', new CommitOutcomeUnknownError(global, 'unknown'));
@@ -312,7 +312,7 @@ describe('a write whose outcome only the log knows', () => {
     expect(writer.open).toEqual(['blind']);
   });
 
-  test('holds up the plans of handlers that wait behind it no longer than a lock does', async () => {
+  test("delays handlers' plans behind it no longer than a lock does", async () => {
     const writer = new ManualWriter();
     await writer.add('first', a);
     await writer.answer('first', new CommitOutcomeUnknownError(global, 'first'));
@@ -346,7 +346,7 @@ describe('the execution of a plan that is written', () => {
     expect(await orderOf(writer, plan, () => writer.answer('first'))).toEqual(['goes on', 'turn']);
   });
 
-  test('continues one turn of the event loop later when others of its group are sent again', async () => {
+  test('continues one event-loop turn later when others of its group are resent', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     const plan = await writer.add('p0', a);

@@ -49,7 +49,7 @@ describe('more locked models than writes that may wait for locks', () => {
     expect(writer.patient).toEqual(['p0', 'p1', 'p3', 'p4', 'p6']);
   });
 
-  test('do not let a lone plan delay others: it waits only for a moment', async () => {
+  test('do not let a lone plan delay others for long', async () => {
     const { writer } = await lockedGroup();
     for (let index = 5; index < 12; index++) await writer.answer(`p${index}`);
     await writer.add('lone', a);
@@ -59,13 +59,13 @@ describe('more locked models than writes that may wait for locks', () => {
     expect(writer.open.slice(5)).toEqual(['lone', 'other']);
   });
 
-  test('do not affect a plan that breaks a constraint: it fails with its own error', async () => {
+  test('do not affect a plan that violates a constraint', async () => {
     const { writer, plans } = await lockedGroup();
     await writer.answer('p6', constraint);
     expect(await errorOf(plans[6]!)).toBe(constraint);
   });
 
-  test('let a plan that fails for no reason of its own commit separately, which shows the reason', async () => {
+  test('let a plan that fails without its own fault commit separately', async () => {
     const { writer, plans } = await lockedGroup();
     await writer.answer('p6', new Error('the group was refused'));
     for (const name of ['p5', 'p7']) await writer.answer(name);
@@ -76,7 +76,7 @@ describe('more locked models than writes that may wait for locks', () => {
     expect(await errorOf(plans[6]!)).toBe(failure);
   });
 
-  test('let a plan that no group can hold commit separately, which waits only for a moment', async () => {
+  test('let a plan that fits no group commit separately', async () => {
     const { writer, plans } = await lockedGroup();
     for (let index = 5; index < 12; index++) if (index !== 6) await writer.answer(`p${index}`);
     await writer.answer('p6', ['single']);
@@ -108,7 +108,7 @@ describe('more locked models than writes that may wait for locks', () => {
     expect(writer.open).toEqual(['p0', 'p1', 'p2', 'p3', 'p4', 'p5']);
   });
 
-  test('do not overtake those that wait longer: later ones are tried after them', async () => {
+  test('are tried in the order in which they began to wait', async () => {
     const { writer } = await lockedGroup();
     for (const name of ['p5', 'p6', 'p7']) await writer.answer(name, locked);
     for (const name of ['p8', 'p9', 'p10', 'p11']) await writer.answer(name);
@@ -137,7 +137,7 @@ describe('more locked models than writes that may wait for locks', () => {
     expect(tried).toEqual(['p8', 'p9', 'p10', 'p11', 'n0']);
   });
 
-  test('do not keep a plan for ever that fails in this way for another reason', async () => {
+  test('do not hold back forever a plan that fails for another reason', async () => {
     const { writer, plans } = await lockedGroup();
     for (let index = 6; index < 12; index++) await writer.answer(`p${index}`);
     let count = 0;
@@ -218,7 +218,7 @@ describe('plans of handlers for models that another session has locked', () => {
     expect(writer.open).toEqual(['h0', 'client']);
   });
 
-  test('take no capacity from the plan of a client that waits for a lock', async () => {
+  test("take no capacity from a client's plan that waits", async () => {
     const writer = await fullWriter();
     for (let index = 0; index < 8; index++) {
       await writer.addOfHandler(`h${index}`, openWallet());
@@ -243,7 +243,7 @@ describe('plans of handlers for models that another session has locked', () => {
     expect(plans.map(({ state }) => state)).toEqual(Array<string>(7).fill('queued'));
   });
 
-  test('are not abandoned once the database is working on them, because they may be written', async () => {
+  test('are not abandoned while the database may be writing them', async () => {
     const writer = new ManualWriter();
     for (let index = 0; index < 4; index++) {
       await writer.addOfHandler(`h${index}`, openWallet());
@@ -281,7 +281,7 @@ describe('plans of handlers for models that another session has locked', () => {
     expect(await errorOf(plans[9]!)).toMatchObject(refused);
   });
 
-  test('do not wait behind a client’s plan that is tried in turns and has waited as long as they may', async () => {
+  test("do not wait behind a client's plan that has waited as long", async () => {
     const writer = await fullWriter();
     await writer.add('client', a);
     await writer.answer('client', locked);

@@ -66,7 +66,7 @@ function deletedOf({ id, version, createdDate, ownerId, balance }: Wallet): Wall
 }
 
 describe('a model that is staged but not committed yet', () => {
-  test('is what the next execution reads, whose version follows it in the same group', async () => {
+  test('is read by the next execution, which continues it in the same group', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);
@@ -104,7 +104,7 @@ describe('a model that is staged but not committed yet', () => {
     expect(await Promise.all([first, second])).toMatchObject([{ version: 2 }, { version: 3, balance: 102n }]);
   });
 
-  test('is not seen by an execution without group commit, which waits for the commit instead', async () => {
+  test('is invisible to an execution without group commit, which awaits the commit', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);
@@ -119,7 +119,7 @@ describe('a model that is staged but not committed yet', () => {
   });
 
   test.each(['one', 'several'])(
-    'is waited for, for a second, by an execution that may not depend on it, which then reads what is committed (reads %s)',
+    'is awaited for a second by an independent execution (reads %s)',
     async (how) => {
       const manual = new ManualClock();
       const seen: number[] = [];
@@ -182,7 +182,7 @@ describe('a model that is staged but not committed yet', () => {
     await first;
   });
 
-  test('is not continued by a plan that stages from an older version, although its action has read both', async () => {
+  test('is not continued by a plan that stages from an older version', async () => {
     const running = rereading();
     const wallet = storedWallet(running);
     const slow = running.execute({ wallet, amount: 5n, rereads: true }, twice);
@@ -201,7 +201,7 @@ describe('a model that is staged but not committed yet', () => {
     expect(running.sent).toEqual([[2], [3]]);
   });
 
-  test('is continued by a plan that stages from the newer one of two versions that its action has read', async () => {
+  test('is continued by a plan that stages from the newer version', async () => {
     const running = rereading();
     const wallet = storedWallet(running);
     const first = running.execute({ wallet, amount: 1n, rereads: false }, once);
@@ -280,7 +280,7 @@ describe('a model that is staged but not committed yet', () => {
     ]);
   });
 
-  test('is read by the next execution while one that is refused because of it waits for its commit', async () => {
+  test('is read by others while an execution refused because of it waits', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);
@@ -295,7 +295,7 @@ describe('a model that is staged but not committed yet', () => {
     await expect(refused).rejects.toThrow('refused');
   });
 
-  test('is not overwritten in the same group by a plan that does not depend on it', async () => {
+  test('is not overwritten in its group by a plan independent of it', async () => {
     const running = stagingExecutor();
     const [wallet, other] = [storedWallet(running), storedWallet(running)];
     const first = running.deposit([other]);
@@ -349,7 +349,7 @@ describe('a pending version whose row another session has locked for long', () =
   };
 
   test.each(['reads it', 'is refused by it'])(
-    'is waited for, for a second, by the action of a handler that only %s, and later not at all',
+    "is awaited for a second when a handler's action only %s",
     async (how) => {
       const { execute, manual, wallet, other, first, release } = await lockedOut();
       const executeOfHandler = () => execute(how === 'reads it' ? other : undefined, ofHandler());
@@ -370,7 +370,7 @@ describe('a pending version whose row another session has locked for long', () =
     },
   );
 
-  test('is waited for by the action of a handler from the time it was staged, not from the time of an earlier version', async () => {
+  test('is awaited by a handler from its own staging on', async () => {
     const manual = new ManualClock();
     const running = executorOf(
       async (plan, params) => {
@@ -408,7 +408,7 @@ describe('a pending version whose row another session has locked for long', () =
     await staging;
   });
 
-  test('is read in its committed version by the action of a handler that may not depend on it', async () => {
+  test('is passed over by a handler independent of it', async () => {
     const { execute, manual, seen, wallet, first, release } = await lockedOut();
     // It was queued a second ago.
     await manual.pass(950);

@@ -151,7 +151,7 @@ function unknown(action: string): CommitOutcomeUnknownError {
 }
 
 describe('a write whose outcome is unknown', () => {
-  test('is looked up plan by plan, while plans of other models continue and those of its own wait', async () => {
+  test('is looked up plan by plan, while plans of other models continue', async () => {
     const { writer } = await unknownChain();
     expect(writer.asked.map(({ action }) => action)).toEqual(['p0', 'p1']);
     await writer.add('other', b);
@@ -163,7 +163,7 @@ describe('a write whose outcome is unknown', () => {
     expect(writer.open).toEqual(['p2']);
   });
 
-  test('is looked up plan by plan, not by the session in an error for all of them', async () => {
+  test('is looked up plan by plan, whatever session an error names', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     const plans = [await writer.add('p0', a), await writer.add('p1', b)];
@@ -190,7 +190,7 @@ describe('a write whose outcome is unknown', () => {
     ]);
   });
 
-  test('is found out for each plan that was sent, whatever the outcome of the one that it continues', async () => {
+  test('is found out for each plan, whatever the plan before it did', async () => {
     const { writer, plans } = await unknownChain();
     await writer.asked[0]!.answer(unknown('p0'));
     await writer.asked[1]!.answer(true);

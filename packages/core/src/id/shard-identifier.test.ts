@@ -7,7 +7,7 @@ test.each([
   [255, 63],
   [255, 0],
   [0, 63],
-])('gives the shard of group %d and member %d', (group, member) => {
+])('the shard of group %d and member %d has an identifier', (group, member) => {
   expect(ShardIdentifier.of(group, member)).toMatchObject({ group, member });
 });
 
@@ -22,22 +22,22 @@ test.each([
   [0, Number.NaN],
   [Number.POSITIVE_INFINITY, 0],
   ['1' as unknown as number, 0],
-])('refuses group %s and member %s', (group, member) => {
+])('the shard of group %s and member %s is refused', (group, member) => {
   expect(() => ShardIdentifier.of(group, member)).toThrow(expect.objectContaining({ code: 'invalid-shard' }));
 });
 
-test('is the same object for equal shards, and another one for others', () => {
+test('identifiers of equal shards are one object', () => {
   expect(ShardIdentifier.of(7, 9)).toBe(ShardIdentifier.of(7, 9));
   expect(ShardIdentifier.of(7, 9)).not.toBe(ShardIdentifier.of(9, 7));
   expect(ShardIdentifier.of(1, 0)).not.toBe(ShardIdentifier.of(0, 63));
 });
 
-test('cannot be changed', () => {
+test('an identifier is immutable', () => {
   const shard: { group: number } = ShardIdentifier.of(7, 9);
   expect(() => (shard.group = 8)).toThrow(TypeError);
 });
 
-test('sorts by group and then by member', () => {
+test('identifiers sort by group and then by member', () => {
   const places = [
     [1, 0],
     [0, 63],
@@ -57,7 +57,7 @@ test('sorts by group and then by member', () => {
   ]);
 });
 
-test('is readable in texts and in JSON', () => {
+test('an identifier is readable in texts and in JSON', () => {
   expect(`${ShardIdentifier.of(1, 2)}`).toBe('shard (1, 2)');
   expect(JSON.stringify(ShardIdentifier.of(1, 2))).toBe('{"group":1,"member":2}');
 });

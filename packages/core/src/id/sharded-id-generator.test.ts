@@ -20,17 +20,17 @@ test.each([
   [200, 33, '0190a1b2-c3d4-7000-b221-0102030405ff'],
   [255, 0, '0190a1b2-c3d4-7000-bfc0-0102030405ff'],
   [255, 63, '0190a1b2-c3d4-7000-bfff-0102030405ff'],
-])('lays time, counter, shard (%i, %i) and random bits out as %s', (group, member, expected) => {
+])('an id encodes time, counter, shard (%i, %i) and random bits as %s', (group, member, expected) => {
   const generator = new ShardedIdGenerator(new FixedIdSource(0x0190_a1b2_c3d4));
   expect(generator.next(ShardIdentifier.of(group, member))).toBe(expected);
 });
 
-test('keeps all 48 bits of the time', () => {
+test('a generated id contains all 48 bits of the time', () => {
   const generator = new ShardedIdGenerator(new FixedIdSource(0xffff_ffff_fffe));
   expect(generator.next(global)).toMatch(/^ffffffff-fffe-7000-/);
 });
 
-test('counts up within a millisecond and starts again with the next one', () => {
+test('a generator counts within a millisecond and restarts with the next one', () => {
   const source = new FixedIdSource(1_000);
   const generator = new ShardedIdGenerator(source);
   expect(placeInTime(generator.next(global))).toEqual([1_000, 0]);
@@ -39,7 +39,7 @@ test('counts up within a millisecond and starts again with the next one', () => 
   expect(placeInTime(generator.next(global))).toEqual([1_001, 0]);
 });
 
-test('runs ahead of the clock when the 4,096 counts of a millisecond are used up', () => {
+test('a generator runs ahead of the clock after 4,096 ids in one millisecond', () => {
   const source = new FixedIdSource(1_000);
   const generator = new ShardedIdGenerator(source);
   const ids = Array.from({ length: 4_097 }, () => generator.next(global));
@@ -49,7 +49,7 @@ test('runs ahead of the clock when the 4,096 counts of a millisecond are used up
   expect(placeInTime(generator.next(global))).toEqual([1_001, 1]);
 });
 
-test('keeps the order when the clock goes back', () => {
+test('a generator keeps the order when the clock goes back', () => {
   const source = new FixedIdSource(5_000);
   const generator = new ShardedIdGenerator(source);
   const before = generator.next(global);
@@ -59,7 +59,7 @@ test('keeps the order when the clock goes back', () => {
   expect(after > before).toBe(true);
 });
 
-test('makes 100,000 ids that are sorted and unique, whatever their shard', () => {
+test('a generator makes 100,000 sorted and unique ids across shards', () => {
   const generator = new ShardedIdGenerator();
   const shards = [global, ShardIdentifier.of(255, 63), ShardIdentifier.of(1, 0)];
   const ids = Array.from({ length: 100_000 }, (_item, index) => generator.next(shards[index % 3]!));
@@ -67,7 +67,7 @@ test('makes 100,000 ids that are sorted and unique, whatever their shard', () =>
 });
 
 test.each([{ group: 256, member: 0 }, { group: 0, member: 64 }, { group: -1, member: 0 }, {}])(
-  'refuses a shard that is none: %j',
+  'a generator refuses a malformed shard: %j',
   (shard) => {
     expect(() => new ShardedIdGenerator().next(shard as ShardIdentifier)).toThrow(
       expect.objectContaining({ code: 'invalid-shard' }),

@@ -29,7 +29,7 @@ describe('generate', () => {
     expect(id.resolveShardIdentifier()).toBe(shard);
   });
 
-  test('makes ids that sort in the order in which they were made', () => {
+  test('makes ids that sort in the order of their creation', () => {
     const ids = Array.from(
       { length: 1_000 },
       () => ShardedId.generate(Wallet, ShardIdentifier.of(3, 4)).value,
@@ -52,7 +52,7 @@ describe(`the shard of an id (seed ${seed})`, () => {
     fc.assert(property, { seed, numRuns: 1_000 });
   });
 
-  test('is the one that another implementation of the layout wrote', () => {
+  test('is the one written by another implementation of the layout', () => {
     const property = fc.property(
       fc.bigInt(0n, 2n ** 48n - 1n),
       fc.bigInt(0n, 2n ** 12n - 1n),
@@ -75,11 +75,11 @@ test.each([
   ['018f3c00-0000-7abc-b221-000000000000', 200, 33],
   ['018f3c00-0000-7abc-bfc0-000000000000', 255, 0],
   ['018f3c00-0000-7abc-bfff-ffffffffffff', 255, 63],
-])('reads %s as shard (%i, %i)', (text, group, member) => {
+])('the id %s is read with the shard (%i, %i)', (text, group, member) => {
   expect(ShardedId.of(Wallet, text).resolveShardIdentifier()).toBe(ShardIdentifier.of(group, member));
 });
 
-test('accepts upper case and writes lower case', () => {
+test('an id is accepted in upper case and written in lower case', () => {
   const id = ShardedId.of(Wallet, '018F3C00-ABCD-7ABC-BFFF-FFFFFFFFFFFF');
   expect(id.value).toBe('018f3c00-abcd-7abc-bfff-ffffffffffff');
   expect(id.resolveShardIdentifier()).toBe(ShardIdentifier.of(255, 63));
@@ -103,7 +103,7 @@ test.each([
   ['018f3c00-0000-7abc-8000-000000000000\n', 'a line end'],
   ['00000000-0000-0000-0000-000000000000', 'the nil UUID'],
   ['ffffffff-ffff-ffff-ffff-ffffffffffff', 'the max UUID'],
-])('refuses %j: %s', (text) => {
+])('the text %j is refused as an id: %s', (text) => {
   expect(() => ShardedId.of(Wallet, text)).toThrow(expect.objectContaining({ code: 'invalid-id' }));
 });
 
@@ -111,7 +111,7 @@ describe('derive', () => {
   const origin = ShardedId.of(Wallet, '018f3c00-1234-7abc-8040-0123456789ab');
   const shard = ShardIdentifier.of(3, 4);
 
-  test('makes the same id on the shard for the same origin, with the origin’s time', () => {
+  test('makes the same id on a shard for the same origin, with its time', () => {
     const id = ShardedId.derive(Wallet, origin, shard);
     // The first digits of the SHA-256 of `Wallet/018f3c00-1234-7abc-8040-0123456789ab`.
     expect(id.value).toMatch(/^018f3c00-1234-7[0-9a-f]{3}-80c4-[0-9a-f]{12}$/);
@@ -119,7 +119,7 @@ describe('derive', () => {
     expect(ShardedId.derive(Wallet, Id.of(Wallet, origin.value.toUpperCase()), shard)).toEqual(id);
   });
 
-  test('makes another id for another origin, also one that differs in its shard only, and for another class', () => {
+  test('makes another id for another class, or for an origin that differs even in its shard', () => {
     class Decision {
       declare readonly id: unknown;
     }
@@ -133,7 +133,7 @@ describe('derive', () => {
     expect(new Set(ids.map(({ value }) => value)).size).toBe(ids.length);
   });
 
-  test('refuses an origin that is no UUID version 7', () => {
+  test('refuses an origin that is not a version-7 UUID', () => {
     expect(() => ShardedId.derive(Wallet, Id.of(Wallet, 'order-1'), shard)).toThrow(
       expect.objectContaining({ code: 'invalid-id' }),
     );

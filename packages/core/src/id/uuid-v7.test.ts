@@ -65,7 +65,7 @@ function idsFromSource(): readonly string[] {
 }
 
 describe('another source of ids', () => {
-  test('gives the same ids each time, by its own time, and of those made before nothing shows', () => {
+  test('yields the same ids each time, by its own clock, whatever was made before', () => {
     const ids = idsFromSource();
     expect(new Set(ids).size).toBe(ids.length);
     expect([ids[0], ids[1], ids[3], ids[4]].map((id) => timeOf(id!))).toEqual([1_000, 1_000, 1_000, 1_000]);

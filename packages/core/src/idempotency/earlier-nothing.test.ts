@@ -47,12 +47,12 @@ function laterDue({ turnsTo = [], readsAtFirst = true }: LaterDue): TestExecutor
   return { ...running, once: (configuration) => running.execute(params, configuration) };
 }
 
-describe('a repeat with an effect, of a request that had nothing to do', () => {
+describe('an effective repeat of a request without effect', () => {
   test.each([
     ['the shard of the effect', [mexico], mexico],
     ['another shard and then that of the effect', [global, mexico], global],
     ['that of the effect and then another one', [mexico, global], mexico],
-  ])('gets the first result, without a search before, when it reads %s', async (_what, turnsTo, shard) => {
+  ])('returns the first result without an earlier search when it reads %s', async (_what, turnsTo, shard) => {
     const { once, driver } = laterDue({ turnsTo });
     expect(await once(unsearched)).toBe('nothing to do');
     expect(await once(unsearched)).toBe('nothing to do');
@@ -62,14 +62,14 @@ describe('a repeat with an effect, of a request that had nothing to do', () => {
   test.each([
     ['reads the shard of the effect', [mexico]],
     ['reads nothing', []],
-  ])('gets the first result, without a search before, when only the repeat %s', async (_what, turnsTo) => {
+  ])('returns the first result without an earlier search when only the repeat %s', async (_what, turnsTo) => {
     const { once, driver } = laterDue({ turnsTo, readsAtFirst: false });
     expect(await once(unsearched)).toBe('nothing to do');
     expect(await once(unsearched)).toBe('nothing to do');
     expect(driver.committed).toMatchObject([{ shard: global }]);
   });
 
-  test('gets the first result, without an earlier search, when only the repeat reads, and not on the shard of the effect', async () => {
+  test('returns the first result when only the repeat reads, on another shard', async () => {
     const peru = ShardIdentifier.of(2, 0);
     const { databases, driver } = openFakeDatabases(global, mexico, peru);
     let performed = 0;
@@ -148,18 +148,18 @@ function paidEarlier(turnsTo: readonly ShardIdentifier[]): TestExecutor & {
   return { ...running, once: () => running.execute(null, unsearched) };
 }
 
-describe('a repeat that has nothing to do, of a request that had an effect', () => {
+describe('an idle repeat of an effective request', () => {
   test.each([
     ['another shard', [global]],
     ['nothing', []],
-  ])('gets the first result, without a search before, when it reads %s', async (_what, turnsTo) => {
+  ])('returns the first result without an earlier search when it reads %s', async (_what, turnsTo) => {
     const { once, driver } = paidEarlier(turnsTo);
     expect(await once()).toBe('paid');
     expect(await once()).toBe('paid');
     expect(driver.committed).toMatchObject([{ shard: mexico }]);
   });
 
-  test('gets the first result when that is committed on the second shard that it reads, while it is performed', async () => {
+  test('returns the first result when it is committed on a later shard meanwhile', async () => {
     const gate = Promise.withResolvers<void>();
     let performed = 0;
     const { execute, databases, driver } = executorOf(
@@ -183,7 +183,7 @@ describe('a repeat that has nothing to do, of a request that had an effect', () 
     expect(driver.committed).toMatchObject([{ shard: mexico }]);
   });
 
-  test('gets the first result when it has read that before it is committed', async () => {
+  test('returns the first result when it read the model before the commit', async () => {
     const running = executorOf(
       async (plan, params) => {
         for (const shard of [global, mexico]) running.databases.transactionManager(shard);

@@ -67,7 +67,7 @@ function sweepOf(
   return { sweep: new KeySweep(databases, { ...defaultIdempotencySettings, sweepRowsMax: 2 }), left, places };
 }
 
-test('a key of a handler is deleted only after the database of its event has said that the event cannot be delivered again', async () => {
+test("a handler's key is deleted only after its event's database has ruled out another delivery", async () => {
   const { sweep, left } = sweepOf(
     [
       ['dead', global],

@@ -41,7 +41,7 @@ describe('a repeat that the rules refuse', () => {
     expect([manager(global).keys.waits, manager(mexico).keys.waits]).toEqual([[], [undefined]]);
   });
 
-  test('is not looked for elsewhere when it is found where it was read, although the params name no shard', async () => {
+  test('is not looked for elsewhere once found where the action read', async () => {
     const running: TestExecutor = executorOf(async (plan) => {
       running.databases.transactionManager(mexico);
       if (running.driver.committed.length > 0) throw new Error('refused by the rules');
@@ -54,7 +54,7 @@ describe('a repeat that the rules refuse', () => {
     expect(manager(global).keys.waits).toEqual([]);
   });
 
-  test('is looked for nowhere else when the params name a shard, and it is not found there', async () => {
+  test('is looked for only on the shard that the params name', async () => {
     const { execute, manager, refusal, id } = onceOnly();
     await execute({}, { idempotencyKey: 'key-2' });
     manager(global).keys.waits.length = 0;
@@ -101,7 +101,7 @@ describe('a repeat that the rules refuse', () => {
   });
 
   test.each([unavailable, new TransientStorageError(mexico, 'the connection was lost')])(
-    'is not reported as refused when one of the shards that it names does not answer (%s)',
+    'is not reported as refused when a shard that it names is silent (%s)',
     async (failure) => {
       const { execute, manager, id } = onceOnly();
       const params = { id, other: openWallet(global).id };
@@ -139,7 +139,7 @@ function linked(repeated: () => unknown): TestExecutor & { readonly once: () => 
   return { ...running, once: () => running.execute({ id }, key) };
 }
 
-describe('a repeat whose effect is on a shard that its params do not name', () => {
+describe('a repeat whose effect is on an unnamed shard', () => {
   test.each<[string, () => unknown]>([
     [
       'refused by the rules',
@@ -159,7 +159,7 @@ describe('a repeat whose effect is on a shard that its params do not name', () =
     await expect(once()).rejects.toBe(unavailable);
   });
 
-  test('is recorded where it reads when there was nothing to do the first time, either', async () => {
+  test('is recorded where it reads when it never had anything to do', async () => {
     const running: TestExecutor = executorOf(async () => {
       running.databases.transactionManager(mexico);
       return undefined;

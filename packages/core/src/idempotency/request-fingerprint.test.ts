@@ -117,7 +117,7 @@ describe('a different request with the same key', () => {
   test.each<[string, z.ZodType<Record<string, unknown>>]>([
     ['a record', z.record(z.string(), z.unknown())],
     ['an object that keeps other fields', z.looseObject({ a: z.int() })],
-  ])('is refused when its params differ in a field of %s that zod does not write', async (_what, schema) => {
+  ])('is refused when its params differ in a field of %s', async (_what, schema) => {
     const { driver, execute } = deployed(schema);
     const params = JSON.parse('{"a":1,"__proto__":{"x":1}}') as Record<string, unknown>;
     await expect(execute(params)).rejects.toMatchObject({

@@ -110,7 +110,7 @@ describe('droppedField', () => {
     expect(droppedField(schema, value, { instances: true })?.reason).toMatch(reason);
   });
 
-  test('passes an instance where nothing is read back', () => {
+  test('passes an instance if nothing is read back', () => {
     expect(droppedField(z.object({ x: z.number() }), new Point())).toBeUndefined();
   });
 });

@@ -4,13 +4,13 @@ import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
 import { durableName, modelNameOf } from './model-class.js';
 import { eventTypeOf } from './model-event.js';
 
-test('is the class name', () => {
+test('a durable name is the class name by default', () => {
   expect(durableName(Wallet, undefined, 'a name')).toBe('Wallet');
   expect(modelNameOf(Wallet)).toBe('Wallet');
   expect(eventTypeOf(WalletDepositedEvent)).toBe('WalletDepositedEvent');
 });
 
-test('is what the class declares instead', () => {
+test('a durable name is the one that the class declares', () => {
   class Account extends Wallet {
     static readonly modelName = 'Wallet';
   }
@@ -30,7 +30,7 @@ describe('a class that a bundler has renamed', () => {
     );
   });
 
-  test('is told what to declare', () => {
+  test('is refused with what to declare', () => {
     expect(() => durableName({ name: 'e' }, undefined, 'static readonly modelName')).toThrow(
       /static readonly modelName/,
     );

@@ -9,7 +9,7 @@ test('an entity starts at version 0', () => {
   expect(new Address({ id, state: 'KNOWN', city: 'Riga' })).toMatchObject({ id, version: 0, city: 'Riga' });
 });
 
-test('a copy of an entity has the changed fields and the version of the one before, which stays as it is', () => {
+test('a copy of an entity has the changed fields and the same version as the unchanged original', () => {
   const address = new Address({ id, state: 'KNOWN', city: 'Riga', version: 4 });
   expect(address.move('Oslo').leave()).toEqual(new Address({ id, state: 'LEFT', city: 'Oslo', version: 4 }));
   expect(address).toEqual(new Address({ id, state: 'KNOWN', city: 'Riga', version: 4 }));

@@ -23,7 +23,7 @@ describe('encodePayload', () => {
     expect(encodePayload(new OrderShippedEvent(ShardedId.of(Order, id.value)))).toBe('{}');
   });
 
-  test('writes the own fields only, also by a schema that keeps or refuses unknown ones', () => {
+  test('writes only the own fields, even with a schema that keeps or refuses unknown ones', () => {
     class StrictEvent extends ModelEvent<Order> {
       static readonly payload = z.strictObject({ note: z.string() });
       readonly note: string = 'a';
@@ -36,7 +36,7 @@ describe('encodePayload', () => {
     expect(encodePayload(new LooseEvent('order-1', Order))).toBe('{"note":"b"}');
   });
 
-  test('refuses a field that the payload schema lacks, also while it is undefined', () => {
+  test('refuses a field that the payload schema lacks, even an undefined one', () => {
     class ForgetfulEvent extends ModelEvent<Order> {
       static readonly payload = z.object({});
       constructor(readonly note: string | undefined) {
@@ -77,7 +77,7 @@ describe('encodePayload', () => {
     );
   });
 
-  test('refuses a value that holds itself, also where the schema names itself', () => {
+  test('refuses a value that contains itself, even with a recursive schema', () => {
     interface Chain {
       next?: Chain | undefined;
     }
@@ -92,7 +92,7 @@ describe('encodePayload', () => {
     );
   });
 
-  test('refuses a value that is nested too deeply for a schema that names itself', () => {
+  test('refuses a value nested too deeply for a recursive schema', () => {
     interface Chain {
       readonly next?: Chain | undefined;
     }
@@ -147,7 +147,7 @@ describe('encodePayload', () => {
   });
 
   test.each([new Error('the codec is broken'), new RangeError('Invalid time value')])(
-    'lets the error of a codec through: %s',
+    'passes on the error of a codec: %s',
     (broken) => {
       const schema = z.codec(z.string(), z.string(), {
         decode: (text) => text,
@@ -161,7 +161,7 @@ describe('encodePayload', () => {
 });
 
 describe('decodeEvent', () => {
-  test('gives an event of the class, equal to the one that was written', () => {
+  test('returns an event of the class, equal to the one written', () => {
     const event = new WalletDepositedEvent(id, 5n, 105n);
     const payload: unknown = JSON.parse(encodePayload(event));
     const decoded = decodeEvent(WalletDepositedEvent, { model: Wallet, modelId: id.value, payload });
@@ -220,12 +220,12 @@ describe('a payload of an earlier version of its class', () => {
   }
   const earlier = { model: Order, modelId: 'order-1', payload: { euros: 2 } };
 
-  test('is read as the class is today', () => {
+  test('is read as the class is now', () => {
     expect(decodeEvent(OrderPricedEvent, earlier)).toMatchObject({ orderId: 'order-1', cents: 200 });
     expect(currentPayload(OrderPricedEvent, earlier)).toEqual({ orderId: 'order-1', cents: 200 });
   });
 
-  test('is told from one of today, which stays as it is', () => {
+  test('is told from a current one, which stays unchanged', () => {
     const event = new OrderPricedEvent('order-1', Order);
     const today = { ...earlier, payload: JSON.parse(encodePayload(event)) as unknown };
     expect(decodeEvent(OrderPricedEvent, today)).toEqual(event);

@@ -80,11 +80,11 @@ describe('exactJson', () => {
     );
   });
 
-  test('refuses a value that holds itself', () => {
+  test('refuses a value that contains itself', () => {
     expect(() => exactJson(cyclic, 'Event')).toThrow(expect.objectContaining({ code: 'unstorable-value' }));
   });
 
-  test(`writes what JSON has so that it reads back as the same (seed ${seed})`, () => {
+  test(`writes random JSON values so that they are read back unchanged (seed ${seed})`, () => {
     const readable = fc.jsonValue({ depthSize: 'medium', stringUnit: 'grapheme' });
     const property = fc.property(
       // Where Node 24 has read a key with a backslash, it takes others that are written with one for the same.
@@ -98,7 +98,7 @@ describe('exactJson', () => {
   });
 });
 
-test('checkText accepts what the database can hold', () => {
+test('checkText accepts a text that the database can store', () => {
   expect(() => checkText('\u0001 \uffff 🙂', 'Wallet.ownerId')).not.toThrow();
 });
 

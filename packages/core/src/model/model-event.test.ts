@@ -7,11 +7,11 @@ import { ModelEvent } from './model-event.js';
 
 const id = ShardedId.of(Wallet, '018f3c00-0000-7abc-8000-000000000000');
 
-test('knows the id and the class of its model', () => {
+test('an event knows the id and the class of its model', () => {
   expect(new WalletDepositedEvent(id, 1n, 2n)).toMatchObject({ modelId: id.value, model: Wallet });
 });
 
-test('is refused when its class declares no payload', () => {
+test('an event whose class declares no payload is refused', () => {
   class OrderLostEvent extends ModelEvent<Order> {}
   expect(() => new OrderLostEvent('order-1', Order)).toThrow(
     expect.objectContaining({

@@ -25,7 +25,7 @@ describe('a model', () => {
     expect(wallet).toMatchObject({ version: 7, createdDate: now, updatedDate: later, events });
   });
 
-  test('does not change with the list of events that it was given, nor can its own be changed', () => {
+  test('is independent of the list of events passed to it, and its own list is immutable', () => {
     const events = [new WalletOpenedEvent(id, 'owner-1', 100n)];
     const wallet = new Wallet({ ...fields, events });
     events.push(new WalletOpenedEvent(id, 'owner-2', 100n));
@@ -44,13 +44,13 @@ describe('a model', () => {
 describe('a copy', () => {
   const wallet = new Wallet({ ...fields, version: 3, updatedDate: later });
 
-  test('has the changed fields, and all the others as they were', () => {
+  test('has the changed fields, and all others unchanged', () => {
     const next = wallet.deposit(50n);
     expect(next).toBeInstanceOf(Wallet);
     expect(next).toMatchObject({ ...fields, balance: 150n, version: 3, updatedDate: later });
   });
 
-  test('leaves the model that was copied untouched', () => {
+  test('leaves the original model untouched', () => {
     const next = wallet.deposit(50n);
     expect(next).not.toBe(wallet);
     expect(wallet.balance).toBe(100n);
@@ -59,7 +59,7 @@ describe('a copy', () => {
     expect(next.events).toHaveLength(1);
   });
 
-  test('attaches its events behind those of the copies before, in order', () => {
+  test('attaches its events after those of earlier copies, in order', () => {
     const first = new WalletDepositedEvent(id, 8n, 8n);
     const second = new WalletDepositedEvent(id, 9n, 9n);
     const next = wallet.deposit(50n).close(first, second);
@@ -81,7 +81,7 @@ describe('a copy', () => {
     );
   });
 
-  test('is of the class that was copied', () => {
+  test('has the class of the original', () => {
     class SpecialWallet extends Wallet {}
     expect(new SpecialWallet(fields).deposit(1n)).toBeInstanceOf(SpecialWallet);
   });
@@ -97,7 +97,7 @@ function lossy(lost: string): Wallet {
   return new LossyWallet({ ...fields, version: 3, updatedDate: later });
 }
 
-describe('a constructor that does not pass everything on', () => {
+describe('a constructor that drops arguments', () => {
   test('does not lose an event silently', () => {
     expect(() => lossy('events').deposit(1n)).toThrow(
       expect.objectContaining({ code: 'invariant-violation', message: expect.stringContaining('events') }),
@@ -111,7 +111,7 @@ describe('a constructor that does not pass everything on', () => {
   });
 });
 
-test('an emitting model leaves the one before untouched', () => {
+test('a model that emits an event leaves its predecessor untouched', () => {
   const order = new Order({
     id: ShardedId.generate(Order, ShardIdentifier.of(0, 0)),
     state: 'PLACED',

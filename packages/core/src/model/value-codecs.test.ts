@@ -22,7 +22,7 @@ test.each<[string, z.ZodType, unknown, string]>([
   expect(z.decode(codec, text)).toEqual(value);
 });
 
-describe('what is no value of its kind', () => {
+describe('a value of the wrong kind', () => {
   test.each<[string, z.ZodType, string]>([
     ['a day', instantCodec, '2026-01-02'],
     ['an instant in another zone', instantCodec, '2026-01-02T03:04:05+01:00'],

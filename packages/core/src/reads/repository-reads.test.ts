@@ -82,7 +82,7 @@ describe('a read by id', () => {
     expect(wallets.asked).toEqual([[shard, wallet.id.value]]);
   });
 
-  test('asks the shard that a strategy of its own finds for the id', async () => {
+  test('asks the shard that a custom strategy finds for the id', async () => {
     const { wallets } = repository({ shardOfModel: () => mexico, shardOfId: () => mexico });
     const wallet = writtenWallet(global);
     wallets.store(wallet);
@@ -111,7 +111,7 @@ describe('a read by id', () => {
     await expect(wallets.findById(id)).rejects.toMatchObject({ code: 'unknown-shard' });
   });
 
-  test('finds nothing where no model is, and says so in the way of each method', async () => {
+  test('finds no missing model, and each method reports that in its way', async () => {
     const { wallets } = repository();
     const { id } = openWallet();
     expect(await wallets.findById(id)).toBeUndefined();
@@ -139,7 +139,7 @@ describe('a read by id', () => {
     expect(wallets.sourceCount).toBe(2);
   });
 
-  test('tells the registry each time, so that an execution is recorded where it has read', async () => {
+  test('tells the registry each time, so that an execution is recorded where it read', async () => {
     const { wallets, databases, driver } = repository();
     const running = executorOf(async (_plan, id) => wallets.existsById(id as string), { databases });
     const { value } = writtenWallet(mexico).id;
@@ -150,7 +150,7 @@ describe('a read by id', () => {
 });
 
 describe('a read by several ids', () => {
-  test('gives the models in the order of the ids, those of several shards too, without the missing ones', async () => {
+  test('returns the models of all shards in the order of the ids, without missing ones', async () => {
     const { wallets } = repository();
     const [one, other, third] = [writtenWallet(mexico), writtenWallet(global), writtenWallet(mexico)];
     wallets.store(third, other, one);
@@ -302,7 +302,7 @@ describe('a list', () => {
     expect(await wallets.upTo(firstOf(0), 0)).toEqual([]);
   });
 
-  test('is refused when there is one more, which alone is read beyond the limit', async () => {
+  test('is refused when there is one more, and reads no further', async () => {
     const { wallets } = repository();
     const limits: number[] = [];
     const read = (limit: number): Promise<readonly number[]> => {
@@ -317,7 +317,7 @@ describe('a list', () => {
     expect(limits).toEqual([4]);
   });
 
-  test('has 10,000 items at most, unless told otherwise', async () => {
+  test('has at most 10,000 items by default', async () => {
     const { wallets } = repository();
     expect(await wallets.upTo(firstOf(10_000))).toHaveLength(10_000);
     await expect(wallets.upTo(firstOf(10_001))).rejects.toMatchObject({ maximum: 10_000 });

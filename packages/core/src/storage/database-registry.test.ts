@@ -170,7 +170,7 @@ function notReady(kind: NotReadyKind): DatabaseNotReadyError {
   return new DatabaseNotReadyError(kind, { what: 'no', remedy: 'correct it', cause: undefined });
 }
 
-test('gives delivery each database once, with its shards and a promise of its readiness', async () => {
+test('a registry lists each database once for delivery, with its shards and readiness', async () => {
   const driver = new FakeDriver();
   const shared = databaseConfig();
   const registry = open(
@@ -252,7 +252,7 @@ describe('the state of the databases', () => {
     expect(String(failure)).toMatch(/is the same database as .*postgresql:\/\/db\/0-0/);
   });
 
-  test('is not ready when the address of a database that is not ready leads to that of another one', async () => {
+  test('is invalid when the address of an unready database leads to another one', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
     for (const database of driver.opened) database.identity = 'server 1, database 1';

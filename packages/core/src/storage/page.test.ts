@@ -9,7 +9,7 @@ test.each([
   [999, 999],
   [1_000, 1_000],
   [1_001, 1_000],
-])('a page of %d items has %d at most', (limit, size) => {
+])('a page of %d items contains at most %d', (limit, size) => {
   expect(pageSize(limit)).toBe(size);
 });
 

@@ -9,6 +9,6 @@ test.each([
   ['01a20098-e5a5-7000-8000-c4b13c4486dc', 4],
   ['ada/Übung', 4],
   ['𝒳', 2],
-])('the events of the model %j fall into the slot of 16 in which those of existing logs are', (id, slot) => {
+])('the events of the model %j keep the slot that they have in existing logs', (id, slot) => {
   expect(slotOf(id, 16)).toBe(slot);
 });
