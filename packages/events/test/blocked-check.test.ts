@@ -31,7 +31,7 @@ test('simultaneous questions are asked in statements of limited size, and each g
 
 const model: LeasedModel = { handler: 'one', slot: 0, token: '1', modelName: 'Account', modelId: '2' };
 
-test('a question is asked again when the database could not answer, and so are later ones', async () => {
+test('questions are asked again after the database could not answer', async () => {
   const clock = new VirtualClock();
   const errors: unknown[] = [];
   let failing = 2;

@@ -52,7 +52,7 @@ describe('a handler that throws', () => {
     expect(bench.database.writes.blocked).toBe(blocked);
   });
 
-  test('handles events without blocking them again even if it learns late that something was blocked when it gained the slot', async () => {
+  test('resumes direct handling even if it learns late that events of its slot were blocked', async () => {
     const bench = new DeliveryBench();
     const models = ['a', 'b', 'c', 'd'];
     const failing = new Set(models.map((model) => `${model}1`));
@@ -83,7 +83,7 @@ describe('a handler that throws', () => {
     expect(bench.database.writes.blocked).toBe(blocked);
   });
 
-  test('handles events without blocking them again even if its attempt ends after it gained the slot again under the same lease', async () => {
+  test('resumes direct handling even if its attempt ends after it regained the slot under the same lease', async () => {
     const bench = new DeliveryBench();
     let failures = 1;
     const handler = handlerOf({ name: 'one' }, () => (failures-- > 0 ? fail() : undefined));
@@ -371,7 +371,7 @@ async function blockedLate(work: (eventId: string, attempt: number) => void) {
   return { bench, handler, executor };
 }
 
-describe('an event that was handled and is blocked all the same, by a late statement', () => {
+describe('a handled event that a late statement blocks', () => {
   test('is found within two leases', async () => {
     const { bench, handler } = await blockedLate(() => undefined);
     await bench.clock.advance(20_000);
@@ -379,7 +379,7 @@ describe('an event that was handled and is blocked all the same, by a late state
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('holds back later events of its model even in a batch of which others are being blocked', async () => {
+  test("holds back its model's later events even in a batch with other blocked events", async () => {
     const bench = new DeliveryBench();
     const batches: string[][] = [];
     class Batches {
@@ -411,7 +411,7 @@ describe('an event that was handled and is blocked all the same, by a late state
     expect(bench.database.cursors.get('one 0')).toBe(4);
   });
 
-  test('holds back the later events of its model as soon as it is tried again', async () => {
+  test('holds back later events of its model during its next attempt', async () => {
     const { bench, handler, executor } = await blockedLate((eventId, attempt) => {
       if (eventId === 'a1' && attempt === 2) fail();
     });

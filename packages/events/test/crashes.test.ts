@@ -82,7 +82,7 @@ describe('a process that dies', () => {
 });
 
 describe('an event that failed, or waited, before a process died', () => {
-  test.each(['a1', 'a2'])('holds up no other model of its slot while it is tried again: %s', async (slow) => {
+  test.each(['a1', 'a2'])('delays no other model of its slot during its retries: %s', async (slow) => {
     const bench = new DeliveryBench();
     let failures = 1;
     const handler = handlerOf({ name: 'one' }, ({ eventId }) => {
@@ -122,7 +122,7 @@ describe('an event that kills its process', () => {
     expect(seen).toEqual(expect.arrayContaining(['a2', 'b2', 'd2', 'e2', 'f2']));
   });
 
-  test('is a dead letter after the allowed attempts even if the database ends with the process each time', async () => {
+  test('becomes a dead letter even if the database ends with the process each time', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
@@ -154,7 +154,7 @@ describe('an event that kills its process', () => {
   });
 
   test.each([1, 3, 10])(
-    'is a dead letter after %i attempts, and slow events beside it are handled, however slow they are',
+    'becomes a dead letter after %i attempts, while slow events beside it are handled',
     async (attemptsMax) => {
       const bench = new DeliveryBench();
       const done: string[] = [];
@@ -201,7 +201,7 @@ describe('an event that kills its process', () => {
     expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 1, dead: true }]);
   });
 
-  test('takes no attempt from an event that is retried beside it for a reason of its own', async () => {
+  test('takes no attempt from another event that is retried beside it', async () => {
     const bench = new DeliveryBench();
     const done: string[] = [];
     let failing = true;
@@ -275,7 +275,7 @@ describe('after a crash, retries that wait for an outage', () => {
     await handledSince(bench, after, handled);
   });
 
-  test('hold up a slot no longer than until each of its suspects was tried once', async () => {
+  test('delay a slot only until each suspect was tried once', async () => {
     const bench = new DeliveryBench();
     const handled: string[] = [];
     const before = startInOutage(bench, []);

@@ -90,7 +90,7 @@ test('handlers start at their cursors, only in the slots that were gained', asyn
 });
 
 test.each([1, 4_999, 5_000, 5_001, 10_000, 12_345])(
-  'handlers know all models that have blocked events, also when they are %d',
+  'handlers know all models with blocked events, even %d of them',
   async (count) => {
     const asking = new AskingLoader();
     const names = Array.from({ length: count }, (_item, index) => `m${index}`);

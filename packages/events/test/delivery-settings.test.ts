@@ -81,7 +81,7 @@ describe('the settings of a delivery', () => {
   });
 });
 
-test('an event is read completely if it has no more than its share of the bytes, and always if it has one byte', () => {
+test('an event is read completely if it stays within its share of the bytes', () => {
   expect(eventBytesMax(engineSettings())).toBe(16_777);
   expect(eventBytesMax(testSettings({ readMax: 3, readBytesMax: 11 }))).toBe(3);
   expect(eventBytesMax(testSettings({ readMax: 1_000, readBytesMax: 10 }))).toBe(1);

@@ -481,7 +481,7 @@ describe('a batch that waits', () => {
     expect(one.calls).toHaveLength(3);
   });
 
-  test('is left to the next process when its own one stops, and so is what waits behind it', async () => {
+  test('is left to the next process, with the events behind it, when its own one stops', async () => {
     const one = new Dispatching(waits, { unfinishedMax: 1 });
     one.handle(slotOf(0), a1, a2);
     one.handle(slotOf(1), b1);
@@ -542,7 +542,7 @@ describe('a model that was checked', () => {
     ['stays blocked', true, ['check a', 'check a', 'block a2'], []],
     ['flows again', false, ['check a', 'check a'], ['a2']],
   ])(
-    'is checked again when one of its events was blocked while the answer was on its way, and %s',
+    'is checked again when one of its events was blocked before the answer came, and %s',
     async (_what, isStillBlocked, asked, calls) => {
       const one = new Dispatching();
       const slot = slotOf(0);

@@ -330,7 +330,7 @@ describe('failures', () => {
     ]);
   });
 
-  test('of the same outage are reported once for each text, and so is its end', async () => {
+  test('of the same outage are reported once for each text, as is its end', async () => {
     const bench = new DeliveryBench();
     const { access, errors, recoveries } = bench.start([handlerOf({ name: 'one' })]);
     await bench.clock.advance(60_000);

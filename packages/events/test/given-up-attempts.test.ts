@@ -205,7 +205,7 @@ describe('a statement that begins an attempt', () => {
     expect(standing(bench)).toEqual([[1, 0, false]]);
   });
 
-  test('takes the count back in the same step when the attempt continues in parallel with others, so that no end of the process comes between', async () => {
+  test('takes the count back in the same step when the attempt continues beside others', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => bench.clock.sleep(3_000));
     const begin = running.store.blocked.beginAttempt.bind(running.store.blocked);

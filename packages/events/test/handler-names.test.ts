@@ -89,7 +89,7 @@ describe('processes that know different shards', () => {
   const models = ['a', 'b', 'c', 'd'];
   const ids = models.map((model) => `${model}1`);
 
-  test('leave events that need a missing shard to a process that has it, and take over when that one is gone', async () => {
+  test('leave events to a process with the needed shard, and take over from it', async () => {
     const bench = new DeliveryBench();
     const sent: string[] = [];
     const lacking = handlerOf({ name: 'send' }, () => {

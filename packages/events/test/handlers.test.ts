@@ -212,7 +212,7 @@ const run = async (
 };
 
 describe('context.execute', () => {
-  test('executes with a key made of the handler, the event and the durable name of the action, for the principal of the event', async () => {
+  test('uses a key made of handler, event and action name, for the principal of the event', async () => {
     const executed = await run(async (context) => {
       await context.execute(NotifyAction, { text: 'hello' });
       await context.execute(NotifyAction, { text: 'again' }, { key: 'second', principal: { name: 'bot' } });
@@ -350,7 +350,7 @@ describe('a batch handler', () => {
     ['one attempt is all there is', 1, new Error('no')],
     ['the error says that no other one can succeed', 3, new UnknownActionError('Nothing')],
   ])(
-    'makes a dead letter only of the event that is to blame, which is known once each was tried alone: %s',
+    'makes a dead letter only of the failing event after trying each alone: %s',
     async (_when, attemptsMax, thrown) => {
       const bench = new DeliveryBench();
       const handler = batchHandler({ name: 'index', retry: { attemptsMax } }, (ids) => {

@@ -5,7 +5,7 @@ import { deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
 describe('a failover within a lease', () => {
-  test('makes a process start again from the saved cursors, so that events committed after it are not skipped', async () => {
+  test('restarts a process at its saved cursors, so that no later event is skipped', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' });
     bench.database.commit(deposited('a', 1), deposited('a', 2));
@@ -252,7 +252,7 @@ function randomOf(seed: number): () => number {
 }
 
 test.each([1, 2, 3, 4, 5, 6])(
-  'with versions of a handler side by side and failovers, every event that is not lost takes effect once, in order per model (seed %i)',
+  'every surviving event takes effect once and in order across handler versions and failovers (seed %i)',
   async (seed) => {
     const random = randomOf(seed);
     const bench = new DeliveryBench();

@@ -18,7 +18,7 @@ describe('the partitions of the log', () => {
     expect(access.calls.get('partitions.drop')).toBe(2);
   });
 
-  test('are never dropped if it is', async () => {
+  test('are never dropped if the log is kept for ever', async () => {
     const bench = new DeliveryBench();
     const { access } = bench.start([handlerOf({ name: 'one' })], calm);
     await bench.clock.advance(dayMs);

@@ -127,7 +127,7 @@ describe('an event of a process that dies right after a renewal', () => {
     expect(survivor.seen.toSorted()).toEqual(models.map((model) => `${model}1`));
   });
 
-  test('is handled within ten seconds of a start with the shard that its configuration lacked', async () => {
+  test('is handled within ten seconds once its missing shard is configured', async () => {
     const bench = new DeliveryBench();
     const other = ShardIdentifier.of(1, 0);
     const lacking = handlerOf({ name: 'one' }, () => {
@@ -294,7 +294,7 @@ describe('a keeper', () => {
     },
   );
 
-  test('waits longer after each failure, but at most a third of a lease, and only briefly after a success and a new failure', async () => {
+  test('waits longer after each failure in a row, at most a third of a lease', async () => {
     const { clock, keeper, asked } = keeperOf((count) => {
       if (count !== 8) throw new Error('down');
       return renewal(['1']);

@@ -63,7 +63,7 @@ describe('a failed batch that waits', () => {
     ['unfinished', { unfinishedMax: 40 }],
     ['beyond the saved cursors', { unsavedMax: 40 }],
   ])(
-    'lets other slots continue when the limit of events that are %s is reached, and reads no more behind it',
+    'lets other slots continue when the limit of events that are %s stops its reads',
     async (_where, limit) => {
       const bench = new DeliveryBench();
       const hold = gate();
@@ -98,7 +98,7 @@ describe('a failed batch that waits', () => {
     },
   );
 
-  test('is followed by no more that is read while it is tried again, however often and for how long', async () => {
+  test('stops the reads of its slot while it is retried, however often and long', async () => {
     const bench = new DeliveryBench();
     class Batches implements BatchEventHandler<DepositedEvent> {
       readonly event = DepositedEvent;
@@ -123,7 +123,7 @@ describe('a failed batch that waits', () => {
 });
 
 describe('large headers', () => {
-  test('are left to the call as well, and what is in memory of large events counts as read', async () => {
+  test('are also left to the call, and the parts of large events in memory count as read', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const headers: string[] = [];
@@ -321,7 +321,7 @@ test('a slot whose holder died is not read further while its suspects are being 
   expect(bench.database.writes.blocked).toBe(1);
 });
 
-test('a slot whose suspects have not all been seen yet is not read further, either', async () => {
+test('a slot whose suspects have not all been seen is not read further', async () => {
   const bench = new DeliveryBench();
   const handler = handlerOf({ name: 'one' }, ({ modelVersion }) =>
     modelVersion === 1 ? new Promise(() => undefined) : undefined,

@@ -88,7 +88,7 @@ describe('a paused handler', () => {
     ]);
   });
 
-  test('is no longer called in the process of the operator from then on, not even with events that were read', async () => {
+  test("is no longer called in the operator's process, not even with events already read", async () => {
     const bench = new DeliveryBench();
     const holds = [gate(), gate()];
     const handler = handlerOf({ name: 'one' }, ({ modelVersion }) => holds[modelVersion - 1]?.opened);
@@ -250,7 +250,7 @@ describe('a paused handler', () => {
   });
 });
 
-test('leases say which process delivers, and where', async () => {
+test('leases state which process delivers, and where', async () => {
   const bench = new DeliveryBench();
   const hold = gate();
   bench.start([handlerOf({ name: 'one' }, () => hold.opened)]);

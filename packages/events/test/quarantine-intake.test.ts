@@ -9,7 +9,7 @@ import { deposited } from './account.js';
 import { DeliveryBench, handlerOf } from './delivery-bench.js';
 import { testSettings, workerContext } from './worker-context.js';
 
-test('a slot whose holder vanished settles behind the whole of a large transaction, before which its cursor stood', async () => {
+test('a slot whose holder vanished settles behind a large transaction after its cursor', async () => {
   const settings = testSettings({ unsavedMax: 2, readMax: 2 });
   const slot = new HeldSlot({ handler: 'one', slot: 0, token: '1', abandoned: true });
   const position: SlotPosition = {
@@ -57,7 +57,7 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
   expect(looked).toEqual([]);
 });
 
-test('suspects are tried at once, also when the cursor behind them could not be saved', async () => {
+test('suspects are tried at once, even if the cursor behind them could not be saved', async () => {
   const bench = new DeliveryBench();
   const leaseMs = 10_000;
   bench.database.commit(deposited('a', 1));
@@ -79,7 +79,7 @@ test('suspects are tried at once, also when the cursor behind them could not be 
   expect(handler.seen).toEqual(['a1']);
 });
 
-test('a model flows again whose suspect was tried, and looked at, before all that are blocked with it were', async () => {
+test('a model resumes direct handling even if its suspect was tried before others were blocked', async () => {
   const bench = new DeliveryBench();
   const leaseMs = 10_000;
   bench.database.commit(...['b', 'a', 'e'].map((model) => deposited(model, 1)));

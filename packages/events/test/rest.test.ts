@@ -64,7 +64,7 @@ describe('cursors', () => {
 });
 
 describe('at rest', () => {
-  test('a process asks its database less than three times a second, whatever the number of handlers', async () => {
+  test('a process queries its database less than three times a second, whatever the number of handlers', async () => {
     const bench = new DeliveryBench();
     const handlers = Array.from({ length: 10 }, (_item, index) => handlerOf({ name: `handler-${index}` }));
     const { access } = bench.start(handlers);
@@ -74,7 +74,7 @@ describe('at rest', () => {
     expect(access.callCount - before).toBeLessThanOrEqual(60 * 3);
   });
 
-  test('also with dead letters', async () => {
+  test('does the same with dead letters', async () => {
     const bench = new DeliveryBench();
     const failing = handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, () => {
       throw new Error('no');
@@ -130,7 +130,7 @@ describe('stop', () => {
     expect(bench.database.blockedOf('one')).toHaveLength(4);
   });
 
-  test('finishes what was read, saves how far it came and gives the slots back', async () => {
+  test('finishes the events that were read, saves the cursors and gives the slots back', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const handler = handlerOf({ name: 'one' }, ({ eventId }) => (eventId === 'a1' ? hold.opened : undefined));
@@ -150,7 +150,7 @@ describe('stop', () => {
     ).toBe(true);
   });
 
-  test('waits no longer than it may, aborts what still runs, and calls nothing that waits behind it', async () => {
+  test('waits no longer than it may, aborts running calls and starts no waiting ones', async () => {
     const bench = new DeliveryBench();
     const signals: AbortSignal[] = [];
     const handler = handlerOf({ name: 'one' }, (_envelope, { signal }) => {
@@ -171,7 +171,7 @@ describe('stop', () => {
     expect(bench.database.leases.every(({ processId }) => processId === undefined)).toBe(true);
   });
 
-  test('hands over to another process without repeating', async () => {
+  test('hands over to another process without repeats', async () => {
     const bench = new DeliveryBench();
     const handlers = [handlerOf({ name: 'one' }), handlerOf({ name: 'one' })] as const;
     bench.database.commit(deposited('a', 1), deposited('b', 1));

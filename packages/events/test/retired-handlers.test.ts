@@ -17,7 +17,7 @@ async function retireMeanwhile(
 }
 
 describe('a handler that was retired while its process could not renew', () => {
-  test('is registered again as new, which is told, and gets what is committed then', async () => {
+  test('is registered as new with a report, and receives later events', async () => {
     const bench = new DeliveryBench();
     const mails = handlerOf({ name: 'mails', startFrom: 'now' });
     const process = bench.start([mails, handlerOf({ name: 'books' })]);
@@ -33,7 +33,7 @@ describe('a handler that was retired while its process could not renew', () => {
     expect([...bench.database.handlers.keys()].toSorted()).toEqual(['books', 'mails']);
   });
 
-  test('goes on under its present name when it was kept under an earlier one', async () => {
+  test('continues under its current name if an earlier one was kept', async () => {
     const bench = new DeliveryBench();
     const before = bench.start([handlerOf({ name: 'old' })]);
     await bench.clock.advance(1_000);
@@ -51,7 +51,7 @@ describe('a handler that was retired while its process could not renew', () => {
     expect(bench.database.leases.every(({ processId }) => processId === undefined)).toBe(true);
   });
 
-  test('is registered again once it can be, when the database refuses it first', async () => {
+  test('is registered again once the database no longer refuses it', async () => {
     const bench = new DeliveryBench();
     const mails = handlerOf({ name: 'mails', startFrom: 'now' });
     const process = bench.start([mails]);
@@ -95,7 +95,7 @@ test('a name that a failover lost is registered again, so that it still finds th
   ]);
 });
 
-test('a present name that a failover lost finds its handler also when the code names no former one', async () => {
+test('a current name that a failover lost finds its handler even without former names in the code', async () => {
   const bench = new DeliveryBench();
   const before = bench.start([handlerOf({ name: 'old' })]);
   await bench.clock.advance(1_000);
@@ -119,7 +119,7 @@ test('a present name that a failover lost finds its handler also when the code n
   ]);
 });
 
-test('a failover between a lease and the cursors of its slots is told once, as what it is', async () => {
+test('a failover between a lease and the cursors of its slots is reported once, as a failover', async () => {
   const bench = new DeliveryBench();
   const replica = bench.database.snapshot();
   const mails = handlerOf({ name: 'mails' });

@@ -40,7 +40,7 @@ function block({ database }: DeliveryBench, handler: string, event: DeliverableE
 }
 
 describe('retries of one handler', () => {
-  test('hold up no retry of another one, however many of them are due', async () => {
+  test('delay no retry of another handler, however many of them are due', async () => {
     const bench = new DeliveryBench();
     const other = handlerOf({ name: 'other' }, ({ eventId, attempt }) => {
       if (eventId === 'late1' && attempt === 1) fail();
@@ -54,7 +54,7 @@ describe('retries of one handler', () => {
     expect(other.seen.filter((id) => id === 'late1')).toHaveLength(2);
   });
 
-  test('hold up no retry of another one while they wait for a place and it is paused', async () => {
+  test('delay no retry of another handler while they wait for capacity and it is paused', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const slow = handlerOf({ name: 'slow', concurrency: 1, timeoutMs: 3_600_000 }, () => hold.opened);
@@ -72,7 +72,7 @@ describe('retries of one handler', () => {
     expect(other.seen).toEqual(['b1', 'c1']);
   });
 
-  test('are read once, and no more than are tried and are next', async () => {
+  test('are read once, up to those that are running or next', async () => {
     const bench = new DeliveryBench();
     bench.database.commit(...Array.from({ length: 20 }, (_item, index) => deposited(`x${index}-`, 1)));
     const { store } = bench.start([hangingRetries(4)]);
@@ -107,7 +107,7 @@ function slowBatches(
 
 describe('retries of a batch handler', () => {
   test.each(['block', 'wait'] as const)(
-    'hold up no new events of their slot, however slow they are (%s)',
+    'delay no new events of their slot, however slow they are (%s)',
     async (whenBatchFails) => {
       const bench = new DeliveryBench();
       const seen: string[] = [];
@@ -123,7 +123,7 @@ describe('retries of a batch handler', () => {
     },
   );
 
-  test('that a pause keeps from being tried let no second batch of their slot begin beside the first', async () => {
+  test('held back by a pause let no second batch of their slot begin beside the first', async () => {
     const bench = new DeliveryBench();
     const holds = new Map(['b1', 'c1', 'a1'].map((id) => [id, gate()]));
     const running: string[] = [];
@@ -162,7 +162,7 @@ describe('retries of a batch handler', () => {
     expect(running).toEqual(['a1']);
   });
 
-  test('hold up none of another slot, however many and slow they are', async () => {
+  test('delay no retry of another slot, however many and slow they are', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     for (let index = 0; index < 40; index++) block(bench, 'one', deposited(`x${index}`, 1, { slot: 0 }));
@@ -174,7 +174,7 @@ describe('retries of a batch handler', () => {
 });
 
 describe('a slot whose holder vanished', () => {
-  test('is not read on before its suspects, however long retries have been due', async () => {
+  test('is not read further before its suspects were tried, however long retries have been due', async () => {
     const bench = new DeliveryBench();
     const xs = Array.from({ length: 20 }, (_item, index) => deposited(`x${index}-`, 1, { slot: 0 }));
     bench.database.commit(...xs);
@@ -198,7 +198,7 @@ describe('a slot whose holder vanished', () => {
     expect(after.seen.filter((id) => !id.startsWith('x'))).toEqual(['a1', 'e1', 'i1']);
   });
 
-  test('is not read further before its suspects were tried, which a pause had held up', async () => {
+  test('is not read further before suspects that a pause delayed were tried', async () => {
     const bench = new DeliveryBench();
     const before = bench.start([handlerOf({ name: 'one' })]);
     await bench.clock.advance(300);

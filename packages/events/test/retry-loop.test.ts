@@ -204,7 +204,7 @@ const [a1, a2, b1, e1, i1, m1] = [
 ] as const;
 
 describe('the loop of retries', () => {
-  test('has what is due tried, and its model looked at when nothing more of it is due', async () => {
+  test('tries due events, and checks their model when no other is due', async () => {
     const looping = new Looping({ readBytesMax: 1_000, readMax: 10 }, (one) => one.block(a1));
     await looping.settled();
     expect(looping.one.tried).toEqual(['know a1', 'a1']);
@@ -245,7 +245,7 @@ describe('the loop of retries', () => {
     expect(attempts(looping.one)).toEqual(['a1', 'b1']);
   });
 
-  test('looks at a model when its subscription has started in its slot, and never when that is lost', async () => {
+  test('checks a model once its subscription has started in the slot, and never after its loss', async () => {
     const looping = new Looping();
     looping.block(a1);
     looping.block(b1);
@@ -261,7 +261,7 @@ describe('the loop of retries', () => {
     expect(looping.one.tried.slice(4)).toEqual(['check a1']);
   });
 
-  test('asks of each handler for as many as run and are next, without those that it has', async () => {
+  test('requests for each handler as many events as run and are next, without known ones', async () => {
     const looping = new Looping({}, (one) => {
       one.block(a1);
       one.block(e1, { handler: 'other' });
@@ -290,7 +290,7 @@ describe('the loop of retries', () => {
     ]);
   });
 
-  test('asks for none of a handler that has enough, or is paused', async () => {
+  test('requests no events of a handler that has enough or is paused', async () => {
     const looping = new Looping({}, (one) => {
       for (const event of [a1, b1, e1, i1]) one.block(event);
       one.other.paused = true;
@@ -302,7 +302,7 @@ describe('the loop of retries', () => {
     expect([looping.asked.length, looping.errors]).toEqual([1, []]);
   });
 
-  test('begins those that are next as soon as there is a place, without asking, and then asks for more', async () => {
+  test('begins the next retries as soon as there is room, and then queries for more', async () => {
     const looping = new Looping({}, (one) => {
       for (const event of [a1, b1, e1, i1]) one.block(event);
     });
@@ -313,7 +313,7 @@ describe('the loop of retries', () => {
     expect([attempts(looping.one), looping.asked.length]).toEqual([['a1', 'b1', 'e1', 'i1'], 2]);
   });
 
-  test('asks for more of a handler of which none is next, also while one of another handler is', async () => {
+  test('requests more events of a handler without a next one, whatever other handlers have', async () => {
     const looping = new Looping({}, (one) => {
       for (const event of [a1, b1, e1]) one.block(event);
       one.block(i1, { handler: 'other' });
@@ -323,7 +323,7 @@ describe('the loop of retries', () => {
     expect(looping.asked).toHaveLength(2);
   });
 
-  test('takes of one slot no more than it may, and those of other slots', async () => {
+  test('takes no more from one slot than allowed, and the rest from other slots', async () => {
     const looping = new Looping({}, (one) => {
       one.one.retriesOfSlotMax = 1;
       for (const event of [a1, e1, b1]) one.block(event);
@@ -334,7 +334,7 @@ describe('the loop of retries', () => {
     expect(attempts(looping.one)).toEqual(['a1', 'b1', 'e1']);
   });
 
-  test('takes of one slot no more than it may, with those that it has', async () => {
+  test('takes no more from one slot than allowed, including the events that it has', async () => {
     const looping = new Looping({}, (one) => {
       one.one.retriesOfSlotMax = 2;
       one.block(a1);
@@ -346,7 +346,7 @@ describe('the loop of retries', () => {
     expect(looping.one.tried).not.toContain('know i1');
   });
 
-  test('leaves what belongs to a slot that is lost, or to a handler that it does not have', async () => {
+  test('ignores events of a lost slot or of a handler that it does not have', async () => {
     const looping = new Looping({}, (one) => {
       one.held.set('gone 0', new HeldSlot({ handler: 'gone', slot: 0, token: 'gone 0', abandoned: false }));
       one.block(a1, { token: 'of another process' });
@@ -371,7 +371,7 @@ describe('the loop of retries', () => {
     },
   );
 
-  test('leaves those that are next when their handler is paused, and finds them again later', async () => {
+  test('releases the next events of a handler that is paused, and finds them again later', async () => {
     const looping = new Looping({}, (one) => {
       for (const event of [a1, b1, e1]) one.block(event);
     });
@@ -387,7 +387,7 @@ describe('the loop of retries', () => {
   test.each([
     ['is paused', ({ one }: Looping) => (one.paused = true)],
     ['stops with its process', ({ stopping }: Looping) => stopping.abort()],
-  ])('tries none whose handler %s while it waits for another one that is alone', async (_what, end) => {
+  ])('tries no event whose handler %s while it waits for a lone attempt', async (_what, end) => {
     const looping = new Looping({}, (one) => {
       one.block(e1, { openCount: 1 });
       one.block(b1);
@@ -398,7 +398,7 @@ describe('the loop of retries', () => {
     expect(attempts(looping.one)).toEqual(['e1']);
   });
 
-  test('begins with those that are to be alone, then with suspects', async () => {
+  test('begins with lone attempts, and continues with suspects', async () => {
     const looping = new Looping({}, (one) => {
       one.block(a1);
       one.block(b1, { suspect: true });
@@ -416,7 +416,7 @@ describe('the loop of retries', () => {
     [4, 8_000],
     [40, 2 ** 31 - 1],
   ])(
-    'leaves an event alone for longer with each process that has died: %i of them',
+    'leaves an event alone for longer after each process that died: %i of them',
     async (openCount, aloneMs) => {
       const looping = new Looping({}, (one) => one.block(e1, { openCount }));
       await looping.settled();
@@ -430,7 +430,7 @@ describe('the loop of retries', () => {
     },
   );
 
-  test('keeps others waiting no longer for one whose slot is lost, however long it takes', async () => {
+  test('stops waiting for an event whose slot is lost, however long its call takes', async () => {
     const looping = new Looping({ quarantineMs: 1_000_000 }, (one) => {
       one.block(e1, { openCount: 1 });
       one.block(b1);
@@ -443,7 +443,7 @@ describe('the loop of retries', () => {
     expect(attempts(looping.one)).toEqual(['e1', 'b1']);
   });
 
-  test('keeps others waiting for none whose slot was lost before its turn', async () => {
+  test('does not wait for an event whose slot was lost before its turn', async () => {
     const looping = new Looping({ quarantineMs: 1_000_000 }, (one) => {
       one.block(e1, { openCount: 1 });
       one.block(b1, { openCount: 1 });
@@ -458,7 +458,7 @@ describe('the loop of retries', () => {
     expect(attempts(looping.one)).toEqual(['e1', 'a1', 'b1', 'm1']);
   });
 
-  test('lets slots be read on in which no suspect is left, or being tried', async () => {
+  test('lets slots be read further once no suspect is left or being tried', async () => {
     const looping = new Looping({}, (one) => {
       const [first, second] = [one.held.get('one 0')!, one.held.get('one 1')!];
       one.one.inQuarantine = [first, second];
@@ -475,7 +475,7 @@ describe('the loop of retries', () => {
     expect(looping.one.tried.slice(3)).toEqual(['settled 0', 'check a1']);
   });
 
-  test('looks at once again where there may be more than one statement looks at', async () => {
+  test('polls again at once when there may be more than one statement returns', async () => {
     const looping = new Looping({ dueMax: 1 }, (one) => {
       for (const event of [a1, b1]) one.block(event);
     });
@@ -489,7 +489,7 @@ describe('the loop of retries', () => {
     ['soon when that is now', undefined, 0, 250],
     ['after a while when that is later', undefined, 60_000, 2_000],
     ['after a while when none is', undefined, undefined, 2_000],
-  ])('looks again %s', async (_when, event, nextDueMs, waitMs) => {
+  ])('polls again %s', async (_when, event, nextDueMs, waitMs) => {
     const looping = new Looping({}, (one) => {
       if (event !== undefined) one.block(event);
       one.nextDueMs = nextDueMs;
@@ -504,7 +504,7 @@ describe('the loop of retries', () => {
     expect(looping.askedNext[0]).toEqual(event === undefined ? ['one 0', 'one 1'] : undefined);
   });
 
-  test('looks once in the time of a lease while nothing is known to be blocked, and when that is', async () => {
+  test('polls once per lease while nothing is known to be blocked, and otherwise at once', async () => {
     const looping = new Looping({ leaseMs: 9_000 }, ({ one, other }) => {
       one.waitsForBlocked = false;
       other.waitsForBlocked = false;
@@ -519,7 +519,7 @@ describe('the loop of retries', () => {
     expect(looping.asked).toHaveLength(2);
   });
 
-  test('tells that the database failed, and looks again after a while, longer each time until it answers', async () => {
+  test('reports a failed database, and polls again after growing waits until it answers', async () => {
     const [down, late] = [new Error('down'), new Error('late')];
     const looping = new Looping({ storeBackoffBaseMs: 100 }, ({ failures }) => failures.push(down, down));
     await looping.settled();
@@ -537,7 +537,7 @@ describe('the loop of retries', () => {
     expect(looping.asked).toHaveLength(2);
   });
 
-  test('begins nothing more when delivery stops, and ends', async () => {
+  test('begins no more attempts when delivery stops, and ends', async () => {
     const looping = new Looping({}, (one) => {
       for (const event of [a1, b1, e1, m1]) one.block(event);
     });

@@ -111,7 +111,7 @@ const down = new Error('down');
 const done = { kind: 'done' };
 
 describe('an attempt at a blocked event', () => {
-  test('is begun before the call, has the next number, and is ended behind it', async () => {
+  test('is begun before the call with the next number, and ended after it', async () => {
     const retries = new Retries();
     await retries.run();
     expect(retries.calls).toEqual([['a1', 2]]);
@@ -125,7 +125,7 @@ describe('an attempt at a blocked event', () => {
   test.each([
     ['alone', new AbortController().signal, true],
     ['alone no more', AbortSignal.abort(), false],
-  ])('is counted before the call only where it is made alone: %s', async (_how, alone, counted) => {
+  ])('is counted before the call only if it is made alone: %s', async (_how, alone, counted) => {
     const retries = new Retries();
     await retries.run({}, { alone });
     expect(retries.asked).toEqual([
@@ -138,7 +138,7 @@ describe('an attempt at a blocked event', () => {
     ['is uncounted', false, [['begin', false, 'instead of true']], false],
     // The call may be the reason.
     ['stays counted if the event loop has stopped', true, [], true],
-  ])('that is alone no more before its call is over %s', async (_what, hasStood, asked, counted) => {
+  ])('that stops being alone before its call is over %s', async (_what, hasStood, asked, counted) => {
     const retries = new Retries();
     const [alone, hold] = [new AbortController(), gate()];
     retries.outcome = async () => {
@@ -155,7 +155,7 @@ describe('an attempt at a blocked event', () => {
     expect(retries.asked).toEqual([['begin', true], ...asked, ['end', counted, done]]);
   });
 
-  test('stays counted where the database does not uncount it', async () => {
+  test('stays counted if the database does not take the count back', async () => {
     const retries = new Retries();
     const [alone, hold] = [new AbortController(), gate()];
     retries.outcome = async () => {
@@ -188,7 +188,7 @@ describe('an attempt at a blocked event', () => {
     ]);
   });
 
-  test('that an outage fails is postponed, also the last one, by how many outages there were', async () => {
+  test('that fails in an outage is postponed by the number of outages, even the last one', async () => {
     const retries = new Retries();
     retries.outcome = failedWith(unavailable);
     await retries.run({ attempts: 2, uncounted: 1 });
@@ -232,7 +232,7 @@ describe('an attempt at a blocked event', () => {
     expect(retries.lost).toEqual(['1']);
   });
 
-  test('that failed by itself is not taken back then: it was told', async () => {
+  test('that failed by itself is not taken back after its report', async () => {
     const retries = new Retries();
     retries.outcome = failedWith(new Error('no'));
     retries.answers.push(true, false);
@@ -262,7 +262,7 @@ describe('an attempt during which the event loop stopped', () => {
 });
 
 describe('the beginning of an attempt', () => {
-  test('is tried until the database has an answer, with a pause', async () => {
+  test('is tried until the database answers, with pauses', async () => {
     const retries = new Retries();
     retries.answers.push(down, down);
     const running = retries.run();
@@ -277,7 +277,7 @@ describe('the beginning of an attempt', () => {
   test.each([
     ['refuses it', [false], ['begin']],
     ['refuses it after an answer was lost', [down, false], ['begin', 'begin', 'give back']],
-  ])('calls nobody when the database %s', async (_what, answers, asked) => {
+  ])('calls no handler when the database %s', async (_what, answers, asked) => {
     const retries = new Retries();
     retries.answers.push(...answers);
     const running = retries.run();
@@ -306,7 +306,7 @@ describe('the beginning of an attempt', () => {
   test.each([
     ['the slot is lost', (_retries: Retries, slot: HeldSlot) => slot.lose()],
     ['the process stops', ({ stopping }: Retries) => stopping.abort()],
-  ])('is given up, and taken back, when %s while the database is down', async (_what, end) => {
+  ])('is abandoned and taken back when %s while the database is down', async (_what, end) => {
     const retries = new Retries();
     const slot = heldSlot();
     retries.answers.push(down);
@@ -321,7 +321,7 @@ describe('the beginning of an attempt', () => {
 });
 
 describe('the end of an attempt', () => {
-  test('is told until the database has an answer, with a pause', async () => {
+  test('is reported until the database answers, with pauses', async () => {
     const retries = new Retries();
     retries.answers.push(true, down, down);
     const running = retries.run();
@@ -336,7 +336,7 @@ describe('the end of an attempt', () => {
   test.each([
     ['the slot is lost', (_retries: Retries, slot: HeldSlot) => slot.lose()],
     ['delivery ends', ({ ended }: Retries) => ended.abort()],
-  ])('is given up when %s while the database is down, and the attempt taken back', async (_what, end) => {
+  ])('is abandoned when %s while the database is down, and the attempt is taken back', async (_what, end) => {
     const retries = new Retries();
     const slot = heldSlot();
     retries.answers.push(true, down);
@@ -362,7 +362,7 @@ describe('an attempt that is taken back', () => {
     expect(retries.errors).toHaveLength(20);
   });
 
-  test('is left after three tries where delivery has ended', async () => {
+  test('is left after three tries once delivery has ended', async () => {
     const retries = new Retries();
     retries.outcome = () => ({ kind: 'held-back' });
     retries.answers.push(true, ...Array.from({ length: 20 }, () => down));
@@ -387,7 +387,7 @@ test.each([
   expect([retries.asked, retries.told]).toEqual([[], []]);
 });
 
-test('the last attempt has the time of a lease to be taken back, each time that it was begun', async () => {
+test('the last attempt may be taken back for the time of a lease, whenever it was begun', async () => {
   const retries = new Retries();
   const postponed = ['end', undefined, { kind: 'postponed', retryAfterMs: leaseMs }];
   retries.outcome = () => ({ kind: 'held-back' });
@@ -403,7 +403,7 @@ test('the last attempt has the time of a lease to be taken back, each time that 
   expect(retries.calls).toHaveLength(1);
 });
 
-test('an event that the handler does not want waits, longer each time, and is told once for each type', async () => {
+test('an event that the handler does not want waits, longer each time, and is reported once per type', async () => {
   const retries = new Retries();
   retries.isWanted = false;
   await retries.run();

@@ -10,7 +10,7 @@ class WideBench extends DeliveryBench {
   override readonly database = new MemoryDeliveryTables(this.clock, slots.length);
 }
 
-test('slots at different places of the log are all read, however long the backlog of the others is', async () => {
+test('slots at different positions are all read, however long the backlog of others is', async () => {
   const bench = new WideBench();
   const { delivery } = bench.start([handlerOf({ name: 'one' })]);
   await bench.clock.advance(300);
@@ -28,7 +28,7 @@ test('slots at different places of the log are all read, however long the backlo
   expect([...seen.keys()].toSorted()).toEqual(slots.map((slot) => `m${slot}`));
 });
 
-test('suspects are blocked and tried once when the cursor cannot be saved behind them at first', async () => {
+test('suspects are blocked and tried once even if the cursor behind them cannot be saved at first', async () => {
   const bench = new DeliveryBench();
   const before = bench.start([handlerOf({ name: 'one' })]);
   await bench.clock.advance(300);

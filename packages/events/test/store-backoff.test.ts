@@ -7,7 +7,7 @@ function backoff(random: number, clock: VirtualClock = new VirtualClock()): Stor
   return new StoreBackoff({ clock, random: () => random, baseMs: 100, maxMs: 5_000 });
 }
 
-test('what a database refuses is repeated later each time, up to the longest wait', () => {
+test('a refused call is repeated after growing waits, up to a maximum', () => {
   const waiting = backoff(1);
   const waits = Array.from({ length: 8 }, () => waiting.failedMs());
   expect(waits).toEqual([100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
@@ -15,18 +15,18 @@ test('what a database refuses is repeated later each time, up to the longest wai
   expect(waiting.failedMs()).toBe(5_000);
 });
 
-test('half of each wait is left to chance, so that no loop is ever tight', () => {
+test('half of each wait is random, so that no loop is ever tight', () => {
   expect([backoff(0).failedMs(), backoff(0.5).failedMs(), backoff(1).failedMs()]).toEqual([50, 75, 100]);
 });
 
-test('after a success the waits begin anew', () => {
+test('the waits start again after a success', () => {
   const waiting = backoff(1);
   for (let failures = 0; failures < 5; failures++) waiting.failedMs();
   waiting.succeeded();
   expect(waiting.failedMs()).toBe(100);
 });
 
-test('a wait ends in time, or when delivery does', async () => {
+test('a wait ends on time, or with delivery', async () => {
   const clock = new VirtualClock();
   const ended = new AbortController();
   const waiting = backoff(1, clock);

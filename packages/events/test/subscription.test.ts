@@ -115,7 +115,7 @@ function batch(next: string, ...events: readonly DeliverableEvent[]): Partial<Re
 }
 
 describe('the subscription of a handler', () => {
-  test('reads what follows its slots, hands out what is wanted, and moves on when that is done', async () => {
+  test('reads after its cursors, dispatches wanted events, and moves on when they are done', async () => {
     const one = new Subscribed();
     const hold = gate();
     one.work = () => hold.opened;
@@ -134,7 +134,7 @@ describe('the subscription of a handler', () => {
     ]);
   });
 
-  test('has passed what it read of a transaction when it has read all of it: no place within one is saved', async () => {
+  test('passes a transaction only after all of it was read, saving no position within', async () => {
     const one = new Subscribed({ unsavedMax: 1 });
     const part = { more: true, partial: true };
     one.answers.push({ ...batch('c0, a1', a1), ...part }, { ...batch('c0, a2', a2), ...part });
@@ -154,7 +154,7 @@ describe('the subscription of a handler', () => {
     expect(one.reads.slice(3)).toEqual([['0,1', 'c1']]);
   });
 
-  test('reads on at once where there is more, and else when something was committed', async () => {
+  test('reads on at once when there is more, and otherwise after a commit', async () => {
     const one = new Subscribed();
     one.answers.push({ ...batch('c1', a1), more: true }, batch('c2', a2));
     one.gain(0);
@@ -170,7 +170,7 @@ describe('the subscription of a handler', () => {
     expect(one.reads.slice(2)).toEqual([['0', 'c2']]);
   });
 
-  test('reads for four places at a time, and then first for those that were not read for longest', async () => {
+  test('reads for four positions at a time, those unread for longest first', async () => {
     const one = new Subscribed();
     const hold = gate();
     for (let slot = 0; slot < 4; slot++)
@@ -183,7 +183,7 @@ describe('the subscription of a handler', () => {
     expect(one.reads.slice(4, 6).map(([slots]) => slots)).toEqual(['4', '5']);
   });
 
-  test('sends the next read before it calls the handler with what was read, where more follows', async () => {
+  test('sends the next read before it calls the handler with the previous one', async () => {
     const one = new Subscribed();
     const readCounts: number[] = [];
     one.work = () => void readCounts.push(one.reads.length);
@@ -194,7 +194,7 @@ describe('the subscription of a handler', () => {
     expect(readCounts).toEqual([2, 2]);
   });
 
-  test('reads nothing while it is paused, and goes on from where it was', async () => {
+  test('reads nothing while it is paused, and continues from its position', async () => {
     const one = new Subscribed();
     one.subscription.setPaused(true);
     one.answers.push(batch('c1', a1));
@@ -219,7 +219,7 @@ describe('the subscription of a handler', () => {
     expect(one.reads).toHaveLength(2);
   });
 
-  test('reads nothing while too much is unsaved, and has it saved soon', async () => {
+  test('reads nothing while too much is unsaved, and requests a save', async () => {
     const one = new Subscribed({ unsavedMax: 2 });
     one.answers.push({ ...batch('c1', a1, a2), more: true });
     one.gain(0);
@@ -231,7 +231,7 @@ describe('the subscription of a handler', () => {
     expect(one.reads).toHaveLength(2);
   });
 
-  test('tells that the log cannot be read, and reads again after a while, longer each time until it can', async () => {
+  test('reports an unreadable log, and reads again after growing waits', async () => {
     const one = new Subscribed({ storeBackoffBaseMs: 100 });
     one.answers.push(down, down, batch('c1', a1), down);
     one.gain(0);
@@ -250,7 +250,7 @@ describe('the subscription of a handler', () => {
     expect(one.reads).toHaveLength(5);
   });
 
-  test('hands nothing out of a slot that was lost while it was read, nor after it was stopped', async () => {
+  test('dispatches nothing from a slot lost during a read, nor after a stop', async () => {
     for (const end of ['lost', 'stopped']) {
       const one = new Subscribed();
       const hold = gate();
@@ -265,7 +265,7 @@ describe('the subscription of a handler', () => {
     }
   });
 
-  test('ends when it is stopped, also while it waits', async () => {
+  test('ends when it is stopped, even while it waits', async () => {
     const one = new Subscribed();
     one.gain(0);
     await one.settled();
@@ -291,7 +291,7 @@ describe('the subscription of a handler', () => {
     }
   });
 
-  test('gives up what it does in a slot that is lost, and works on when it has that again', async () => {
+  test('abandons its work in a lost slot, and resumes when it regains the slot', async () => {
     const one = new Subscribed();
     one.work = () => new Promise(() => undefined);
     one.answers.push(batch('c1', a1), batch('c1', a1));
@@ -307,8 +307,8 @@ describe('the subscription of a handler', () => {
   });
 });
 
-describe('what is blocked', () => {
-  test('has later events of its model blocked, as it was when the slot was gained, or is learnt later', async () => {
+describe('a blocked event', () => {
+  test('blocks later events of its model, whether known when the slot was gained or later', async () => {
     const one = new Subscribed();
     const slot = one.gain(0, { models: ['Account a'] });
     const other = one.gain(1);
@@ -320,7 +320,7 @@ describe('what is blocked', () => {
     expect(slot.held).toBe(true);
   });
 
-  test('in a slot that was lost is the business of who has it next', async () => {
+  test('in a lost slot is left to its next holder', async () => {
     const one = new Subscribed();
     const slot = one.gain(0);
     slot.lose();
@@ -333,7 +333,7 @@ describe('what is blocked', () => {
 });
 
 describe('a slot whose holder vanished', () => {
-  test('has what follows its cursor blocked and that saved before it is tried, and is not read on', async () => {
+  test('has the events after its cursor blocked and saved before any attempt', async () => {
     const one = new Subscribed();
     one.answers.push(batch('c1', a1, a2));
     const slot = one.gain(0, { abandoned: true });
@@ -360,7 +360,7 @@ describe('a slot whose holder vanished', () => {
     ]);
   });
 
-  test('has its suspects tried also when the cursor behind them cannot be saved', async () => {
+  test('has its suspects tried even if the cursor behind them cannot be saved', async () => {
     const one = new Subscribed();
     one.save = () => Promise.reject(down);
     one.answers.push(batch('c1', a1));
@@ -369,7 +369,7 @@ describe('a slot whose holder vanished', () => {
     expect([one.errors, one.asked.at(-1)]).toEqual([[down], 'told that some are blocked']);
   });
 
-  test('and that is lost while they are blocked is not moved on', async () => {
+  test('and that is lost during the blocking does not advance', async () => {
     const one = new Subscribed();
     one.answers.push(batch('c1', a1));
     const slot = one.gain(0, { abandoned: true });
@@ -378,7 +378,7 @@ describe('a slot whose holder vanished', () => {
     expect([one.moved, one.asked]).toEqual([[], []]);
   });
 
-  test('waits for no other one whose events are read at the same time', async () => {
+  test('waits for no other slot that is read at the same time', async () => {
     const one = new Subscribed();
     const saved = gate();
     one.save = () => saved.opened;

@@ -67,7 +67,7 @@ describe('a handler that waits when its batches fail', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('loses no event whose batch fails beside one that is blocked', async () => {
+  test('loses no event whose batch fails beside a blocked one', async () => {
     const bench = new PublishingBench();
     bench.database.commit(deposited('a', 1));
     const first = bench.publish();
@@ -89,7 +89,7 @@ describe('a handler that waits when its batches fail', () => {
   test.each([
     ['was read already', 0],
     ['is read while its process stops', 3_000],
-  ])('calls nothing behind a batch that fails while its process stops: what %s', async (_what, readMs) => {
+  ])('is not called after a batch that fails while its process stops: what %s', async (_what, readMs) => {
     const bench = new DeliveryBench();
     const called: string[] = [];
     const hold = gate();
@@ -121,7 +121,7 @@ describe('a handler that waits when its batches fail', () => {
     expect(called).toEqual(['a1', 'b1', 'a1', 'a2']);
   });
 
-  test('still ends an event that kills its process as a dead letter after its attempts', async () => {
+  test('still turns an event that kills its process into a dead letter', async () => {
     const bench = new PublishingBench();
     bench.brokerError = undefined;
     bench.killer = 'a1';

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { WakeSignal } from '../src/worker-context.js';
 
 describe('a wait', () => {
-  test('ends when the signal is given, and leaves nothing behind that waits for the clock', async () => {
+  test('ends when the signal is given, and leaves no timer behind', async () => {
     const clock = new VirtualClock();
     const wakeSignal = new WakeSignal(clock);
     const wait = wakeSignal.wait(1_000);
@@ -13,7 +13,7 @@ describe('a wait', () => {
     expect(await clock.wakeNext()).toBe(false);
   });
 
-  test('ends at once when the signal was given before, but only one', async () => {
+  test('ends at once when the signal was given before, but only once', async () => {
     const clock = new VirtualClock();
     const wakeSignal = new WakeSignal(clock);
     wakeSignal.wake();
@@ -24,7 +24,7 @@ describe('a wait', () => {
     expect(clock.elapsedMs()).toBe(1_000);
   });
 
-  test('ends when its time is over, and says that nobody woke it', async () => {
+  test('ends when its time is over, and reports that it was not woken', async () => {
     const clock = new VirtualClock();
     const wait = new WakeSignal(clock).wait(1_000);
     let woken: boolean | undefined;

@@ -48,7 +48,7 @@ class Versions {
   }
 }
 
-test('a handler of several classes of events gets those of a model in their order', async () => {
+test('a handler of several event classes receives those of a model in order', async () => {
   const bench = new DeliveryBench();
   const handler = new WriteStatement();
   bench.database.commit(deposited('a', 1), deposited('b', 1), closed('a', 2));
@@ -75,8 +75,8 @@ async function rolledBack() {
   return { bench, versions, process, operator: operatorOf(bench) };
 }
 
-describe('a blocked event that the version of its handler which runs does not want', () => {
-  test('is kept, counts no attempt, and holds up its model only', async () => {
+describe('a blocked event that the running handler version does not want', () => {
+  test('is kept, uses up no attempt, and delays only its model', async () => {
     const { bench, versions } = await rolledBack();
     expect(versions.seen).toEqual(['narrower b1']);
     expect(bench.database.blockedOf('project')).toMatchObject([
@@ -85,7 +85,7 @@ describe('a blocked event that the version of its handler which runs does not wa
     ]);
   });
 
-  test('is told once, with what to do, and shown to operators', async () => {
+  test('is reported once with a remedy, and shown to operators', async () => {
     const { process, operator } = await rolledBack();
     expect(process.errors.map(String)).toEqual([
       expect.stringMatching(/project .*ClosedEvent a1 of Account a.*deploy.*skip/is),
@@ -95,7 +95,7 @@ describe('a blocked event that the version of its handler which runs does not wa
     expect(process.failures).toEqual([]);
   });
 
-  test('is handled by the version that wants it when that comes back, and what waits behind it follows', async () => {
+  test('is handled first when a version that wants it returns', async () => {
     const { bench, versions, process } = await rolledBack();
     await process.delivery.stop();
     versions.failing = false;
@@ -105,7 +105,7 @@ describe('a blocked event that the version of its handler which runs does not wa
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('can be skipped, as what waits only when it is named so', async () => {
+  test('can be skipped only explicitly, as a waiting event', async () => {
     const { bench, versions, operator } = await rolledBack();
     const waiting = { handler: 'project', eventType: 'ClosedEvent', dead: false };
     expect(await operator.skip({ handler: 'project', eventType: 'ClosedEvent' })).toBe(0);

@@ -16,7 +16,7 @@ test('a call that failed because a shard was unavailable does not count as an at
   expect(attemptVerdict(new HandlerTimeoutError('one', 30_000))).toBe('counts');
 });
 
-test('a call that failed because its process does not know a shard does not count as an attempt, and any other permanent error is final', () => {
+test('a call that fails for an unknown shard is no attempt, and any other permanent error is final', () => {
   expect(attemptVerdict(new UnknownShardError(ShardIdentifier.of(1, 0)))).toBe('outage');
   expect(attemptVerdict(new InvariantViolationError('never'))).toBe('final');
   expect(attemptVerdict(new Error('of the handler itself'))).toBe('counts');

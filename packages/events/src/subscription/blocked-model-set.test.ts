@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 
 import { BlockedModelSet } from './keyed-queue.js';
 
-test('a model is known to be blocked in its slot, until it is deleted or its slot is lost', () => {
+test('a model is known as blocked in its slot until it is deleted or its slot is lost', () => {
   const blocked = new BlockedModelSet();
   expect([blocked.empty, blocked.has(0, 'a')]).toEqual([true, false]);
   for (const model of ['a', 'b']) blocked.add(0, model);
