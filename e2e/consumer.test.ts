@@ -100,7 +100,7 @@ test('what the packed packages export is packed, and nothing is exported that is
   }
 });
 
-test('the packages compile where declarations are checked, with the smallest program and the suites', async () => {
+test('the packages, the smallest program and the suites compile with declaration checks', async () => {
   const { stdout } = await execa('tsc', ['-p', '.', '--pretty', 'false'], { cwd: folder, reject: false });
   const errors = stdout.split('\n').filter((line) => /^\S/.test(line));
   // Drizzle's declarations refer to drivers that no project has all of.
@@ -306,7 +306,7 @@ test.each(['1.3.0', '1.9.1'])(
 );
 
 // Errors show the names of classes.
-test.each(packages)('every class that %s exports has the name by which it is exported', async (name) => {
+test.each(packages)('every class exported by %s has the name of its export', async (name) => {
   // These tests must be modules of the consumer, unlike this one.
   const program = `
     for (const entry of ${JSON.stringify(entriesOf(name))})

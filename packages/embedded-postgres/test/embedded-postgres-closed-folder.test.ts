@@ -23,7 +23,7 @@ describe.skipIf(!rootOnLinux)('EmbeddedPostgres below a root-only folder', () =>
   });
 
   // In addition, a cache that the server cannot read either is skipped.
-  it('runs a copy of the programs, made once, when the server cannot read them where they are', async () => {
+  it('runs a copy of its programs, made once, when the server cannot read the originals', async () => {
     const closed = await serverFolder();
     const packaged = await packagedServer();
     const native = join(closed, 'native');

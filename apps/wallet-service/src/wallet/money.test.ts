@@ -39,7 +39,7 @@ describe('assertAmountOf', () => {
     expect(() => assertAmountOf('EUR', new Big(amount))).not.toThrow();
   });
 
-  test('takes 20 digits before the decimal point and no more', () => {
+  test('accepts at most 20 digits before the decimal point', () => {
     const largest = new Big('99999999999999999999.99');
     expect(() => assertAmountOf('EUR', largest)).not.toThrow();
     expect(() => assertAmountOf('EUR', largest.plus('0.01'))).toThrow(invalidAmount);

@@ -38,7 +38,7 @@ function withFleet(own: object = {}): void {
   afterAll(() => fleet.end());
 }
 
-describe('an event that fails at each attempt', () => {
+describe('an event that fails at every attempt', () => {
   // So that no lease is lost on a busy machine, which would cause repeats.
   withFleet({ 'lease-ms': 60_000 });
 
@@ -75,7 +75,7 @@ describe('an event that fails at each attempt', () => {
 describe('an event that kills its process', () => {
   withFleet();
 
-  it('is a dead letter after its attempts, and all others arrive', async () => {
+  it('becomes a dead letter after its attempts, and all other events arrive', async () => {
     // Before delivery begins: on a slow machine, nothing might be running beside the poison event.
     const { poisoned, others } = await depositAround('kills');
     const workers = [

@@ -90,7 +90,7 @@ it('a worker gives every slot back when it stops', async () => {
   expect(await holders(fleet)).toEqual([]);
 });
 
-it('a worker gives its slots back in time while a handler hangs', async () => {
+it('a worker gives its slots back in time even while a handler hangs', async () => {
   // So that no lease is lost on a busy machine, and nothing is handled twice.
   const fleet = await newFleet({ 'lease-ms': 60_000 });
   const wallet = await fleet.openWallet('MX');

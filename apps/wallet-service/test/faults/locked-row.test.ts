@@ -65,7 +65,7 @@ it('a locked wallet delays no other wallet, and its deposits are answered truthf
   expect(await client.wallet(locked.id)).toMatchObject({ balance: String(lockedOutCount) });
 });
 
-it('transfers to locked wallets, for which clients wait too, hold up no other transfer, and arrive when these are free', async () => {
+it('transfers to locked wallets delay no others and arrive once the wallets are unlocked', async () => {
   // No caller has to wait this long.
   const never = { 'statement-timeout-ms': 120_000, 'acquisition-timeout-ms': 120_000 };
   service = await startTestService({ mexico: never });

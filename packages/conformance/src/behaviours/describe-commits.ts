@@ -292,7 +292,7 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
       expect(await context.contents()).toEqual(before);
     });
 
-    it('prevents a repetition of many rows from being written, too', async () => {
+    it('prevents a repetition of many rows from being written', async () => {
       const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       await manager().persist(changes);

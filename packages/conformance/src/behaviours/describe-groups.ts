@@ -88,7 +88,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toEqual(overtaken);
     });
 
-    it('writes an idempotency key with its change set, and nothing of a change set whose key is taken', async () => {
+    it('writes each idempotency key with its change set, and no change set whose key is taken', async () => {
       const accounts = await store(3);
       await context.withdraw(at(accounts, 0), '0', { idempotencyKey: 'taken' });
       const keyed = accounts.map((account, index) => {

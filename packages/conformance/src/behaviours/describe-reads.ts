@@ -31,7 +31,7 @@ export function describeReads(context: SuiteContext): void {
       expect(await context.accounts.existsById(upperCase)).toBe(true);
     });
 
-    it('reports that there is none', async () => {
+    it('reports that a model does not exist', async () => {
       const id = ShardedId.generate(Account, firstShard);
       expect(await context.accounts.findById(id)).toBeUndefined();
       expect(await context.accounts.existsById(id)).toBe(false);
@@ -347,7 +347,7 @@ export function describeSoftDelete(context: SuiteContext): void {
       expect(types).toEqual(['AccountOpenedEvent', 'AccountDeletedEvent']);
     });
 
-    it('is left out for entities, too', async () => {
+    it('is left out even if it is an entity', async () => {
       const [tag] = await context.store(Tag.of(otherDatabaseShard, 'old'));
       await context.stage((plan) => plan.update(tag.delete()));
       expect(await context.fixture.tags.findById(tag.id)).toBeUndefined();

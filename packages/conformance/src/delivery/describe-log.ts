@@ -80,7 +80,7 @@ export function describeLog(context: DeliveryContext): void {
     expect(await context.store.cursors.lag()).toMatchObject([{ handler: 'notify', pendingCount: 0 }]);
   });
 
-  test('A large event is read without payload and params, and loaded completely, also when it is blocked', async () => {
+  test('A large event is read without payload and params, and loaded whole, even when blocked', async () => {
     const { store, slots } = context;
     const text = 'x'.repeat(100_000);
     await context.holdAll();

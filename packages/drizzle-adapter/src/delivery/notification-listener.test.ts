@@ -5,7 +5,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 
 import { NotificationListener } from './pg-notifications.js';
 
-it('a listener for notifications closes while the server takes its connection and says nothing', async () => {
+it('a notification listener closes while the server accepts its connection and stays silent', async () => {
   // The server's deadline never passes.
   vi.useFakeTimers({ toFake: ['setTimeout'] });
   onTestFinished(() => void vi.useRealTimers());

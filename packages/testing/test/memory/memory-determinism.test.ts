@@ -83,7 +83,7 @@ async function traceOf(seed: number, groupCommit: boolean): Promise<readonly str
 }
 
 it.each([false, true])(
-  'goes the same way again whoever decides time, ids and chance (group commit: %s)',
+  'a run repeats itself when time, ids and random numbers are given (group commit: %s)',
   async (groupCommit) => {
     const traces = new Set<string>();
     for (let seed = 1; seed <= 5; seed++) {
