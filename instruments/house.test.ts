@@ -3,12 +3,23 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { expect, test } from 'vitest';
+import { parseAst } from 'vitest/node';
 
 import { defaultDeliverySettings } from '../packages/events/src/index.js';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const sources = globSync('{packages,apps}/*/src/**/*.ts', { cwd: root }).filter(
   (file) => !/\.test(-d)?\.ts$/.test(file) && !/^apps\/(bench|counter)\//.test(file),
+);
+
+/** Together with the sources of the conformance suite that register tests. */
+const testFiles = globSync(
+  [
+    '{packages,apps}/*/{src,test}/**/*.test.ts',
+    '{e2e,instruments}/**/*.test.ts',
+    'packages/conformance/src/**/describe-*.ts',
+  ],
+  { cwd: root },
 );
 
 const testPackages = ['testing', 'conformance'];
@@ -89,7 +100,7 @@ test('packages say what they are to those who search for them, and may be instal
   expect(silent).toEqual([]);
 });
 
-test('no page that a package ships has a link to what it does not ship, or names a page that is not there', () => {
+test('a page that a package ships links to nothing outside and names only existing pages', () => {
   const shipped = globSync('packages/*/{README,CHANGELOG}.md', { cwd: root });
   const links = shipped.flatMap((file) =>
     [...read(file).matchAll(/\]\((?!https:|#)([^)]*)\)/g)].map(([, to]) => `${file}: ${to}`),
@@ -105,6 +116,23 @@ test('the scripts stay short', () => {
   const lines = globSync('scripts/**/*.*', { cwd: root }).map(linesOf);
   expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(400);
 });
+
+test('no test file is longer than 600 lines', () => {
+  expect(testFiles.filter((file) => linesOf(file) > 600)).toEqual([]);
+});
+
+test('the titles of tests are short sentences in plain words', () => {
+  const titles = testFiles.flatMap((file) => titlesIn(parseAst(read(file), { lang: 'ts' })));
+  expect(titles.length).toBeGreaterThan(1_000);
+  expect(titles.filter((title) => title.split(/\s+/).length > 22)).toEqual([]);
+  expect(titles.filter((title) => refusedWords.test(title) || verbFirst.test(title))).toEqual([]);
+});
+
+const refusedWords = /\b(should|whoever|is none|he|him|his|so (is|are)|for a last time)\b/i;
+
+/** A title that does not say what it is about. */
+const verbFirst =
+  /^(is|are|has|have|does|may|can|must|gives|returns|refuses|keeps|holds|takes|makes|tells)\b/i;
 
 const walletFields = ['ownerId', 'currency', 'balance'].map(
   (field) => new RegExp(`^ +(readonly )?${field}:`, 'm'),
@@ -132,4 +160,39 @@ function read(file: string): string {
 function exportedNames(file: string): readonly string[] {
   const lists = read(file).matchAll(/^export (?:type )?\{([^}]*)\}/gm);
   return [...lists].flatMap(([, list = '']) => list.split(',').map((name) => name.trim())).filter(Boolean);
+}
+
+interface Syntax {
+  readonly type?: string;
+  readonly name?: string;
+  readonly value?: unknown;
+  readonly callee?: Syntax;
+  readonly object?: Syntax;
+  readonly arguments?: readonly Syntax[];
+  readonly quasis?: readonly { readonly value: { readonly cooked: string } }[];
+}
+
+/** The titles of tests that are written out, each behind the names of the groups that the test is in. */
+function titlesIn(syntax: unknown, groups: readonly string[] = []): readonly string[] {
+  if (typeof syntax !== 'object' || syntax === null) return [];
+  const { callee, arguments: given = [] }: Syntax = syntax;
+  const verb = callee && verbOf(callee);
+  const title = given[0] && textOf(given[0]);
+  if (verb === undefined || title === undefined)
+    return Object.values(syntax).flatMap((each) => titlesIn(each, groups));
+  const titles = [...groups, title];
+  return verb === 'describe' ? titlesIn(given, titles) : [titles.join(' ')];
+}
+
+/** What registers a test or a group, also with cases or under a condition. */
+function verbOf({ name = '', callee, object }: Syntax): string | undefined {
+  const inner = callee ?? object;
+  if (inner !== undefined) return verbOf(inner);
+  return /^(describe|it|test)$/.test(name) ? name : undefined;
+}
+
+/** The text of a literal; each value that a template inserts is one word. */
+function textOf({ type, value, quasis = [] }: Syntax): string | undefined {
+  if (type === 'TemplateLiteral') return quasis.map((each) => each.value.cooked).join('…');
+  return typeof value === 'string' ? value : undefined;
 }
