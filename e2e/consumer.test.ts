@@ -140,10 +140,10 @@ test('a specification of a decorated action runs in Vitest as the guide configur
   expect(stdout).toMatch(/Tests +1 passed/);
 });
 
-test("a specification of an action runs in Node's own test runner", async () => {
-  const args = ['--test', '--test-reporter=tap', 'other-tools/called.test.ts'];
+test("specifications of actions with static fields and with a call run in Node's own test runner", async () => {
+  const args = ['--test', '--test-reporter=tap', 'other-tools/node.test.ts'];
   const { stdout } = await execa('node', args, { cwd: folder, env: { NODE_OPTIONS: undefined } });
-  expect(stdout).toContain('# pass 1');
+  expect(stdout).toContain('# pass 2');
 });
 
 test.each([
@@ -198,6 +198,44 @@ test.each(['counter/main.ts', 'plain/main.js'])('the smallest program runs as %s
     expect(stdout).toContain('value 5, version 2');
   } finally {
     await database.drop();
+  }
+});
+
+test('the counter shows a retry, a dead letter and its replay', async () => {
+  const database = await createTestDatabase();
+  try {
+    const { stdout } = await execa('node', ['counter/handle.ts'], {
+      cwd: folder,
+      env: { DATABASE_URL: database.url },
+    });
+    expect(stdout.split('\n')).toEqual([
+      'attempt 1 failed, it is retried',
+      'increased by 5, announced at attempt 2',
+      'attempt 1 failed, it is retried',
+      'attempt 2 failed, it is a dead letter',
+      'increased by 13, announced at attempt 1',
+    ]);
+  } finally {
+    await database.drop();
+  }
+});
+
+test('the counter runs on two shards, and reads of both at once', async () => {
+  const [first, second] = [await createTestDatabase(), await createTestDatabase()];
+  try {
+    const { stdout } = await execa('node', ['counter/two-shards.ts'], {
+      cwd: folder,
+      env: { DATABASE_URL: first.url, SECOND_DATABASE_URL: second.url },
+    });
+    expect(stdout.split('\n')).toEqual([
+      'value 5 on shard (0, 0)',
+      'value 6 on shard (1, 0)',
+      'values 6, 5 on all shards',
+      'values 6 on shard (1, 0)',
+      'unknown-shard',
+    ]);
+  } finally {
+    await Promise.all([first.drop(), second.drop()]);
   }
 });
 

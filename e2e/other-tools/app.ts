@@ -1,40 +1,7 @@
-import {
-  ActionExecutor,
-  FrameworkError,
-  type ErrorCode,
-  openDatabases,
-  parseFrameworkConfig,
-  systemClock,
-} from '@framework/core';
-import { PgRepository, postgres } from '@framework/drizzle-adapter';
-import { sql } from 'drizzle-orm';
-import { IncreaseCounterAction, OpenCounterAction } from '../counter/counter-actions.ts';
-import { Counter } from '../counter/counter.ts';
-import { counters } from '../counter/counters-table.ts';
+import { type ErrorCode, FrameworkError } from '@framework/core';
+import { openCounters } from '../counter/open-counters.ts';
 
-const primary = { 'jdbc-url': process.env['DATABASE_URL'] };
-const members = [{ member: 0, name: 'global-1', configs: { 'primary-config': primary } }];
-const groups = [{ group: 0, name: 'global', members }];
-const { namespace, sharding } = parseFrameworkConfig({
-  framework: { namespace: 'com.example', sharding: { 'default-shard': { group: 0, member: 0 }, groups } },
-});
-
-export const databases = openDatabases(sharding, postgres());
-const repository = new PgRepository({ model: Counter, table: counters, databases });
-export const executor = new ActionExecutor({
-  namespace,
-  databases,
-  repositories: [repository],
-  actions: [new OpenCounterAction(systemClock), new IncreaseCounterAction(systemClock, repository)],
-});
-
-/** Resolves when the databases are ready. */
-export async function ready(): Promise<void> {
-  await databases.ready();
-  await repository.dbs()[0]?.execute(sql`create table if not exists counters (
-    id uuid primary key, state text not null, version bigint not null,
-    created_date timestamptz not null, updated_date timestamptz not null, value integer not null)`);
-}
+export const { databases, executor, ready } = openCounters(process.env['DATABASE_URL']);
 
 const statuses: Partial<Record<ErrorCode, number>> = {
   'entity-not-found': 404,

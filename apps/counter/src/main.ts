@@ -1,37 +1,10 @@
-import {
-  ActionExecutor,
-  ShardIdentifier,
-  openDatabases,
-  parseFrameworkConfig,
-  systemClock,
-} from '@framework/core';
-import { PgRepository, postgres } from '@framework/drizzle-adapter';
-import { sql } from 'drizzle-orm';
+import { ShardIdentifier } from '@framework/core';
 import { IncreaseCounterAction, OpenCounterAction } from './counter-actions.ts';
-import { Counter } from './counter.ts';
-import { counters } from './counters-table.ts';
+import { openCounters } from './open-counters.ts';
 
 // One shard, in the database from DATABASE_URL.
-const primary = { 'jdbc-url': process.env['DATABASE_URL'] };
-const members = [{ member: 0, name: 'global-1', configs: { 'primary-config': primary } }];
-const groups = [{ group: 0, name: 'global', members }];
-const { namespace, sharding } = parseFrameworkConfig({
-  framework: { namespace: 'com.example', sharding: { 'default-shard': { group: 0, member: 0 }, groups } },
-});
-
-const databases = openDatabases(sharding, postgres());
-const repository = new PgRepository({ model: Counter, table: counters, databases });
-const executor = new ActionExecutor({
-  namespace,
-  databases,
-  repositories: [repository],
-  actions: [new OpenCounterAction(systemClock), new IncreaseCounterAction(systemClock, repository)],
-});
-
-await databases.ready();
-await repository.dbs()[0]?.execute(sql`create table if not exists counters (
-  id uuid primary key, state text not null, version bigint not null,
-  created_date timestamptz not null, updated_date timestamptz not null, value integer not null)`);
+const { databases, executor, ready } = openCounters(process.env['DATABASE_URL']);
+await ready();
 
 const you = { name: 'reader' };
 const { id } = await executor.execute(you, OpenCounterAction, { shard: ShardIdentifier.of(0, 0) });
