@@ -50,9 +50,12 @@ const folder = mkdtempSync(join(tmpdir(), 'e2e-consumer-'));
 const alone = mkdtempSync(join(tmpdir(), 'e2e-alone-'));
 /** Where an application has an OpenTelemetry API of its own. */
 const traced = mkdtempSync(join(tmpdir(), 'e2e-traced-'));
+/** Where the lowest version of Node is that the packages name. */
+const withLowestNode = mkdtempSync(join(tmpdir(), 'e2e-lowest-'));
 
 interface Manifest {
   readonly version: string;
+  readonly engines: { readonly node: string };
   readonly exports?: object;
 }
 
@@ -84,7 +87,7 @@ beforeAll(async () => {
 });
 
 afterAll(() => {
-  for (const one of [folder, alone, traced]) rmSync(one, { recursive: true, force: true });
+  for (const one of [folder, alone, traced, withLowestNode]) rmSync(one, { recursive: true, force: true });
 });
 
 test('the packed packages are installed', () => {
@@ -280,6 +283,26 @@ test.each(Object.keys(suites))('the conformance suite passes as %s runs it', asy
     env: { NO_COLOR: '1', FORCE_COLOR: undefined },
   });
   expect(stdout).toMatch(/Tests +[1-9]\d* passed/);
+});
+
+test('the smallest program and a specification run in the lowest version of Node that the packages name', async () => {
+  const { engines } = manifestIn(join(root, 'packages/core'));
+  const version = `${engines.node.replace('>=', '')}.0`;
+  writeFileSync(join(withLowestNode, 'package.json'), JSON.stringify({ private: true }));
+  await install(withLowestNode, [`node@${version}`]);
+  const node = join(withLowestNode, 'node_modules/node/bin/node');
+  expect((await execa(node, ['--version'])).stdout).toBe(`v${version}`);
+  const database = await createTestDatabase();
+  try {
+    const env = { DATABASE_URL: database.url, NODE_OPTIONS: undefined };
+    const program = await execa(node, ['counter/main.ts'], { cwd: folder, env });
+    expect(program.stdout).toContain('value 5, version 2');
+    const args = ['--test', '--test-reporter=tap', 'other-tools/node.test.ts'];
+    const specifications = await execa(node, args, { cwd: folder, env });
+    expect(specifications.stdout).toContain('# pass 2');
+  } finally {
+    await database.drop();
+  }
 });
 
 test('testing brings no database server and no test runner, and names the missing packages', async () => {
