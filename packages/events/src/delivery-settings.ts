@@ -64,11 +64,13 @@ export type DeliveryOverrides = Partial<Omit<DeliverySettings, 'retry'>> & {
 /**
  * Applies overrides to the default settings, and adds what is fixed or derived.
  *
- * @throws ConfigurationError `invalid-configuration` when a setting is unknown, or is not a whole number within its range
+ * @throws ConfigurationError `invalid-configuration` when a setting is unknown or is not a whole number within its range, or when the
+ * overrides are not an object
  */
 export function engineSettings(overrides: DeliveryOverrides = {}): EngineSettings {
-  const { retry = {}, ...numbers } = overrides;
   const faults: ConfigurationIssue[] = [];
+  const { retry: givenRetry = {}, ...numbers } = sectionOf(overrides, ['delivery'], faults);
+  const retry = sectionOf(givenRetry, ['delivery', 'retry'], faults);
   const settings = {
     ...defaultDeliverySettings,
     ...knownNumbers(set(numbers), defaultNumbers, ['delivery'], faults, joined),
@@ -79,6 +81,17 @@ export function engineSettings(overrides: DeliveryOverrides = {}): EngineSetting
   };
   if (faults.length > 0) throw new ConfigurationError(faults);
   return { ...settings, ...tuningFor(settings), ...tuningIn(overrides) };
+}
+
+/** Settings that a program gives; none where what it gives is no object. */
+function sectionOf<T extends object>(
+  given: T,
+  path: readonly string[],
+  faults: ConfigurationIssue[],
+): Partial<T> {
+  if (isSection(given)) return given;
+  faults.push({ path: joined(path), message: 'is no object: pass its settings by their names' });
+  return {};
 }
 
 function joined(path: readonly PropertyKey[]): string {

@@ -48,6 +48,17 @@ describe('the tuning of delivery', () => {
   });
 });
 
+/** The paths of all that is wrong with settings. */
+function faultsOf(settings: unknown): readonly string[] {
+  try {
+    engineSettings(settings as DeliveryOverrides);
+  } catch (error) {
+    if (!(error instanceof ConfigurationError)) throw error;
+    return error.faults.map(({ path }) => path).toSorted();
+  }
+  return [];
+}
+
 describe('the settings of a delivery', () => {
   test('are the defaults if nothing is passed, or undefined', () => {
     expect(engineSettings()).toMatchObject(defaultDeliverySettings);
@@ -65,19 +76,17 @@ describe('the settings of a delivery', () => {
 
   test('are refused with all their errors at once', () => {
     const wrong = { leaseMs: 99, pollMs: 1, retry: { attemptsMax: 0, readMax: 1 } };
-    let faults: readonly string[] = [];
-    try {
-      engineSettings(wrong);
-    } catch (error) {
-      if (!(error instanceof ConfigurationError)) throw error;
-      faults = error.faults.map(({ path }) => path);
-    }
-    expect(faults.toSorted()).toEqual([
+    expect(faultsOf(wrong)).toEqual([
       'delivery.leaseMs',
       'delivery.pollMs',
       'delivery.retry.attemptsMax',
       'delivery.retry.readMax',
     ]);
+  });
+
+  test.each([null, 5, 'fast', [5]])('are refused where they are no object, such as %j', (value) => {
+    expect(faultsOf(value)).toEqual(['delivery']);
+    expect(faultsOf({ leaseMs: 99, retry: value })).toEqual(['delivery.leaseMs', 'delivery.retry']);
   });
 });
 

@@ -458,6 +458,25 @@ test('an option that a delivery does not have is refused by its name', () => {
 });
 
 test.each([
+  ['retry', null],
+  ['retry', 5],
+  ['retry', 'often'],
+  ['retry', [5]],
+  ['aliases', 'former-name'],
+  ['aliases', { former: true }],
+  ['whenBatchFails', 'waits'],
+  ['whenBatchFails', true],
+])('a handler whose %s is %j is refused', (option, value) => {
+  const handler = handlerOf({ name: 'one', [option]: value });
+  expect(() => new DeliveryBench().start([handler])).toThrow(
+    expect.objectContaining({
+      code: 'invariant-violation',
+      message: expect.stringContaining(`an invalid ${option}: `),
+    }) as Error,
+  );
+});
+
+test.each([
   ['timeoutMS', { timeoutMS: 5 }],
   ['retry.maxAttempts', { retry: { maxAttempts: 5 } }],
   ['batch, retry.outageBackoffMaxMs', { batch: 1, retry: { outageBackoffMaxMs: 5 } }],

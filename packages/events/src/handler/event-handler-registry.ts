@@ -54,8 +54,8 @@ export class EventHandlerRegistry {
   /**
    * Takes handlers as values; their classes declare their names with `@FrameworkEventHandler`.
    *
-   * @throws InvariantViolationError `invariant-violation` when one declares no name, no events, an invalid start or an unknown
-   * option, when two have the same name or alias, or when two classes of events have the same `event_type`
+   * @throws InvariantViolationError `invariant-violation` when one declares no name, no events, or an unknown or invalid option, when
+   * two have the same name or alias, or when two classes of events have the same `event_type`
    */
   constructor(handlers: readonly AnyEventHandler[]) {
     const names = new Map<string, string>();
@@ -92,6 +92,7 @@ function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
       `${className} declares no name: mark it with @FrameworkEventHandler({ name: '…' })`,
     );
   }
+  assertShapes(className, options);
   const unknown = [
     ...unknownNames(options, knownOptions),
     ...unknownNames(options.retry ?? {}, knownRetryOptions).map((name) => `retry.${name}`),
@@ -117,6 +118,18 @@ function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
     throw new InvariantViolationError(`${className} handles nothing: add handle(…) or handleBatch(…)`);
   }
   return { name: options.name, handler, options, eventClasses: eventClasses(handler) };
+}
+
+/** Types keep nobody from these in JavaScript, and none of them would be noticed later. */
+function assertShapes(className: string, { aliases, retry, whenBatchFails }: EventHandlerOptions): void {
+  const refuse = (option: keyof EventHandlerOptions, how: string): never => {
+    throw new InvariantViolationError(`${className} declares an invalid ${option}: set ${how}`);
+  };
+  if (aliases !== undefined && !Array.isArray(aliases)) refuse('aliases', 'an array of names');
+  if (retry !== undefined && (typeof retry !== 'object' || retry === null || Array.isArray(retry)))
+    refuse('retry', 'an object such as { attemptsMax: 3 }');
+  if (whenBatchFails !== undefined && whenBatchFails !== 'block' && whenBatchFails !== 'wait')
+    refuse('whenBatchFails', "'block' or 'wait'");
 }
 
 function unknownNames(options: object, known: object): readonly string[] {
