@@ -1,4 +1,5 @@
 import {
+  type AccountCreditedEvent,
   SuiteContext,
   decimal,
   firstShard,
@@ -45,6 +46,30 @@ describe('in-memory databases', () => {
         { amount: decimal('1') },
         { amount: decimal('2') },
       ]);
+  });
+
+  it('give each handler copies of its own, whatever another handler does to its copies', async () => {
+    const context = new SuiteContext();
+    context.open(new MemoryFixture(), { groupCommit });
+    const clock = new VirtualClock();
+    const seen: unknown[] = [];
+    const spoil = async (envelope: EventEnvelope<AccountCreditedEvent>): Promise<void> => {
+      seen.push(
+        { ...(envelope.payload as object) },
+        { ...(envelope.actionParams as object) },
+        { ...envelope.headers },
+      );
+      for (const part of [envelope.payload, envelope.actionParams, envelope.headers])
+        Object.assign(part as object, { amount: 'changed', spoilt: 'yes' });
+    };
+    const names = ['one', 'other'];
+    const handlers = names.map((name) => onCredit(spoil, { name, startFrom: 'beginning' }));
+    const { executor, fixture } = context;
+    new Delivery({ databases: fixture.databases, executor, handlers, clock }).start();
+    await context.credit(await context.openAccount(), '1');
+    await clock.advance(1_000);
+    expect(seen).toHaveLength(6);
+    expect(seen.slice(3)).toEqual(seen.slice(0, 3));
   });
 
   it("pass copies of the log's events to a handler", async () => {

@@ -230,9 +230,25 @@ function replace<K, V>(target: Map<K, V>, source: ReadonlyMap<K, V>): void {
 export function boundedCopy(event: DeliverableEvent, bytesMax: number): DeliverableEvent {
   const bytes = bytesOf(event);
   const copy = structuredClone(event);
-  if (bytes <= bytesMax) return { ...copy, bytes };
+  if (bytes <= bytesMax) return withOwnValues({ ...copy, bytes });
   const headers = bytesOf(event.headers) <= bytesMax ? copy.headers : {};
   return { ...copy, bytes, omitted: true, payload: undefined, actionParams: undefined, headers };
+}
+
+/** Several handlers may get the event: each gets its own copy of the values that it looks at, as from a row of PostgreSQL. */
+function withOwnValues({ payload, actionParams, headers, ...event }: DeliverableEvent): DeliverableEvent {
+  return {
+    ...event,
+    get payload() {
+      return structuredClone(payload);
+    },
+    get actionParams() {
+      return structuredClone(actionParams);
+    },
+    get headers() {
+      return structuredClone(headers);
+    },
+  };
 }
 
 function bytesOf(value: unknown): number {
