@@ -188,7 +188,7 @@ export class TurnTime {
     this.#onNextTurn.add(listener);
   }
 
-  /** Counts how long work takes until it returns. */
+  /** Counts how long work takes until it returns; of what is asynchronous, until it first waits. */
   measure<T>(work: () => T): T {
     const startedMs = this.#clock.elapsedMs();
     try {
