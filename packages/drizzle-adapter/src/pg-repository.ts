@@ -71,7 +71,8 @@ type ToModel<M, T extends ModelTable> = (row: T['$inferSelect']) => M;
  * Makes the row of a model that will be written; its id and version must be the model's. Default: the model's fields.
  *
  * If a key is absent, the database decides: a new row gets the column's default, and an updated row keeps its value. So leave out
- * columns that others maintain. `undefined` means null, unless the column has a default in the table.
+ * columns that others maintain. `undefined` means null, unless the column has a default in the table;
+ * where the model's fields are the columns, the default applies to new rows only.
  */
 type ToRow<M, T extends ModelTable> = (model: M) => T['$inferInsert'];
 
@@ -139,8 +140,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   }
 
   encode(model: M): Row {
-    const toRow = this.#toRow;
-    return toRow === undefined ? this.#encoder.encodeModel(model) : this.#encoder.encode(toRow(model), model);
+    return this.#rowOf(model, true);
   }
 
   decode(row: Row, shard: ShardIdentifier): M | undefined {
@@ -159,7 +159,8 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   jsonCodec(): ModelJsonCodec<M> {
     const json = new RowJson(modelNameOf(this.model), this.#table, this.#toRow === undefined);
     return {
-      encode: (model) => json.write(this.encode(model)),
+      // A default that is made anew would be another one than that in the database.
+      encode: (model) => json.write(this.#rowOf(model, false)),
       decode: (text) => this.#toModel(json.read(text)),
     };
   }
@@ -250,6 +251,13 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   /** Drizzle on every database that holds shards, once each, for your own queries. */
   dbs(): readonly NodePgDatabase[] {
     return this.eachDatabase().map(({ db }) => db);
+  }
+
+  #rowOf(model: M, withDefaults: boolean): Row {
+    const toRow = this.#toRow;
+    return toRow === undefined
+      ? this.#encoder.encodeModel(model, withDefaults)
+      : this.#encoder.encode(toRow(model), model, withDefaults);
   }
 
   #firstRows(where: SQL | undefined, limit: number): Promise<readonly PlacedRow<T['$inferSelect']>[]> {

@@ -1,7 +1,14 @@
 import { InvalidIdError, type ModelClass } from '@framework/core';
 import { type AnyEntity, type ModelSource, type PagePlace, isStorableText } from '@framework/core/adapter';
 import { type SQL, and, count, getTableColumns, is, ne, sql } from 'drizzle-orm';
-import { PgArray, type PgColumn, PgEnumColumn, type PgTable, QueryBuilder } from 'drizzle-orm/pg-core';
+import {
+  PgArray,
+  type PgColumn,
+  PgCustomColumn,
+  PgEnumColumn,
+  type PgTable,
+  QueryBuilder,
+} from 'drizzle-orm/pg-core';
 import pg from 'pg';
 import { parse } from 'postgres-array';
 
@@ -169,9 +176,13 @@ async function rowsOf(
   return rows;
 }
 
-/** Buffers are the only driver values that columns pass on without a copy. */
+/** Copies what the driver has made of a value and a column may pass on: bytes, and objects such as points. */
 function ownValue(value: unknown): unknown {
-  return Buffer.isBuffer(value) ? Buffer.from(value) : value;
+  if (Buffer.isBuffer(value)) return Buffer.from(value);
+  if (Array.isArray(value)) return value.map(ownValue);
+  const isPlain =
+    typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+  return isPlain ? structuredClone(value) : value;
 }
 
 /**
@@ -208,9 +219,21 @@ class RowDecoder {
 }
 
 function readerOf(column: PgColumn): (value: unknown) => unknown {
-  if (!is(column, PgArray)) return (value) => column.mapFromDriverValue(value);
+  if (!is(column, PgArray)) return valueReader(column);
   const read = readerOf(column.baseColumn);
   return (value) => readArray(value, read);
+}
+
+/**
+ * Reads what the driver gives for a column that is no array of Drizzle. A custom type of JSON gets it parsed, as from Drizzle's own
+ * driver; the other columns of JSON parse it themselves.
+ */
+export function valueReader(column: PgColumn): (value: unknown) => unknown {
+  const custom = is(column, PgCustomColumn) ? column.getSQLType() : '';
+  const parsed = (value: unknown): unknown => (typeof value === 'string' ? JSON.parse(value) : value);
+  if (/^jsonb?$/.test(custom)) return (value) => column.mapFromDriverValue(parsed(value));
+  if (/^jsonb?\[\]$/.test(custom)) return (value) => column.mapFromDriverValue(readArray(value, parsed));
+  return (value) => column.mapFromDriverValue(value);
 }
 
 /** Decodes an array whose elements may be null, which Drizzle itself would decode as values. */

@@ -80,7 +80,7 @@ export class RowEncoder {
     this.#keys = Object.keys(columns);
     this.#fields = new Set([...this.#keys, 'events']);
     this.#columns = Object.entries(columns)
-      .filter(([, column]) => column.generated === undefined)
+      .filter(([, column]) => !isGenerated(column))
       .map(([key, column]) => ({
         key,
         name: quoted(column.name),
@@ -95,23 +95,26 @@ export class RowEncoder {
    * row, and leaves that of an updated row unchanged. `undefined` means the same for a column with a default, and null
    * for any other.
    *
+   * @param withDefaults whether the defaults of the table's declaration are filled in when the row is added
    * @throws InvariantViolationError `invariant-violation` when the row's id or version differs from the model's
    * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
    */
-  encode(row: object, model: AnyEntity): Row {
+  encode(row: object, model: AnyEntity, withDefaults: boolean): Row {
     this.#assertRowOf(model, row as Fields);
-    return this.#rowOf(row as Fields, model);
+    return this.#rowOf(row as Fields, model, { isWhole: false, withDefaults });
   }
 
   /**
-   * Makes the row of a model whose fields are the columns.
+   * Makes the row of a model whose fields are the columns. `undefined` is null when it is updated, because it reads null as
+   * `undefined`.
    *
+   * @param withDefaults as for {@link encode}
    * @throws InvariantViolationError `invariant-violation` when a field has no column: it would be lost
    * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
    */
-  encodeModel(model: AnyEntity): Row {
+  encodeModel(model: AnyEntity, withDefaults: boolean): Row {
     for (const field in model) if (!this.#fields.has(field)) throw this.#withoutColumn(field);
-    return this.#rowOf(model as unknown as Fields, model);
+    return this.#rowOf(model as unknown as Fields, model, { isWhole: true, withDefaults });
   }
 
   #withoutColumn(field: string): InvariantViolationError {
@@ -120,15 +123,21 @@ export class RowEncoder {
     );
   }
 
-  #rowOf(row: Fields, model: AnyEntity): Row {
+  #rowOf(
+    row: Fields,
+    model: AnyEntity,
+    { isWhole, withDefaults }: { readonly isWhole: boolean; readonly withDefaults: boolean },
+  ): Row {
     const kind = model.version === 1 ? 'add' : 'update';
     const values: unknown[] = [];
     let present = '';
     for (const encoder of this.#columns) {
       const { key, column } = encoder;
       const given = row[key];
-      const value = given === undefined && kind === 'add' ? column.defaultFn?.() : given;
-      const mayBeAbsent = column.hasDefault || (!(key in row) && (kind === 'update' || !column.notNull));
+      const value = given === undefined && kind === 'add' && withDefaults ? column.defaultFn?.() : given;
+      const isCleared = isWhole && kind === 'update' && !column.notNull;
+      const mayBeAbsent =
+        (column.hasDefault && !isCleared) || (!(key in row) && (kind === 'update' || !column.notNull));
       const omitted = value === undefined && mayBeAbsent;
       present += omitted ? '0' : '1';
       if (!omitted) values.push(encodeValue(encoder, value));
@@ -191,6 +200,11 @@ function encodeValue({ column, write, path }: ColumnEncoder, value: unknown): un
   if (value !== null && value !== undefined) return write(value, path);
   if (column.notNull) throw new UnstorableValueError(path, 'it is null, but its column is declared not null');
   return null;
+}
+
+/** Whether the database makes every value of a column, and takes none. */
+function isGenerated({ generated, generatedIdentity }: PgColumn): boolean {
+  return generated !== undefined || generatedIdentity?.type === 'always';
 }
 
 /** The list if no element is missing, otherwise `undefined`. */

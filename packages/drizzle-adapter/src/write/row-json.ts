@@ -6,7 +6,7 @@ import { PgArray, PgBoolean, type PgColumn, PgTimestamp } from 'drizzle-orm/pg-c
 import type { ModelTable } from '../model-columns.js';
 import { groupType } from '../column/column-type.js';
 import type { Row } from './row-encoder.js';
-import { readArray } from '../read/table-reader.js';
+import { readArray, valueReader } from '../read/table-reader.js';
 
 type ReadValue = (sent: unknown) => unknown;
 
@@ -75,7 +75,7 @@ function readerOf(column: PgColumn): ReadValue | undefined {
   if (is(column, PgBoolean)) return (sent) => String(sent) === 'true';
   // It is sent in UTC, whether or not the column has a time zone.
   if (is(column, PgTimestamp)) return (sent) => new Date(String(sent));
-  return groupType(column) === undefined ? undefined : (sent) => column.mapFromDriverValue(sent);
+  return groupType(column) === undefined ? undefined : valueReader(column);
 }
 
 /** Drizzle writes a null in an array in lower case, and the database returns it in upper case; texts are in quotes. */
