@@ -29,7 +29,7 @@ type Say = (line: string) => void;
 
 /** What a process does instead of serving. */
 export interface OperatorCommand {
-  /** @throws Error which database fails, and why */
+  /** @throws Error that says which database failed, and why */
   run(config: FrameworkConfig, say: Say): Promise<void>;
 }
 

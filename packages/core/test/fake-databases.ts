@@ -207,7 +207,7 @@ export class FakeDriver implements DatabaseDriver {
     return database;
   }
 
-  /** Ignores the case, as if it knew what its databases do. */
+  /** Ignores the case of addresses, like a driver that knows its databases. */
   parseAddress(address: string): DatabaseAddress {
     return { key: address.toLowerCase(), place: address.replace('postgresql://', '') };
   }
