@@ -148,7 +148,7 @@ function notificationsOnly(
   };
 }
 
-/** The same for everyone in this example; a real service reads a token of the request. */
+/** The same for everyone in this example; a real service reads a token from the request. */
 function principalOf(_request: Request): Principal {
   return { name: 'wallet-service' };
 }

@@ -19,10 +19,10 @@ export const operatorCommands: Required<OperatorCommands> = {
 };
 
 const usage = [
-  'Without a word the service starts. Commands for operators, with WALLET_CONFIG:',
-  '  migrate              applies the migrations that are missing, to the database of every primary-config',
-  '  adopt 0/1 [1/0 …]    lets the databases that are configured for these shards (group/member) hold them',
-  '  release 1/0 […]      lets the databases that are configured for these shards not hold them any more, before a move',
+  'Without arguments, the service starts. Commands for operators, with WALLET_CONFIG:',
+  '  migrate              applies missing migrations to the database of every primary-config',
+  '  adopt 0/1 [1/0 …]    makes the databases that are configured for these shards (group/member) hold them',
+  '  release 1/0 […]      makes the databases that are configured for these shards give them up before a move',
 ].join('\n');
 
 type Say = (line: string) => void;

@@ -2,7 +2,7 @@ import type { BenchContext, Benchmark } from './benchmark.js';
 import type { Figure } from './figure.js';
 import { type Ratios, isRatio } from './recorded-ratios.js';
 
-/** Ratios of unchanged code differ by up to that much between kinds of machines. */
+/** Ratios of unchanged code differ by up to this much between kinds of machines. */
 const toleratedShare = 0.7;
 /** How often a benchmark is run at most: disturbances of the machine pass, but a slowdown in the code remains. */
 const attemptsMax = 3;

@@ -58,7 +58,7 @@ export function refuseUnknownOptions<T extends object>(path: string, known: Opti
 }
 
 /**
- * Copies options by their names, so that one which is inherited, or has a getter in a class, counts as any other.
+ * Copies options by their names, so that inherited options and getters of a class count like all others.
  *
  * @throws ConfigurationError `invalid-configuration` as {@link refuseUnknownOptions}
  */
