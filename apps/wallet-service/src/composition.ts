@@ -49,12 +49,12 @@ import { WalletWithdrawMoneyAction } from './wallet/wallet-withdraw-money-action
 
 /** How a process differs from one that does everything with the defaults. */
 export interface CompositionOptions {
-  /** Whether it delivers events; else it tells the processes that do of its commits. Default true. */
+  /** Whether it delivers events. If not, it notifies the delivering processes of its commits. Default true. */
   readonly delivers?: boolean;
-  /** Handlers besides the service's own; all processes that deliver have the same. */
+  /** Handlers besides the service's own; they must be the same in all delivering processes. */
   readonly handlers?: readonly AnyEventHandler[];
   readonly retry?: Partial<RetryPolicy>;
-  /** For how long delivery waits for handlers when it stops, however long the configuration allows. */
+  /** How long delivery waits for handlers when it stops, even if the configuration allows more. */
   readonly stopTimeoutMaxMs?: number;
   readonly onDeliveryError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
   readonly onDeliveryRecovered?: (shards: readonly ShardIdentifier[]) => void;
@@ -65,7 +65,8 @@ export interface CompositionOptions {
 }
 
 /**
- * Puts the wallet service together: the only place that chooses the driver and makes the repositories. Does not wait for databases.
+ * Composes the wallet service: the only place that chooses the driver and creates the repositories. It does not wait for
+ * databases.
  *
  * @throws ConfigurationError `invalid-configuration`
  */
@@ -134,7 +135,7 @@ function isWorthAnotherAttempt(error: unknown): boolean {
   return defaultRetryPolicy.isRetryable(error) || isDecidedMeanwhile(error);
 }
 
-/** In the place of a delivery: wakes those of other processes. */
+/** Used in place of a delivery: wakes the delivery of other processes. */
 function notificationsOnly(
   options: Parameters<typeof notifyOfCommits>[0] & { readonly databases: DatabaseRegistry },
 ): WalletService['delivery'] {

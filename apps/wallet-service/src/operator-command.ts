@@ -8,10 +8,10 @@ import {
 } from '@framework/drizzle-adapter';
 import { fileURLToPath } from 'node:url';
 
-/** The service's own migrations. This file stands as deep in `src` as the bundle does in `dist`. */
+/** The service's own migrations. This file is at the same depth in `src` as the bundle is in `dist`. */
 export const migrationsFolder: string = fileURLToPath(new URL('../migrations', import.meta.url));
 
-/** What operators type, for messages about databases that cannot serve. */
+/** The commands for operators, for messages about databases that are not ready. */
 export const operatorCommands: Required<OperatorCommands> = {
   migrate: '`npm run migrate`',
   adopt: (shards) =>
@@ -33,7 +33,7 @@ export interface OperatorCommand {
   run(config: FrameworkConfig, say: Say): Promise<void>;
 }
 
-/** What is done with shards that are named. */
+/** The operation on the given shards. */
 const shardCommands: ReadonlyMap<
   string | undefined,
   (config: FrameworkConfig, shards: readonly ShardIdentifier[], say: Say) => Promise<void>
@@ -43,9 +43,9 @@ const shardCommands: ReadonlyMap<
 ]);
 
 /**
- * Reads the words after the program's name.
+ * Parses the arguments after the program's name.
  *
- * @returns `undefined` when there are none; a text that says what to write when they are no command
+ * @returns `undefined` when there are none; the usage when they are not a valid command
  */
 export function operatorCommand(words: readonly string[]): OperatorCommand | string | undefined {
   const [name, ...rest] = words;

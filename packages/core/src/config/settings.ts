@@ -87,7 +87,7 @@ function unknownOptions(path: string, known: object, given: object): Configurati
   return new ConfigurationError(
     namesOf(given)
       .filter((name) => !Object.hasOwn(known, name))
-      .map((name) => ({ path: `${path}${name}`, message: `is not a known option: there are ${names}` })),
+      .map((name) => ({ path: `${path}${name}`, message: `is not a known option; the options are ${names}` })),
   );
 }
 
