@@ -1,7 +1,7 @@
 import type { TestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 
-/** Runs work on a separate connection to a database, beside the service. */
+/** Runs work on a connection to a database that the service does not use. */
 export async function withSession<T>(
   database: TestDatabase,
   work: (session: pg.Client) => Promise<T>,

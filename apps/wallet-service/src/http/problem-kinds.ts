@@ -26,7 +26,7 @@ export type RequestFaultCode =
   | 'not-found'
   | 'method-not-allowed';
 
-/** The HTTP layer's own problems, beside those of the wallet's rules. */
+/** The HTTP layer's own problems, besides those of the wallet's rules. */
 type EntryProblem =
   | RequestFaultCode
   | 'wallet-not-found'
