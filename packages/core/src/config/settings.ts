@@ -69,7 +69,7 @@ export function optionsOf<T extends object>(path: string, known: OptionNames<T>,
   return copy as T;
 }
 
-/** The names of what an object has, its own and what it inherits. */
+/** The names of an object's properties, both own and inherited. */
 function namesOf(given: object): readonly string[] {
   const names: string[] = [];
   for (const name in given) names.push(name);
