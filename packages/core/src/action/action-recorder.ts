@@ -146,10 +146,10 @@ function isOfObjects(prototype: object): boolean {
   return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype, 'hasOwnProperty');
 }
 
-/** Assigns even to `__proto__`, because the copy already has it as an own property. */
+/** @param copy has the same fields so far */
 function copyOfFields(value: object, copy: Record<string, unknown>, copies: Copies, depth: number): object {
   copies.set(value, copy);
-  // Defines even a key `__proto__` as an own property of the copy.
+  // Assigns even to `__proto__`, because the copy already has it as an own property.
   for (const key in copy) copy[key] = copyOf(copy[key], copies, depth + 1);
   return copy;
 }

@@ -191,7 +191,7 @@ export class Attempt<Params, Result> implements AttemptContext {
     return shards.find((shard) => named.has(shard)) ?? defaultShard;
   }
 
-  /** What was committed under the key on another shard than the one that this attempt writes to, whose index finds the rest. */
+  /** What was committed with the key on other shards than the one that this attempt writes to, where the unique index finds it. */
   async #storedUnder(
     request: KeyedRequest<Result>,
     [only]: readonly ShardPlan[],

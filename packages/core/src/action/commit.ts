@@ -158,7 +158,7 @@ export class UnknownCommits<Result> {
    * @param asked `open` asks only for those that the log has not ruled out yet
    * @param onHappened called with the shard of the one that was
    * @returns the result of that attempt; `undefined` when none was
-   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that cannot be learnt
+   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that cannot be found out
    * @throws PartialCommitError `partial-commit` when its plan was to be written on further shards
    */
   async happened(
@@ -187,7 +187,7 @@ function assertWhole(actionId: string, { unknown, shards }: LostAttempt<unknown>
   throw new PartialCommitError(actionId, parts, { cause: unknown });
 }
 
-/** The lost answer to a commit in a chain of causes; by code, because an adapter may bring its own copy of this package. */
+/** The lost answer to a commit in a chain of causes; recognised by its code, because an adapter may contain its own copy of this package. */
 function unknownCommitOf(error: unknown): CommitOutcomeUnknownError | undefined {
   let link = error;
   for (let depth = 0; depth < depthMax && link instanceof Error; depth++) {

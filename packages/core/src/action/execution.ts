@@ -68,8 +68,7 @@ export const executionConfigurationNames: OptionNames<ExecutionConfiguration> = 
  *                  ▼                         ▼
  *                replay ◀──yes── does the error come from an earlier effect of the request? ──no──▶ error
  *
- * Without an idempotency key, there is no replay, and the earlier effect can only be that of an attempt of this execution whose
- * commit got no answer: its result is given. Before each further attempt, the log is asked whether one of these was committed.
+ * Without an idempotency key, there is no replay, and the earlier effect can only be that of an attempt of this execution whose commit got no answer: its result is returned. Before each further attempt, the log is asked whether one of these was committed.
  */
 export class Execution<Params, Result> implements AttemptedExecution<Params, Result> {
   readonly registered: RegisteredAction<Params, Result>;
@@ -111,7 +110,7 @@ export class Execution<Params, Result> implements AttemptedExecution<Params, Res
     this.request = new KeyedRequest(idempotencyKey, record, registered, configuration);
   }
 
-  /** The result of the same request under the same key where there is one, else that of an attempt. */
+  /** The result of the same request with the same key if there is one, otherwise that of an attempt. */
   run(): Promise<Result> {
     return this.request === undefined ? this.#attempt() : this.#runOnce(this.request);
   }

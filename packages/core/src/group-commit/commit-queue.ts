@@ -33,7 +33,7 @@ interface AwaitedWrite {
   readonly batch: Batch;
   /** Cancels the timer that ends the wait. */
   readonly endPatience: () => void;
-  /** Whether the wait is over, but there was no place aside. */
+  /** Whether the wait is over, but there was no capacity to leave the write aside. */
   isOverdue: boolean;
 }
 
@@ -109,7 +109,7 @@ export class CommitQueue {
     );
   }
 
-  /** Counts plans that are held up on their own: they must not keep out plans that could be written. */
+  /** Counts plans that are held up separately: they must not keep out plans that could be written. */
   #refuseBeyondQueue({ isHeldUp }: PendingCommit): void {
     const { queueMax } = this.#settings;
     if (this.#queued.length < queueMax) return;
@@ -224,7 +224,7 @@ export class CommitQueue {
     return this.#patient.size + tried.length < lockedMax;
   }
 
-  /** Leaves the write aside that the queue waits for, if there is a place, so that the next group can be sent. */
+  /** Leaves aside the write that the queue waits for, if there is capacity, so that the next group can be sent. */
   #stopWaiting(): void {
     if (this.#awaited === undefined) return;
     this.#awaited.isOverdue = true;
@@ -372,7 +372,7 @@ function lockedTurn([first]: Batch): number {
   return first?.lockedTurn ?? 0;
 }
 
-/** The time since which a batch waits: that of its first plan. */
+/** The time at which a batch began to wait: that of its first plan. */
 function queuedMs([first]: Batch): number {
   return first?.queuedMs ?? 0;
 }

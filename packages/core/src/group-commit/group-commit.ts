@@ -95,7 +95,7 @@ export class GroupCommit {
    * event is tried again later.
    *
    * @throws StaleRecordError `stale-record` when one of them is not written, TransientStorageError
-   * `transient-storage` when nobody knows, ShardUnavailableError `shard-unavailable` when a handler waits no longer
+   * `transient-storage` when that is unknown, ShardUnavailableError `shard-unavailable` when a handler waits no longer
    */
   async untilWritten(models: readonly PendingVersion[], isForHandler: boolean): Promise<void> {
     for (const base of models) {
@@ -108,7 +108,7 @@ export class GroupCommit {
     }
   }
 
-  /** Whether a plan, or one that is written before it, has waited for as long as its outcome is waited for. */
+  /** Whether a plan, or one that is written before it, has waited so long that reads no longer wait for its outcome. */
   #takesLong(plan: PendingCommit): boolean {
     return plan.isHeldUp && this.#clock.elapsedMs() - firstOf(plan).queuedMs >= outcomeWaitMs;
   }

@@ -3,7 +3,7 @@ import { type ModelClass, ModelMap, modelNameOf } from '../model/model-class.js'
 import type { Change, ChangeSet } from '../storage/change-set.js';
 import { type PersistOutcome, isOutcomeUnknown } from '../storage/transaction-manager.js';
 
-/** A model as a plan leaves it that is not committed yet. */
+/** A model as left by a plan that is not committed yet. */
 export interface PendingVersion {
   readonly plan: PendingCommit;
   readonly change: Change;
@@ -11,7 +11,7 @@ export interface PendingVersion {
 
 /**
  * The state of a plan; `CommitQueue` shows the transitions. A plan waits in `queued` and `again`, and has ended in the last three:
- * `aborted` means that nothing of it was written, `unknown` that nobody knows.
+ * `aborted` means that nothing of it was written, `unknown` that it may have been written or not.
  */
 export type PlanState = 'queued' | 'sent' | 'again' | 'asked' | 'written' | 'aborted' | 'unknown';
 
@@ -20,11 +20,11 @@ export class PendingCommit {
   readonly changes: ChangeSet;
   /** Settles with the outcome; awaited by the execution. */
   readonly outcome: Promise<PersistOutcome>;
-  /** The tick of its queue in which it came. */
+  /** The tick of its queue at which it arrived. */
   queuedTick = 0;
-  /** The time at which it came, in milliseconds. */
+  /** The time at which it arrived, in milliseconds. */
   queuedMs = 0;
-  /** Whether it has found a row of it locked by somebody else. */
+  /** Whether it has found one of its rows locked by another session. */
   isLockedOut = false;
   /** Whether its write takes so long that others do not wait for it, or it changes a model of such a plan. */
   isHeldUp = false;

@@ -69,7 +69,7 @@ export class EventHandlerRegistry {
     });
   }
 
-  /** The classes of events that any of them wants by class. */
+  /** The event classes that at least one of the handlers wants. */
   eventClasses(): readonly EventClass[] {
     return this.handlers.flatMap(({ eventClasses: wanted }) => [...(wanted?.values() ?? [])]);
   }

@@ -22,7 +22,7 @@ export interface ReadBatch extends EventBatch {
 interface Entry {
   readonly generation: number;
   readonly batch: Promise<ReadBatch>;
-  /** Whether it contains events, which stays true; undefined while it is being read. */
+  /** Whether it contains events; once true, it stays true. Undefined while it is being read. */
   full: boolean | undefined;
   /** The bytes of its events; 0 while it is being read. */
   bytes: number;
