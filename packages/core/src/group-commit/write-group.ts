@@ -11,7 +11,7 @@ import {
 } from '../storage/transaction-manager.js';
 import type { PendingCommit } from './pending-commit.js';
 
-/** How often a plan is tried for a moment before it fails, in case the reason is something else than a lock. */
+/** How often a plan is tried for a moment before it fails, in case the reason is something other than a lock. */
 const lockedMax = 50;
 
 /** The number of tries for a moment, of all plans, that have failed to get a lock. */
@@ -22,7 +22,7 @@ export type Batch = readonly PendingCommit[];
 
 /** The plans of a batch that have no outcome yet. */
 export interface Undecided {
-  /** Smaller batches that are to be sent again, in order; side by side where they share no model. */
+  /** Smaller batches to be sent again, in order; in parallel if they share no model. */
   readonly again: readonly Batch[];
   /** Plans whose outcome the log is to be asked for. */
   readonly unknown: readonly { readonly plan: PendingCommit; readonly error: unknown }[];
@@ -34,11 +34,10 @@ const nothing: Undecided = { again: [], unknown: [] };
  * Writes a batch and gives each plan its outcome, if there is one; the executions of decided plans are still to be told. Never
  * rejects.
  *
- * If a batch fails as a whole, it is divided, so that in the end only the plan fails that is the cause: into parts that have no
+ * If a batch fails as a whole, it is divided, so that in the end only the plan at fault fails: into parts that have no
  * model in common, or, if all plans are connected by their models, into halves.
  *
- * @param isPatient whether a single plan waits for locks as long as a statement may take, as an ordinary commit does; else it
- * waits for a moment, as a group of one if a group can hold it, and is sent again if that was too short
+ * @param isPatient whether a single plan waits for locks as long as a statement may take, as an ordinary commit does; otherwise it waits for a moment, as a group of one if a group can hold it, and is sent again if that was too short
  * @param onLockedOut called when a single plan that is patient begins to wait for a lock
  */
 export async function writeBatch(
@@ -114,7 +113,7 @@ function isLockedOut(plan: PendingCommit, code: string | undefined): boolean {
   return ++plan.lockedCount <= lockedMax;
 }
 
-/** Whether the error of a group of one is that of its plan; if not, notes on the plan how it is to be sent again. */
+/** Whether the error of a group of one is that of its plan; if not, records in the plan how to send it again. */
 function isOwnError(plan: PendingCommit | undefined, code: string | undefined): boolean {
   if (plan === undefined || code === 'constraint-violation') return true;
   if (code === 'transient-storage') return !isLockedOut(plan, code);
@@ -235,7 +234,7 @@ class Claims {
     this.#claim(plan, (change) => ({ plan, change }));
   }
 
-  /** Makes all other plans wait that change what this plan changes. */
+  /** Makes all other plans that change the same models wait. */
   reserve(plan: PendingCommit): void {
     this.#claim(plan, () => ({ plan, change: undefined }));
   }

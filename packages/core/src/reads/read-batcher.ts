@@ -38,7 +38,7 @@ export class ReadCombiner<M extends AnyEntity> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ id, resolve, reject });
       if (this.#underWay === undefined || this.#clock.elapsedMs() - this.#underWay.since > patienceMs)
-        // A statement that reads for many belongs to none of them.
+        // A statement for several readers runs outside the async context of each of them.
         outsideRequests(() => void this.#readAll());
     });
   }
@@ -142,7 +142,7 @@ export async function readByIds<M extends AnyEntity>(
   return madeModels(await source.readSeveral(ids));
 }
 
-/** Builds the model of everything that a source has read. */
+/** Builds the models from everything that a source has read. */
 export function madeModels<M>(stored: ReadonlyMap<string, () => M>): ReadonlyMap<string, M> {
   return new Map([...stored].map(([id, toModel]) => [id, toModel()]));
 }

@@ -10,7 +10,7 @@ import type { TransactionManager } from '../storage/transaction-manager.js';
 import type { KeyedMutex, ModelLock } from './keyed-mutex.js';
 import { type CombinedReads, madeModels } from './read-batcher.js';
 
-/** How many locks one attempt holds at most; it goes on without further ones. */
+/** How many locks one attempt holds at most; it continues without further ones. */
 const locksMax = 64;
 const deletedState = 'DELETED';
 
@@ -156,7 +156,7 @@ export class ReadContext implements AttemptReads {
     if (staged !== undefined) await this.#groups.awaitOutcome(staged, this.#isOfHandler);
   }
 
-  /** Returns the pending version if it is newer than the stored one and this attempt may depend on it; else the stored one. */
+  /** Returns the pending version if it is newer than the stored one and this attempt may depend on it; otherwise the stored one. */
   #latest<M extends AnyEntity>(model: ModelClass<M>, id: string, stored: M | undefined): M | undefined {
     const staged = this.#groups.pending.get(model, id);
     if (staged === undefined || staged.change.model.version <= (stored?.version ?? 0)) return stored;

@@ -15,7 +15,7 @@ export interface DatabaseDriver {
    */
   open(config: DatabaseConfig, shards: readonly ShardIdentifier[]): Database;
   /**
-   * Reads an address of this kind of database. Default: each spelling is another database, and is its place as it is written.
+   * Parses an address of this kind of database. Default: each spelling is a different database, and is shown as written.
    */
   parseAddress?(address: string): DatabaseAddress;
 }

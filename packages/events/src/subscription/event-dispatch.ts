@@ -37,7 +37,7 @@ export class EventDispatch {
   readonly #queues: KeyedQueues<QueuedWork>;
   readonly #events: EventStep;
   readonly #retries: RetryStep;
-  /** The queues, each of one slot, whose first events failed and wait to be tried again, together as they were. */
+  /** The queues, each of one slot, whose first events failed and wait to be tried again in the same batch. */
   readonly #waiting = new Map<KeyedQueue<QueuedWork>, Waiting>();
   /** The queues that tried a blocked event last, so that new events are next. */
   readonly #retried = new WeakSet<KeyedQueue<QueuedWork>>();

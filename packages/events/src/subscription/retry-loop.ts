@@ -82,7 +82,7 @@ export class RetryLoop {
   async #round(): Promise<number> {
     const { settings } = this.#context;
     await this.#release();
-    // Only these: models that are added while the database is asked may not be covered by its answer.
+    // Only these are checked below: the answer may not cover models that are added while the database is asked.
     const ended = new Map(this.#ended);
     const heads = await this.#dueHeads();
     const due = this.#sharedOut(heads.flatMap((head) => this.#attempt(head) ?? []));
