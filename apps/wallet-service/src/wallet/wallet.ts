@@ -68,7 +68,7 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
   }
 
   /**
-   * Receives the money of a transfer, with an event of its own beside that of the deposit.
+   * Receives the money of a transfer, with an event of its own in addition to that of the deposit.
    *
    * @throws InvalidAmountError `invalid-amount`, WalletClosedError `wallet-closed`
    */
@@ -148,7 +148,7 @@ export class WalletMoneyWithdrawnEvent extends ModelEvent<Wallet> {
   }
 }
 
-/** A wallet has received the money of a transfer, with the deposit beside it. */
+/** A wallet has received the money of a transfer. The deposit has an event of its own. */
 export class WalletTransferReceivedEvent extends ModelEvent<Wallet> {
   static readonly payload = z.object({ transferId: z.string(), amount: decimal });
 
