@@ -1,6 +1,6 @@
 import { assertSupportedNode } from './supported-node.js';
 
-// For whoever stores, delivers or tests: ports, the records that pass through them, and what their implementations share.
+// For code that stores, delivers or tests: ports, the records that pass through them, and what their implementations share.
 export type { AnyEntity } from './model/model.js';
 export { modelNameOf, isStorableText } from './model/model-class.js';
 export { eventTypeOf, currentPayload, decodeEvent, encodePayload } from './model/model-event.js';

@@ -208,7 +208,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     const found: { readonly model: M; readonly place: PagePlace }[] = [];
     let from = after === undefined ? undefined : order.placeOf(after, (id) => this.idText(id));
     let mayBeMore = true;
-    // Where the rows of other shards stand between, more are read each time.
+    // If rows of other shards lie between, more are read each time.
     for (
       let count = size + 1;
       mayBeMore && found.length <= size;

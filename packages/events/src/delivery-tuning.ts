@@ -29,7 +29,7 @@ export interface DeliveryTuning {
   readonly batchBytesMax: number;
   /** How many calls, of all handlers of the process, may ignore their signal and run on before the process makes no new ones. */
   readonly abandonedMax: number;
-  /** How long there may be that many before the process releases its leases and requests a restart. */
+  /** How long the number of such calls may stay at that limit before the process releases its leases and requests a restart. */
   readonly abandonedForMs: number;
   /** How long an event whose process died during its call is tried alone, per process; it doubles with each death. */
   readonly quarantineMs: number;

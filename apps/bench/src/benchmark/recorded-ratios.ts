@@ -23,7 +23,7 @@ export function isRatio({ unit, atLeast, atMost }: Figure): boolean {
 /**
  * Refuses to record what nobody could measure again.
  *
- * @throws Error when the files are not those of the commit
+ * @throws Error when files differ from those of the commit
  */
 export function checkRecordable(commit: string): void {
   if (commit.endsWith('-dirty'))
@@ -49,9 +49,9 @@ export function medianFigures(runs: readonly (readonly Figure[])[]): readonly Fi
 }
 
 /**
- * Writes the ratios down for later runs.
+ * Records the ratios for later runs.
  *
- * @param isWhole whether they are all that there are: else those stay that were written before and not measured now
+ * @param isWhole whether these are all ratios; if not, recorded ratios that were not measured now are kept
  */
 export async function recordRatios(
   figures: readonly Figure[],

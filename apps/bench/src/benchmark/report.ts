@@ -34,8 +34,8 @@ export function environmentOf(postgres: string): Environment {
 }
 
 /**
- * The commit of a checkout, with `-dirty` where its files are not those of the commit. The recorded ratios do not count: parts of
- * them are recorded one after another.
+ * The commit of a checkout, with `-dirty` if files differ from those of the commit. The recorded ratios do not count: they are
+ * recorded one part after another.
  */
 export function commitIn(folder: string): string {
   const git = (...args: readonly string[]): string =>
@@ -51,7 +51,7 @@ export function commitIn(folder: string): string {
   }
 }
 
-/** Says in one line where the figures are from. */
+/** States in one line where the figures come from. */
 export function headingOf({ libraries: versions, ...environment }: Environment): string {
   const { date, commit: of, cpu, cpuCount, memoryGiB, node, postgres } = environment;
   const others = Object.entries(versions).map(([name, version]) => `${name} ${version}`);

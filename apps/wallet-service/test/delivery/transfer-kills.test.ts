@@ -115,7 +115,7 @@ async function sampleMoney(money: object, over: AbortSignal): Promise<number> {
   return count;
 }
 
-/** Waits until every transfer has ended, as long as their number decreases. */
+/** Waits until every transfer has ended; gives up if their number no longer decreases. */
 async function nothingInTransit(before = Infinity): Promise<void> {
   const left = await vi.waitFor(
     async () => {

@@ -34,7 +34,7 @@ it('a locked wallet delays no other wallet, and its deposits are answered truthf
     const over = new AbortController();
     void lockedOut.finally(() => over.abort());
     const deposits = await Promise.all(others.map(({ id }) => depositUntil(id, over.signal)));
-    // As long as it takes until each of those has its answer, which is more than a statement's ten seconds.
+    // The lock is kept until each of them has been answered, which takes longer than a statement's ten seconds.
     await session.query('rollback');
     const lockedOutMs = performance.now() - startedMs;
     // However busy the machine is: behind the lock, they would have waited with the others.

@@ -11,7 +11,10 @@ import {
   step,
 } from './delivery-context.js';
 
-/** The slots of some models, of 16. They never change: every version of the framework must read what another one has written. */
+/**
+ * The slots of some models in a log of 16 slots. They never change: every version of the framework must read what another one has
+ * written.
+ */
 const slotsOf16 = [
   ['', 9],
   ['a', 0],

@@ -74,7 +74,7 @@ export class SqliteRepository<M extends AnyEntity>
     return this.findAllWhere(everything, rowsMax);
   }
 
-  /** All matching models on all shards, in the order of ids; throws `limit-exceeded` beyond `rowsMax`. */
+  /** All matching models on all shards, in the order of ids; throws `limit-exceeded` if there are more than `rowsMax`. */
   findAllWhere(condition: Condition, rowsMax?: number): Promise<readonly M[]> {
     return this.upTo((limit) => this.#first(condition, limit), rowsMax);
   }
@@ -86,7 +86,9 @@ export class SqliteRepository<M extends AnyEntity>
     return model;
   }
 
-  /** Reads pages by key in the order of ids. Other orders are cut from all models, since fields in JSON have no types. */
+  /**
+   * Reads pages by key in the order of ids. Pages in other orders are cut from all models, because fields in JSON have no types.
+   */
   async findPage({
     condition = everything,
     ...request
@@ -121,7 +123,7 @@ export class SqliteRepository<M extends AnyEntity>
       .map((row) => this.decode({ fields: String(row['fields']) }));
   }
 
-  /** Asks each database once, side by side. */
+  /** Asks each database once, in parallel. */
   #everywhere<T>(work: (connection: DatabaseSync) => T): Promise<readonly T[]> {
     return Promise.all(this.eachDatabase().map((manager) => manager.read(work)));
   }

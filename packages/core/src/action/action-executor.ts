@@ -43,7 +43,7 @@ import { Execution, type ExecutionConfiguration, executionConfigurationNames } f
 
 /** What an executor needs. */
 export interface ExecutorOptions {
-  /** Names with dots between, each of letters, digits, `_` and `-`; written with every event. At most 255 characters. */
+  /** Names separated by dots, each of letters, digits, `_` and `-`; written with every event. At most 255 characters. */
   readonly namespace: string;
   readonly databases: DatabaseRegistry;
   /** One for each class of models that actions stage. */
@@ -67,7 +67,7 @@ export interface ExecutorOptions {
   readonly modelLocks?: boolean | Partial<ModelLockSettings>;
   /** Default: the computer's clock. */
   readonly clock?: Clock;
-  /** Gives a number from 0 to 1, for jitter. Default: `Math.random`. */
+  /** Returns a number from 0 to 1, for jitter. Default: `Math.random`. */
   readonly random?: () => number;
 }
 

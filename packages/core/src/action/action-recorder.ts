@@ -12,12 +12,12 @@ import type { ActionRecord } from '../storage/change-set.js';
 import type { HandledEvent } from '../storage/idempotency-keys.js';
 import type { Principal } from './action.js';
 
-/** What still fits into one entry of an index: every principal may come with a key, be it a handler's. */
+/** What still fits into an entry of an index: every principal may come with a key, even one of a handler. */
 const principalCharactersMax = 255;
 /** What delivery adds to an event's headers for the actions that its handlers execute. */
 const causationCharacters = 1_024;
 
-/** What is asked of an action that has its name and its encoder. */
+/** What the recorder needs of an action: its name and its encoder. */
 interface RecordedAction {
   readonly name: string;
   readonly encodeParams: ParamsEncoder;
@@ -29,7 +29,7 @@ interface RecordedConfiguration {
   readonly handledEvent?: HandledEvent;
 }
 
-/** Writes down what was asked and by whom, once for all attempts of an execution. */
+/** Records what was requested and by whom, once for all attempts of an execution. */
 export class ActionRecorder {
   readonly #namespace: string;
   readonly #limits: ExecutionLimits;
@@ -73,12 +73,12 @@ export class ActionRecorder {
   }
 }
 
-/** Handlers read every header as a text. */
+/** Handlers read every header as text. */
 function headersJson(headers: Readonly<Record<string, string>>, path: string): string {
   const json = exactJson(headers, path);
   for (const [key, value] of Object.entries(headers) as readonly (readonly [string, unknown])[]) {
     if (value !== undefined && typeof value !== 'string')
-      throw new UnstorableValueError(`${path}.${key}`, 'it is no text');
+      throw new UnstorableValueError(`${path}.${key}`, 'it is not a text');
   }
   return json;
 }

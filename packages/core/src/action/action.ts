@@ -151,7 +151,7 @@ export interface Principal {
   readonly name: string;
 }
 
-/** What runs within an action's `perform` finds by the async context: the attempt that it belongs to. */
+/** The context of an attempt, which code inside an action's `perform` finds through async context. */
 export interface AttemptContext {
   readonly actionName: string;
   readonly plan: Plan;
@@ -164,20 +164,20 @@ export interface AttemptContext {
 export interface AttemptReads {
   /** Reads a model, or `undefined`, after waiting for the lock on it. */
   read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined>;
-  /** Reads models, without waiting for locks on them; by their ids, missing ones are left out. */
+  /** Reads models and returns them by id, without the missing ones; does not wait for locks on them. */
   readSeveral<M extends AnyEntity>(
     source: ModelSource<M>,
     ids: readonly string[],
   ): Promise<ReadonlyMap<string, M>>;
-  /** The timeline on which the attempt reads a shard: that of its first access, which this notes. */
+  /** The timeline on which the attempt reads a shard: that of its first access, which this method records. */
   timelineOf(manager: Pick<TransactionManager, 'shard' | 'timeline'>): number;
 }
 
 const attempts = new AsyncLocalStorage<AttemptContext>();
 
-/** Runs the work in the context of an attempt: until it settles, and in whatever it started. */
+/** Runs the work in the context of an attempt. Everything that it starts keeps this context. */
 export function runInAttempt<T>(context: AttemptContext, work: () => Promise<T>): Promise<T> {
-  // Awaited within, because what work gives may begin only then.
+  // Awaited here, because a lazy thenable that the work returns starts only when it is awaited.
   return attempts.run(context, async () => await work());
 }
 

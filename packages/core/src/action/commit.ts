@@ -20,12 +20,12 @@ import {
  *
  *     change sets ──▶ in a group with those of other executions, if it is one change set that a group can hold
  *          │
- *          └───────▶ else in one transaction per shard, in order, when everything that the attempt has read is committed
+ *          └───────▶ otherwise in one transaction per shard, in order, once everything that the attempt has read is committed
  *                         └──▶ if an answer is lost, the log is asked ──▶ written, not written, or unknown
  *
  * @param isGrouped whether its execution may commit in a group
- * @returns `key-taken` when the idempotency key of the one change set is there already, `written-before` when one of its
- * unknown commits has happened; nothing written
+ * @returns `key-taken` when the idempotency key of the one change set exists already, `written-before` when one of its unknown
+ * commits has happened; in both cases nothing was written
  * @throws as {@link commitEach}, and as {@link GroupCommit.commit}
  */
 export async function commit(

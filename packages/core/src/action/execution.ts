@@ -24,19 +24,19 @@ export interface ExecutionConfiguration {
   readonly groupCommit?: boolean;
   /** What to change in the executor's retry policy for this execution. */
   readonly retry?: Partial<RetryPolicy>;
-  /** Texts to write with every event, such as correlation and causation ids; trace context is added by itself. */
+  /** Texts to write with every event, such as correlation and causation ids; trace context is added automatically. */
   readonly headers?: Readonly<Record<string, string>>;
   /**
-   * Makes repeats harmless: the key is stored with the effect, and the same request under the same key resolves with
-   * the first one's result and writes nothing. 1 to 255 characters; keys of different principals are different.
+   * Makes repeats harmless: the key is stored with the effect, and the same request under the same key resolves with the first
+   * one's result and writes nothing. 1 to 255 characters; keys of different principals are different.
    *
-   * Needs an action that declares the schema of its result, or has none, and cannot go with `allowCrossShard`.
+   * The action must declare the schema of its result, or have none. A key cannot be combined with `allowCrossShard`.
    */
   readonly idempotencyKey?: string;
   /**
-   * Whether every database is searched for another request under the key before the action is performed. False saves that for
-   * a key which is made from what the request asks for, and never used for anything else. In either case one shard holds a
-   * key once, and where the same request may have been recorded is asked before its commit. Default true.
+   * Whether every database is searched for another request under the key before the action is performed. False saves this search,
+   * for keys that are derived from the request and never used for anything else. In either case a shard stores a key only once,
+   * and before the commit, the shards that may have recorded the same request are asked. Default true.
    */
   readonly searchKeyOnAllDatabases?: boolean;
   /**

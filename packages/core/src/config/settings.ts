@@ -76,7 +76,7 @@ function namesOf(given: object): readonly string[] {
   return names;
 }
 
-/** Of a number, a text or a list nothing would be read. */
+/** The properties of a number, a text or a list would be no settings. */
 function assertObject(path: string, given: unknown): void {
   if (typeof given === 'object' && given !== null && !Array.isArray(given)) return;
   throw new ConfigurationError([{ path, message: 'is not an object' }]);
@@ -87,7 +87,10 @@ function unknownOptions(path: string, known: object, given: object): Configurati
   return new ConfigurationError(
     namesOf(given)
       .filter((name) => !Object.hasOwn(known, name))
-      .map((name) => ({ path: `${path}${name}`, message: `is not a known option; the options are ${names}` })),
+      .map((name) => ({
+        path: `${path}${name}`,
+        message: `is not a known option; the options are ${names}`,
+      })),
   );
 }
 
@@ -230,8 +233,8 @@ export const idempotencyRanges: RangesOf<IdempotencySettings> = {
 /** When a failed action runs again, and how long it waits before. */
 export interface RetryPolicy {
   /**
-   * How often the action runs at most, the first time included. With group commit it runs once more where it depends on
-   * a model of another action that was not written: that is no failure of its own. Default 5.
+   * How many times the action may run, including the first. With group commit it runs once more if it depends on a model of
+   * another action that was not written: that does not count as a failure. Default 5.
    */
   readonly attemptsMax: number;
   /** The longest wait before the second attempt; it doubles with each one. Default 10. */
@@ -239,8 +242,8 @@ export interface RetryPolicy {
   /** The longest wait before any attempt. Default 1,000. */
   readonly backoffMaxMs: number;
   /**
-   * Tells after which errors another attempt can succeed. Default: stale records and transient storage errors. After an
-   * unknown outcome, the log is asked again before the action is performed again; a partial commit is never retried.
+   * Returns whether another attempt can succeed after an error. Default: after stale records and transient storage errors. After
+   * an unknown outcome, the log is asked before the action is performed again; a partial commit is never retried.
    */
   readonly isRetryable: (error: unknown) => boolean;
 }

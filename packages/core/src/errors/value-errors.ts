@@ -49,7 +49,7 @@ export class UnstorableValueError extends FrameworkError {
 export class UnreadableEventError extends FrameworkError {
   /** The `event_type` in the log. */
   readonly eventType: string;
-  /** The event's id in the log, where the reader gave it. */
+  /** The event's id in the log, if the reader provided it. */
   readonly eventId: string | undefined;
   /** The id of the model to which it happened. */
   readonly modelId: string;

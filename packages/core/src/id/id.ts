@@ -56,20 +56,19 @@ export class Id<T> {
 }
 
 /**
- * The schema of a model's id, written as text: for params of actions and payloads of events.
- *
- * Takes and gives an `Id`; make one of text by `Id.of`.
+ * A codec between a model's id and its text, for params of actions and payloads of events. The decoded side is an `Id`; create
+ * one from text with `Id.of`.
  */
 export function idCodec<T>(model: ModelClass<T>): z.ZodType<Id<T>, string> {
   const id = z.custom<Id<T>>(
     (value) => value instanceof Id,
-    'Invalid input: expected an Id, as Id.of makes it of text',
+    'Invalid input: expected an Id; create one from text with Id.of',
   );
   const text = z
     .string()
     .min(1)
     .max(lengthMax)
-    .refine(isStorableText, 'Invalid input: no database holds the text');
+    .refine(isStorableText, 'Invalid input: the text contains characters that no database can store');
   return z.codec(text, id, { decode: (value) => Id.of(model, value), encode: ({ value }) => value });
 }
 

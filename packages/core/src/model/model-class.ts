@@ -7,21 +7,21 @@ export type ModelClass<T> = (abstract new (...args: never[]) => T) & {
   readonly modelName?: string;
 };
 
-/** The name of a model in the log: its static `modelName`, or else the name of its class. */
+/** The name of a model in the log: its static `modelName`, otherwise the name of its class. */
 export function modelNameOf(model: ModelClass<unknown>): string {
   return durableName(model, model.modelName, 'static readonly modelName');
 }
 
-/** A bundler that has renamed a class of this package has renamed those of the application as well. */
+/** A bundler that has renamed a class of this package has also renamed those of the application. */
 const areNamesKept = InvariantViolationError.name === 'InvariantViolationError';
 
-/** Whether a name is that of the source, and not one that a bundler made: short, or with an underscore before it. */
+/** Whether a name comes from the source. A bundler's names are short, or begin with an underscore. */
 function isOwnName(name: string): boolean {
   return areNamesKept && /^[A-Z]../.test(name);
 }
 
 /**
- * The permanent name of a class in the log: the declared one, or else the name of the class.
+ * The permanent name of a class in the log: the declared one, otherwise the name of the class.
  *
  * @param declared the declaration to suggest in the message
  * @throws InvariantViolationError `invariant-violation` when a bundler has renamed the class, because the log would

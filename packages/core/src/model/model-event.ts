@@ -54,7 +54,7 @@ export type EventClass<E extends ModelEvent<unknown> = ModelEvent<unknown>> = (a
   readonly upcast?: (payload: never, event: { readonly modelId: string }) => unknown;
 };
 
-/** The name of an event in the log: its static `eventType`, or else the name of its class. */
+/** The name of an event in the log: its static `eventType`, otherwise the name of its class. */
 export function eventTypeOf(event: EventClass): string {
   return durableName(event, event.eventType, 'static readonly eventType');
 }
@@ -123,7 +123,7 @@ export function decodeEvent<E extends ModelEvent<unknown>>(
 /**
  * Converts a payload from the log to its current form, with the class's `upcast` if there is one.
  *
- * For code that shows payloads as JSON. {@link decodeEvent} does this by itself.
+ * For code that shows payloads as JSON. {@link decodeEvent} does the same itself.
  */
 export function currentPayload(
   { upcast }: EventClass,

@@ -9,15 +9,15 @@ import type { ModelSource, ShardingStrategy } from '../storage/repository.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
 import { madeModels, readById, readByIds } from './read-batcher.js';
 
-/** How many models `findAll` returns unless told otherwise. */
+/** How many models `findAll` returns at most, unless the caller sets another limit. */
 const defaultRowsMax = 10_000;
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /**
- * For adapters, the base class of their repositories: finds the shard of an id, combines reads by id, asks each database once, joins
- * the transaction in which the caller runs, and limits how much comes back.
+ * For adapters, the base class of their repositories: finds the shard of an id, combines reads by id, asks each database once,
+ * joins the transaction in which the caller runs, and limits the number of results.
  *
- * The registry is asked for a manager at every read, because core notes where an execution has read, and on which timeline.
+ * The registry is asked for a manager at every read, because core records where an execution has read, and on which timeline.
  */
 export abstract class RepositoryReads<M extends AnyEntity, Manager extends TransactionManager> {
   readonly model: ModelClass<M>;
@@ -42,7 +42,7 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
    * @throws InvariantViolationError `invariant-violation` when the registry has another driver
    */
   protected abstract own(manager: TransactionManager): Manager;
-  /** How models are read by id on a manager's shard; made once for each manager. */
+  /** How models are read by id on a manager's shard; created once for each manager. */
   protected abstract sourceOf(manager: Manager): ModelSource<M>;
 
   /**
@@ -76,7 +76,7 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
     return manager.isInTransaction() ? source.readOne(text) : readById(source, text);
   }
 
-  /** Whether an id has a model; throws as {@link getById}, except that none is no error. */
+  /** Returns whether the id has a model; throws as {@link getById}, except for a missing model. */
   async existsById(id: Id<M> | string): Promise<boolean> {
     return (await this.findById(id)) !== undefined;
   }
@@ -122,9 +122,9 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
   }
 
   /**
-   * Reads one more than a list may have, and refuses the list when that is there.
+   * Reads one item more than a list may have, and refuses the list if there are that many.
    *
-   * @param read the first items of all databases, at most so many
+   * @param read reads the first items of all databases, at most the given number
    * @throws LimitExceededError `limit-exceeded` when there are more
    */
   protected async upTo<T>(

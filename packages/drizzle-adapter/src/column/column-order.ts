@@ -10,7 +10,7 @@ import { type IsCanonical, isDate, isTimestamp, isUuid } from './canonical-text.
 interface OrderedType {
   readonly kind: ValueKind;
   readonly isValue: (text: string) => boolean;
-  /** Makes a text that is compared in its place, where its own order is another one. */
+  /** Converts a text to the one by which it is compared, if the text's own order is different. */
   readonly sortable?: (text: string) => string;
 }
 
@@ -20,7 +20,7 @@ const integer = (bits: number): OrderedType => ({
 });
 const secondDigits = 6;
 
-/** Numbers as the database may hold them, whoever has written them. */
+/** Numbers as the database may contain them, whoever has written them. */
 const number = (kind: 'number' | 'decimal', isDigits: (text: string) => boolean): OrderedType => ({
   kind,
   isValue: (text) => /^(NaN|-?Infinity)$/.test(text) || isDigits(text),
@@ -31,7 +31,7 @@ const years = /^(\d{4,7})(-.*?)( BC)?$/;
 const yearsBefore = 4_712;
 
 /**
- * Days and instants as the database may hold them, whoever has written them: infinite ones, and of all its years.
+ * Days and instants as the database may contain them, whoever has written them: infinite ones, and in all of its years.
  *
  * @param yearMax its last whole year
  */

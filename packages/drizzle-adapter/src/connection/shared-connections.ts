@@ -198,7 +198,7 @@ const intervalMs = 100;
 /** The utilization from which the event loop counts as busy. */
 const busyShare = 0.5;
 
-/** Tells whether this process is busy for most of its time. */
+/** Tells whether this process is busy for most of the time. */
 export class EventLoopLoad {
   #measuredAtMs = 0;
   #measured: EventLoopUtilization = performance.eventLoopUtilization();

@@ -2,7 +2,7 @@ import { type ActionRecord, type EventRecord, type KeyRecord, slotOf } from '@fr
 
 import type { RowShape } from './row-encoder.js';
 
-/** Everything that the text of a statement depends on, which excludes the values. */
+/** Everything on which the text of a statement depends; the values do not. */
 export interface WriteShape {
   /** Guarded updates first, then additions, each ordered by table and id. */
   readonly changes: readonly { readonly kind: 'add' | 'update'; readonly shape: RowShape }[];
@@ -16,10 +16,7 @@ export interface WriteShape {
   readonly keyed: boolean;
   /** Whether it first searches the log for earlier commits of the action whose outcome was unknown. */
   readonly repeated: boolean;
-  /**
-   * Whether a statement that is alone waits only briefly for each lock; SQLSTATE 55P03 then means that nothing was
-   * written.
-   */
+  /** Whether a single statement waits only briefly for each lock; SQLSTATE 55P03 then means that nothing was written. */
   readonly brief: boolean;
 }
 

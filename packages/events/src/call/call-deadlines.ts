@@ -160,7 +160,7 @@ export class AbandonedCalls {
   }
 }
 
-/** For how long handlers may compute in one turn of the event loop. */
+/** How long handlers may compute in one turn of the event loop. */
 const turnMaxMs = 20;
 
 /**

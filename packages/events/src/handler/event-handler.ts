@@ -19,7 +19,7 @@ export type EventSelection<E extends AnyHandledEvent> = [E] extends [ModelEvent<
 /**
  * Reacts to committed events, one at a time: at least once each, those of one model in order.
  *
- * One instance serves all events at once, so it holds no state of any of them. What it throws is a failed attempt.
+ * One instance serves all events at once, so it holds no state of any of them. If it throws, the attempt has failed.
  *
  * ```ts
  * @FrameworkEventHandler({ name: 'notify-recipient-on-deposit' })

@@ -35,7 +35,7 @@ export interface MemoryPageRequest<M> extends PageRequest<M> {
 }
 
 /**
- * A repository in memory, with the reads of every adapter's repositories; it always returns copies.
+ * A repository in memory, with the same reads as the repositories of every adapter; it always returns copies.
  *
  * Models of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction. Extend it for
  * your own queries:

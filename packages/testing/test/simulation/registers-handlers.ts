@@ -72,7 +72,7 @@ class Reactor extends Reacting {
   readonly event = [RegisterWrittenEvent, RegisterStampedEvent];
 }
 
-/** The reactor before it wanted stamped marks. */
+/** An earlier version of the reactor, without stamped marks. */
 @FrameworkEventHandler({ name: 'reactor', aliases: ['former-reactor'], startFrom: 'beginning' })
 class NarrowReactor extends Reacting {
   readonly event = [RegisterWrittenEvent];
