@@ -88,15 +88,28 @@ beforeEach(async () => {
   await databases.ready();
 });
 
-describe('a model whose fields are the columns of its table', () => {
-  const store = async (label?: string, token?: string) => {
-    const repository = new PgRepository({ model: Crate, table: crates, databases });
-    const id = ShardedId.generate(Crate, firstShard);
-    const crate = new Crate({ id, state: 'NEW', version: 1, label, token, serial: undefined });
-    await persist(databases, repository, crate);
-    return { repository, crate: await repository.getById(id) };
-  };
+async function store(label?: string, token?: string) {
+  const repository = new PgRepository({ model: Crate, table: crates, databases });
+  const id = ShardedId.generate(Crate, firstShard);
+  const crate = new Crate({ id, state: 'NEW', version: 1, label, token, serial: undefined });
+  await persist(databases, repository, crate);
+  return { repository, crate: await repository.getById(id) };
+}
 
+function parcel(version: number): Parcel {
+  const content = { a: [1, '2'], b: null };
+  const id = ShardedId.generate(Parcel, firstShard);
+  return new Parcel({
+    id,
+    state: 'NEW',
+    version,
+    token: undefined,
+    content,
+    contents: ['12', null, content],
+  });
+}
+
+describe('a model whose fields are the columns of its table', () => {
   test('is updated where the database alone numbers its rows', async () => {
     const { repository, crate } = await store('one');
     expect(crate.serial).toBeGreaterThan(0);
@@ -122,19 +135,6 @@ describe('a model whose fields are the columns of its table', () => {
 });
 
 describe('a custom type of JSON', () => {
-  const parcel = (version: number): Parcel => {
-    const content = { a: [1, '2'], b: null };
-    const id = ShardedId.generate(Parcel, firstShard);
-    return new Parcel({
-      id,
-      state: 'NEW',
-      version,
-      token: undefined,
-      content,
-      contents: ['12', null, content],
-    });
-  };
-
   test('is read as Drizzle reads it', async () => {
     const repository = new PgRepository({ model: Parcel, table: parcels, databases });
     const { id, content, contents } = parcel(1);
@@ -152,8 +152,9 @@ describe('a custom type of JSON', () => {
       model: Parcel,
       table: lists,
       databases,
-      toModel: (row) => new Parcel({ ...parcel(1), ...row, contents: row.contents ?? undefined }),
-      toRow: ({ id: own, state, version }) => ({ id: own, state, version }),
+      toModel: (row) =>
+        new Parcel({ token: undefined, content, ...row, contents: row.contents ?? undefined }),
+      toRow: (model) => ({ id: model.id, state: model.state, version: model.version }),
     }).findAllByIds([id]);
     expect(list).toMatchObject({ contents });
   });

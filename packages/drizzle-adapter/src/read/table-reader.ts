@@ -230,10 +230,13 @@ function readerOf(column: PgColumn): (value: unknown) => unknown {
  */
 export function valueReader(column: PgColumn): (value: unknown) => unknown {
   const custom = is(column, PgCustomColumn) ? column.getSQLType() : '';
-  const parsed = (value: unknown): unknown => (typeof value === 'string' ? JSON.parse(value) : value);
   if (/^jsonb?$/.test(custom)) return (value) => column.mapFromDriverValue(parsed(value));
   if (/^jsonb?\[\]$/.test(custom)) return (value) => column.mapFromDriverValue(readArray(value, parsed));
   return (value) => column.mapFromDriverValue(value);
+}
+
+function parsed(value: unknown): unknown {
+  return typeof value === 'string' ? JSON.parse(value) : value;
 }
 
 /** Decodes an array whose elements may be null, which Drizzle itself would decode as values. */
