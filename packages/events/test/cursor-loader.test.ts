@@ -114,7 +114,7 @@ test('events that are blocked before the cursors are read are known, however lon
   asking.models.push({ handler: 'one', slot: 0, modelName: 'Account', modelId: 'a' });
   resolve([cursorOf('one', 0)]);
   await started;
-  expect(asking.subscription('one').blockedModels).toEqual(['Account a']);
+  expect(asking.subscription('one').blockedModels).toEqual(['Account\0a']);
 });
 
 test('cursors are read only after a save in progress, because the slots may be the same', async () => {

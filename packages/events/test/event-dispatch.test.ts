@@ -1,4 +1,4 @@
-import type { BlockedHead, DeliverableEvent } from '@framework/core/adapter';
+import type { BlockedHead, BlockedModel, DeliverableEvent } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
@@ -8,7 +8,7 @@ import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import { type AnyEventHandler, type EventHandlerOptions, FrameworkEventHandler } from '../src/index.js';
 import { HeldSlot } from '../src/slots/held-slot.js';
 import { type SubscriptionDependencies, EventDispatch } from '../src/subscription/event-dispatch.js';
-import { BlockedModelSet } from '../src/subscription/keyed-queue.js';
+import { BlockedModelSet, modelKey } from '../src/subscription/keyed-queue.js';
 import { DepositedEvent, deposited } from './account.js';
 import { gate, shard } from './delivery-bench.js';
 import { type TestSettings, testSettings, workerContext } from './worker-context.js';
@@ -37,7 +37,7 @@ class Dispatching {
   readonly blocked = new BlockedModelSet();
   readonly dispatch: EventDispatch;
   roomCount = 0;
-  isStillBlocked = (): boolean | Promise<boolean> => false;
+  isStillBlocked = (_model: BlockedModel): boolean | Promise<boolean> => false;
   /** Delays the loading of large events. */
   loaded: Promise<void> = Promise.resolve();
   readonly #ends = new Map<string, (error?: Error) => void>();
@@ -65,9 +65,9 @@ class Dispatching {
           this.asked.push(...events.map(({ event }) => `block ${event.id}`)) > 0,
       },
       check: {
-        isBlocked: async ({ modelId }: { readonly modelId: string }) => {
-          this.asked.push(`check ${modelId}`);
-          return this.isStillBlocked();
+        isBlocked: async (model: BlockedModel) => {
+          this.asked.push(`check ${model.modelId}`);
+          return this.isStillBlocked(model);
         },
       },
       log: {
@@ -516,7 +516,7 @@ describe('a model that was checked', () => {
   ])('%s', async (_what, isStillBlocked, asked, calls) => {
     const one = new Dispatching();
     const slot = slotOf(0);
-    one.blocked.add(0, 'Account a');
+    one.blocked.add(0, 'Account\0a');
     one.isStillBlocked = () => isStillBlocked;
     one.dispatch.check(a1, slot);
     one.handle(slot, a1);
@@ -527,7 +527,7 @@ describe('a model that was checked', () => {
   test('is checked before its waiting events, so that they are not blocked needlessly', async () => {
     const one = new Dispatching();
     const slot = slotOf(0);
-    one.blocked.add(0, 'Account a');
+    one.blocked.add(0, 'Account\0a');
     one.retry(slot, a1);
     one.handle(slot, a2);
     one.dispatch.check(a1, slot);
@@ -547,12 +547,12 @@ describe('a model that was checked', () => {
       const one = new Dispatching();
       const slot = slotOf(0);
       const hold = gate();
-      one.blocked.add(0, 'Account a');
+      one.blocked.add(0, 'Account\0a');
       const answers = [hold.opened.then(() => false), isStillBlocked];
       one.isStillBlocked = () => answers.shift()!;
       one.dispatch.check(a1, slot);
       await one.settled();
-      one.blocked.add(0, 'Account a');
+      one.blocked.add(0, 'Account\0a');
       hold.open();
       one.handle(slot, a2);
       await one.settled();
@@ -560,11 +560,27 @@ describe('a model that was checked', () => {
     },
   );
 
+  test('is not taken for another one whose name and id together are the same text', async () => {
+    const one = new Dispatching();
+    const slot = slotOf(0);
+    const [blocked, other] = [
+      { ...a2, modelName: 'Bank', modelId: 'Account 1' },
+      { ...b1, modelName: 'Bank Account', modelId: '1' },
+    ];
+    one.blocked.add(0, modelKey(blocked));
+    one.isStillBlocked = ({ modelName }) => modelName === blocked.modelName;
+    one.dispatch.check(other, slot);
+    await one.settled();
+    one.handle(slot, blocked, other);
+    await one.settled();
+    expect([one.asked, one.calls]).toEqual([['check 1', 'block a2'], ['b1']]);
+  });
+
   test('stays blocked for the next holder of its slot', async () => {
     const one = new Dispatching();
     const slot = slotOf(0);
     const hold = gate();
-    one.blocked.add(0, 'Account a');
+    one.blocked.add(0, 'Account\0a');
     one.isStillBlocked = () => hold.opened.then(() => false);
     one.dispatch.check(a1, slot);
     await one.settled();
@@ -573,13 +589,13 @@ describe('a model that was checked', () => {
     await one.settled();
     one.dispatch.check(a1, slot);
     await one.settled();
-    expect([one.asked, one.blocked.has(0, 'Account a')]).toEqual([['check a'], true]);
+    expect([one.asked, one.blocked.has(0, 'Account\0a')]).toEqual([['check a'], true]);
   });
 });
 
 test('an error of the database while events are handled is reported, and others continue', async () => {
   const one = new Dispatching({ concurrency: 1 });
-  one.blocked.add(0, 'Account a');
+  one.blocked.add(0, 'Account\0a');
   one.isStillBlocked = () => Promise.reject(no);
   one.dispatch.check(a1, slotOf(0));
   one.handle(slotOf(1), b1);

@@ -74,7 +74,7 @@ test('events of a lost lease are removed from a batch that begins with them', as
 /** The models with blocked events: only that of {@link work}. */
 function oneBlocked(): BlockedModelSet {
   const models = new BlockedModelSet();
-  models.add(0, 'Account a');
+  models.add(0, 'Account\0a');
   return models;
 }
 

@@ -47,7 +47,7 @@ test('a slot whose holder vanished settles behind a large transaction after its 
     const batch = { more: true, partial: version < 9 };
     const events = [deposited('a', version), deposited('a', version + 1)];
     expect(await intake.take(position, events, batch)).toBe(true);
-    expect(models.has(0, 'Account a')).toBe(true);
+    expect(models.has(0, 'Account\0a')).toBe(true);
     phases.push(position.phase);
     if (position.phase === 'in-quarantine') break;
   }

@@ -295,7 +295,7 @@ describe('the subscription of a handler', () => {
     const one = new Subscribed();
     one.work = () => new Promise(() => undefined);
     one.answers.push(batch('c1', a1), batch('c1', a1));
-    const slot = one.gain(0, { models: ['Account b'] });
+    const slot = one.gain(0, { models: ['Account\0b'] });
     await one.settled();
     expect(one.subscription.waitsForBlocked).toBe(true);
     slot.lose();
@@ -310,7 +310,7 @@ describe('the subscription of a handler', () => {
 describe('a blocked event', () => {
   test('blocks later events of its model, whether known when the slot was gained or later', async () => {
     const one = new Subscribed();
-    const slot = one.gain(0, { models: ['Account a'] });
+    const slot = one.gain(0, { models: ['Account\0a'] });
     const other = one.gain(1);
     expect(one.subscription.waitsForBlocked).toBe(true);
     one.subscription.knowBlocked(other, b1);
@@ -326,7 +326,7 @@ describe('a blocked event', () => {
     slot.lose();
     one.subscription.knowBlocked(slot, a1);
     expect(one.subscription.waitsForBlocked).toBe(false);
-    one.gain(0, { models: ['Account a'] });
+    one.gain(0, { models: ['Account\0a'] });
     one.gain(0);
     expect(one.subscription.waitsForBlocked).toBe(false);
   });

@@ -274,5 +274,5 @@ function withoutVersionBefore(rows: readonly EventRow[]): readonly EventRow[] {
 }
 
 function versionKey({ modelName, modelId, modelVersion }: EventRow, offset: number): string {
-  return `${modelName} ${modelId} ${modelVersion + offset}`;
+  return `${modelName}\0${modelId}\0${modelVersion + offset}`;
 }

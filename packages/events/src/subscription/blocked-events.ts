@@ -1,4 +1,10 @@
-import type { BlockedEvent, BlockedEvents, DeliverableEvent, LeasedModel } from '@framework/core/adapter';
+import type {
+  BlockedEvent,
+  BlockedEvents,
+  BlockedModel,
+  DeliverableEvent,
+  LeasedModel,
+} from '@framework/core/adapter';
 
 import type { HeldSlot } from '../slots/held-slot.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
@@ -146,8 +152,8 @@ export class BlockedCheck {
       const asked = this.#questions.splice(0, askedMax);
       try {
         const models = await this.#blocked.stillBlocked(asked.map(({ model }) => model));
-        const blocked = new Set(models.map((each) => `${each.handler} ${modelKey(each)}`));
-        for (const { model, answer } of asked) answer(blocked.has(`${model.handler} ${modelKey(model)}`));
+        const blocked = new Set(models.map(keyOf));
+        for (const { model, answer } of asked) answer(blocked.has(keyOf(model)));
       } catch (error) {
         this.#context.onError(error);
         if (this.#context.ended.aborted) for (const { answer } of asked) answer(true);
@@ -157,4 +163,8 @@ export class BlockedCheck {
     }
     this.#asking = false;
   }
+}
+
+function keyOf(model: BlockedModel): string {
+  return `${model.handler}\0${modelKey(model)}`;
 }

@@ -33,7 +33,7 @@ interface CheckWork {
 /** An item in a handler's queues. */
 export type QueuedWork = EventWork | RetryWork | CheckWork;
 
-/** Identifies a model within a handler and a database. */
+/** Identifies a model within a handler and a database. Stored texts contain no NUL, so no two models have the same key. */
 export function modelKey({
   modelName,
   modelId,
@@ -41,7 +41,7 @@ export function modelKey({
   readonly modelName: string;
   readonly modelId: string;
 }): string {
-  return `${modelName} ${modelId}`;
+  return `${modelName}\0${modelId}`;
 }
 
 /** Work that must be done strictly one after the other: that of one model, or of one slot for a batch handler. */

@@ -129,7 +129,7 @@ export class RetryLoop {
     const slot = this.#keeper.get(head.token);
     const subscription = slot && this.#subscriptionOf(slot);
     if (subscription === undefined || slot === undefined) return undefined;
-    return { key: `${head.handler} ${modelKey(head.event)}`, head, slot, subscription };
+    return { key: keyOf(head), head, slot, subscription };
   }
 
   /** Leaves to later rounds what would only wait for others of its slot, and would keep out those of other slots. */
@@ -144,7 +144,7 @@ export class RetryLoop {
 
   /** Checks models whose attempt has ended and that have no other due event. */
   #check(ended: ReadonlyMap<string, Attempt>, heads: readonly BlockedHead[]): void {
-    const due = new Set(heads.map((head) => `${head.handler} ${modelKey(head.event)}`));
+    const due = new Set(heads.map(keyOf));
     for (const [key, { subscription, head, slot }] of ended) {
       // The slot may have been lost, and obtained again under the same token, since the attempt began.
       const held = this.#keeper.get(slot.token);
@@ -231,6 +231,10 @@ async function whileHeld({ lost }: HeldSlot, work: Promise<void>): Promise<void>
   } finally {
     lost.removeEventListener('abort', gone.resolve);
   }
+}
+
+function keyOf({ handler, event }: BlockedHead): string {
+  return `${handler}\0${modelKey(event)}`;
 }
 
 /** Whether its process ended during an attempt: only if it is alone is it known which event ends the next process. */

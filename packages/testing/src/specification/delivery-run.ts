@@ -210,7 +210,7 @@ function hasPassed(tables: MemoryDeliveryTables, handler: string, place: number)
 function isRetrying(tables: MemoryDeliveryTables, handler: string): boolean {
   const byModel = Map.groupBy(
     tables.blockedOf(handler),
-    ({ event: { modelName, modelId } }) => `${modelName} ${modelId}`,
+    ({ event: { modelName, modelId } }) => `${modelName}\0${modelId}`,
   );
   return [...byModel.values()].some(([first]) => first?.dead === false);
 }

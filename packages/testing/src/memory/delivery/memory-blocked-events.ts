@@ -232,7 +232,7 @@ function heads({ blocked }: MemoryDeliveryTables, places: readonly BlockedPlace[
     .sort(inOrder);
   const byModel = Map.groupBy(
     rows,
-    ({ handler, event: { modelName, modelId } }) => `${handler} ${modelName} ${modelId}`,
+    ({ handler, event: { modelName, modelId } }) => `${handler}\0${modelName}\0${modelId}`,
   );
   return [...byModel.values()].flatMap(([first]) => first ?? []);
 }
