@@ -129,7 +129,7 @@ export class RetryLoop {
     const slot = this.#keeper.get(head.token);
     const subscription = slot && this.#subscriptionOf(slot);
     if (subscription === undefined || slot === undefined) return undefined;
-    return { key: keyOf(head), head, slot, subscription };
+    return { key: headKey(head), head, slot, subscription };
   }
 
   /** Leaves to later rounds what would only wait for others of its slot, and would keep out those of other slots. */
@@ -144,7 +144,7 @@ export class RetryLoop {
 
   /** Checks models whose attempt has ended and that have no other due event. */
   #check(ended: ReadonlyMap<string, Attempt>, heads: readonly BlockedHead[]): void {
-    const due = new Set(heads.map(keyOf));
+    const due = new Set(heads.map(headKey));
     for (const [key, { subscription, head, slot }] of ended) {
       // The slot may have been lost, and obtained again under the same token, since the attempt began.
       const held = this.#keeper.get(slot.token);
@@ -233,7 +233,7 @@ async function whileHeld({ lost }: HeldSlot, work: Promise<void>): Promise<void>
   }
 }
 
-function keyOf({ handler, event }: BlockedHead): string {
+function headKey({ handler, event }: BlockedHead): string {
   return `${handler}\0${modelKey(event)}`;
 }
 
