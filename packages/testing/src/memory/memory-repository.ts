@@ -7,6 +7,7 @@ import {
   type Page,
   type PageRequest,
   type Repository,
+  type ShardIdentifier,
   type ShardingStrategy,
 } from '@framework/core';
 import {
@@ -52,7 +53,7 @@ export interface MemoryPageRequest<M> extends PageRequest<M> {
  * ```
  */
 export class MemoryRepository<M extends AnyEntity>
-  extends RepositoryReads<M, MemoryTransactionManager>
+  extends RepositoryReads<M, TransactionManager>
   implements Repository<M>, ModelMapper<M>
 {
   readonly #table: string;
@@ -69,7 +70,7 @@ export class MemoryRepository<M extends AnyEntity>
     this.#table = modelNameOf(options.model);
     this.#source = {
       model: options.model,
-      readOne: (id) => this.managerOf(id).read(() => this.#present(id)),
+      readOne: (id) => this.#managerOf(id).read(() => this.#present(id)),
       readSeveral: (ids) => this.#presentOf(ids),
     };
     this.eachDatabase();
@@ -127,13 +128,13 @@ export class MemoryRepository<M extends AnyEntity>
    */
   async put(model: M): Promise<M> {
     const stored = this.#construct({ ...model, version: Math.max(model.version, 1), events: [] });
-    this.managerOf(this.strategy.shardOfModel(stored)).write(this.#table, this.encode(stored));
+    this.#managerOf(this.strategy.shardOfModel(stored)).write(this.#table, this.encode(stored));
     return stored;
   }
 
   /** Reads the model of an id, even one of state `DELETED`; throws as {@link getById}. */
   async findStored(id: Id<M> | string): Promise<M | undefined> {
-    const row = await this.managerOf(String(id)).read(() => this.#row(String(id)));
+    const row = await this.#managerOf(String(id)).read(() => this.#row(String(id)));
     return row && this.modelOf(row);
   }
 
@@ -193,10 +194,12 @@ export class MemoryRepository<M extends AnyEntity>
   /** Asks databases in parallel; by default all of them. */
   async #models(
     condition: Condition<M> | undefined,
-    managers: readonly MemoryTransactionManager[] = this.eachDatabase(),
+    managers: readonly TransactionManager[] = this.eachDatabase(),
   ): Promise<readonly M[]> {
     const rows = await Promise.all(
-      managers.map((manager) => manager.read(() => [...manager.rows(this.#table).values()])),
+      managers
+        .map(memoryManager)
+        .map((manager) => manager.read(() => [...manager.rows(this.#table).values()])),
     );
     return rows
       .flat()
@@ -226,13 +229,13 @@ export class MemoryRepository<M extends AnyEntity>
         if (row !== undefined && row.state !== deletedState) found.set(id, () => this.modelOf(row));
       }
     };
-    const byManager = Map.groupBy(ids, (id) => this.managerOf(id));
+    const byManager = Map.groupBy(ids, (id) => this.#managerOf(id));
     await Promise.all([...byManager].map(([manager, each]) => manager.read(() => present(each))));
     return found;
   }
 
   #row(id: string): MemoryRow | undefined {
-    return this.managerOf(id).rows(this.#table).get(this.idText(id));
+    return this.#managerOf(id).rows(this.#table).get(this.idText(id));
   }
 
   #assertRowOf(model: M, row: object): void {
@@ -245,7 +248,12 @@ export class MemoryRepository<M extends AnyEntity>
     );
   }
 
-  protected override own(manager: TransactionManager): MemoryTransactionManager {
+  #managerOf(where: ShardIdentifier | string): MemoryTransactionManager {
+    return memoryManager(this.managerOf(where));
+  }
+
+  /** Typed as the port's, so that the tables stay out of what users extend. */
+  protected override own(manager: TransactionManager): TransactionManager {
     return memoryManager(manager);
   }
 
