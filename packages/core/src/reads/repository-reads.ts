@@ -109,7 +109,10 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
     return this.#databases.eachDatabase().flatMap((managers) => this.#joined(managers));
   }
 
-  /** The same for the database of one shard, whose rows may be among those of other shards. No other database is asked for. */
+  /**
+   * A manager for the database of one shard, whose rows may be among those of other shards: the one in whose transaction the caller
+   * runs, or the shard's own. An execution that asks for it needs no other database.
+   */
   protected databaseOf(shard: ShardIdentifier): Manager {
     const managers = this.#databases.managersBeside(shard).map((manager) => this.own(manager));
     return managers.find((manager) => manager.isInTransaction()) ?? this.managerOf(shard);
