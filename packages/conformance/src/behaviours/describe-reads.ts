@@ -85,6 +85,15 @@ export function describeReads(context: SuiteContext): void {
       await expect(context.accounts.findAll(5)).rejects.toMatchObject({ code: 'limit-exceeded', maximum: 5 });
     });
 
+    it.each([-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY])(
+      'refuses a maximum of %d, which would limit nothing',
+      async (rowsMax) => {
+        await expect(context.accounts.findAll(rowsMax)).rejects.toMatchObject({
+          code: 'invariant-violation',
+        });
+      },
+    );
+
     it('returns and counts what a condition matches on all shards', async () => {
       const stored = await accountsEverywhere(context, 2, 'ada');
       await accountsEverywhere(context, 2, 'grace');
@@ -247,10 +256,23 @@ export function describePages(context: SuiteContext): void {
       ).rejects.toMatchObject({ code: 'invariant-violation' });
     });
 
-    it('refuse an invalid cursor', async () => {
-      await expect(context.accounts.findPage({ limit: 1, after: 'no cursor' })).rejects.toMatchObject({
-        code: 'invalid-cursor',
-      });
+    it.each<unknown>(['no cursor', '', null, 5, {}])(
+      'refuse the invalid cursor %j',
+      async (cursor) => {
+        for (const orderBy of [undefined, 'owner'] as const) {
+          const request = { limit: 1, after: cursor as string, orderBy };
+          await expect(context.accounts.findPage(request)).rejects.toMatchObject({ code: 'invalid-cursor' });
+        }
+      },
+    );
+
+    it('refuse an unknown direction', async () => {
+      const direction = 'upwards' as 'ascending';
+      for (const orderBy of [undefined, 'owner'] as const) {
+        await expect(context.accounts.findPage({ limit: 1, direction, orderBy })).rejects.toMatchObject({
+          code: 'invariant-violation',
+        });
+      }
     });
   });
 }

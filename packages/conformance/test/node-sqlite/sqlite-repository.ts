@@ -93,12 +93,12 @@ export class SqliteRepository<M extends AnyEntity>
     condition = everything,
     ...request
   }: PageRequest<M> & { readonly condition?: Condition }): Promise<Page<M>> {
-    const { limit, after = '', orderBy = 'id', direction, shard } = request;
+    const { limit, after, orderBy = 'id', direction, shard } = request;
     if (shard !== undefined) this.managerOf(shard);
-    if (orderBy !== 'id' || direction === 'descending' || shard !== undefined)
+    if (orderBy !== 'id' || (direction ?? 'ascending') !== 'ascending' || shard !== undefined)
       return pageOf(await this.#first(condition, Number.MAX_SAFE_INTEGER), request, this.strategy);
     const size = pageSize(limit);
-    if (after !== '' && !z.uuidv7().safeParse(after).success) throw new InvalidCursorError(after);
+    if (after !== undefined && !z.uuidv7().safeParse(after).success) throw new InvalidCursorError(after);
     const models = await this.#first(condition, size + 1, after);
     const items = models.slice(0, size);
     return { items, next: models.length > size ? items.at(-1)?.id.value : undefined };

@@ -51,6 +51,16 @@ describe('backoffMs', () => {
   });
 });
 
+test('backoffMs is 0 after however many attempts, when it begins with 0', () => {
+  for (const attempt of [1, 32, 1_025, 10_000])
+    expect(backoffMs({ ...defaultRetryPolicy, backoffBaseMs: 0 }, attempt, 1)).toBe(0);
+});
+
+test('backoffMs reaches the longest wait that a timer has', () => {
+  const policy = { ...defaultRetryPolicy, backoffBaseMs: 1, backoffMaxMs: 2 ** 31 - 1 };
+  expect(backoffMs(policy, 10_000, 1)).toBe(2 ** 31 - 1);
+});
+
 /** A wallet as a repository reads it. */
 function storedWallet(id: Wallet['id'], version: number, balance: bigint): Wallet {
   const createdDate = new Date('2026-01-01T00:00:00Z');

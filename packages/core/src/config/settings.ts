@@ -272,5 +272,7 @@ export const retryRanges: RangesOf<RetryPolicy> = {
  * @see https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
  */
 export function backoffMs(policy: RetryPolicy, attempt: number, random: number): number {
-  return random * Math.min(policy.backoffMaxMs, policy.backoffBaseMs * 2 ** (attempt - 1));
+  // After 31 doublings, even a millisecond exceeds every possible wait; endless doublings of 0 would give NaN.
+  const doublings = Math.min(attempt - 1, 31);
+  return random * Math.min(policy.backoffMaxMs, policy.backoffBaseMs * 2 ** doublings);
 }

@@ -16,10 +16,10 @@ export class InvalidShardError extends FrameworkError {
 
 /** The `after` of a page is not the `next` of the previous page. */
 export class InvalidCursorError extends FrameworkError {
-  constructor(cursor: string) {
+  constructor(cursor: unknown) {
     super(
       'invalid-cursor',
-      `'${cursor.slice(0, 64)}' is not a cursor: pass the next of the previous page, unchanged`,
+      `'${String(cursor).slice(0, 64)}' is not a cursor: pass the next of the previous page, unchanged`,
     );
   }
 }

@@ -1,4 +1,5 @@
 import { LimitExceededError } from '../errors/action-errors.js';
+import { InvariantViolationError } from '../errors/framework-error.js';
 import { EntityNotFoundError, ShardUndeterminedError } from '../errors/storage-errors.js';
 import { type Id, ShardedId } from '../id/id.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
@@ -129,11 +130,15 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
    *
    * @param read reads the first items of all databases, at most the given number
    * @throws LimitExceededError `limit-exceeded` when there are more
+   * @throws InvariantViolationError `invariant-violation` when the maximum is not a whole number, or is negative
    */
   protected async upTo<T>(
     read: (limit: number) => Promise<readonly T[]>,
     rowsMax: number = defaultRowsMax,
   ): Promise<readonly T[]> {
+    if (!Number.isSafeInteger(rowsMax) || rowsMax < 0) {
+      throw new InvariantViolationError(`The maximum of rows is ${String(rowsMax)}: pass a whole number from 0`);
+    }
     const items = await read(rowsMax + 1);
     if (items.length <= rowsMax) return items;
     const message = `More than ${rowsMax} ${modelNameOf(this.model)} match: read them with findPage`;

@@ -32,6 +32,7 @@ export interface Repository<M extends AnyEntity = AnyEntity> {
    *
    * @param rowsMax how many there may be; if there can be more, read pages. Default 10,000
    * @throws LimitExceededError `limit-exceeded` when there are more
+   * @throws InvariantViolationError `invariant-violation` when the maximum is not a whole number, or is negative
    */
   findAll(rowsMax?: number): Promise<readonly M[]>;
   /**
@@ -168,10 +169,13 @@ export class PageOrder {
   readonly field: string | undefined;
   readonly isDescending: boolean;
 
+  /** @throws InvariantViolationError `invariant-violation` for a direction that is none */
   constructor({
     orderBy,
     direction,
   }: Pick<PageRequest<never>, 'direction'> & { readonly orderBy?: string | undefined }) {
+    if (direction !== undefined && direction !== 'ascending' && direction !== 'descending')
+      throw new InvariantViolationError(`A page is ascending or descending, not ${String(direction)}`);
     this.field = orderBy === 'id' ? undefined : orderBy;
     this.isDescending = direction === 'descending';
   }
