@@ -118,7 +118,7 @@ describe('a model whose fields are the columns of its table', () => {
     expect(await repository.getById(crate.id)).toEqual(next);
   });
 
-  test('is stored without the values that it has no more, whatever the defaults of its table are', async () => {
+  test('is stored without values that it has lost, whatever the defaults', async () => {
     const { repository, crate } = await store('one', 'two');
     const cleared = crate.with({ version: 2, label: undefined, token: undefined });
     await persist(databases, repository, cleared);
