@@ -99,10 +99,6 @@ type ReadonlyLists<R> = {
  *
  * Rows of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction.
  *
- * ```ts
- * const orders = new PgRepository({ model: Order, table: orderTable, databases });
- * ```
- *
  * Extend it for your own queries:
  *
  * ```ts
@@ -114,6 +110,12 @@ type ReadonlyLists<R> = {
  *     return this.findAllWhere(eq(wallets.ownerId, ownerId));
  *   }
  * }
+ * ```
+ *
+ * @example apps/counter/src/open-counters.ts
+ *
+ * ```ts
+ * const repository = new PgRepository({ model: Counter, table: counters, databases });
  * ```
  */
 export class PgRepository<M extends AnyEntity, T extends ModelTable>

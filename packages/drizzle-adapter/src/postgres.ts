@@ -22,6 +22,12 @@ const optionNames: OptionNames<PostgresOptions> = {
  * Its `open` throws ConfigurationError (`invalid-configuration`) for the URL or driver class of another kind of database, and for
  * a parameter of the URL that would be ignored.
  *
+ * @example apps/counter/src/open-counters.ts
+ *
+ * ```ts
+ * const databases = openDatabases(sharding, postgres());
+ * ```
+ *
  * @throws ConfigurationError `invalid-configuration` when an option is unknown or out of range
  */
 export function postgres(options: PostgresOptions = {}): DatabaseDriver {

@@ -32,6 +32,7 @@ export interface DeliverySettings {
   readonly retentionMs: number;
 }
 
+/** The value of each setting that a delivery's options leave out. */
 export const defaultDeliverySettings: DeliverySettings = {
   leaseMs: 10_000,
   pollMaxMs: 1_000,

@@ -80,13 +80,14 @@ const knownOptions: Readonly<Record<keyof DeliveryOptions, true>> = {
 /**
  * Delivers the events of all databases to handlers: each at least once, those of one model in order.
  *
- * Any number of processes may deliver the events of the same databases; they share the work with leases.
+ * Any number of processes may deliver the events of the same databases; they share the work with leases. Await {@link Delivery.stop}
+ * before the databases are closed.
+ *
+ * @example apps/wallet-service/test/documents.test.ts
  *
  * ```ts
- * const delivery = new Delivery({ databases, executor, handlers: [new NotifyRecipientOnDeposit(mailer)] });
+ * const delivery = new Delivery({ databases, executor, handlers: [new NotifyRecipientOnDeposit()] });
  * delivery.start();
- * …
- * await delivery.stop();
  * ```
  */
 export class Delivery {

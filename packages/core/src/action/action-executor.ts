@@ -92,6 +92,23 @@ const executorOptionNames: OptionNames<ExecutorOptions> = {
  *     finds and       attempts, until   reads, performs,  in a group, or in one
  *     records the     one is committed  makes the change  transaction per shard
  *     action                            sets
+ *
+ * @example apps/counter/src/open-counters.ts
+ *
+ * ```ts
+ * const executor = new ActionExecutor({
+ *   namespace,
+ *   databases,
+ *   repositories: [repository],
+ *   actions: [new OpenCounterAction(systemClock), new IncreaseCounterAction(systemClock, repository)],
+ * });
+ * ```
+ *
+ * @example apps/counter/src/main.ts
+ *
+ * ```ts
+ * await executor.execute(you, IncreaseCounterAction, { id, by: 5 }, once);
+ * ```
  */
 export class ActionExecutor {
   readonly #actions: ActionRegistry;

@@ -18,23 +18,22 @@ declare const paramsOf: unique symbol;
  * One instance serves all executions at once, so it holds no state of any of them. When an attempt fails on a
  * stale record, `perform` runs again with fresh reads and a fresh plan.
  *
+ * @example apps/counter/src/counter-actions.ts
+ *
  * ```ts
- * const params = z.object({ walletId: shardedIdCodec(Wallet), amount: decimalCodec(Big) });
- * type Params = z.infer<typeof params>;
+ * export class IncreaseCounterAction extends Action<Increase, Counter> {
+ *   static readonly params = increase;
+ *   static readonly result = Counter;
+ *   readonly #counters: Repository<Counter>;
  *
- * class WalletDepositMoneyAction extends Action<Params, Wallet> {
- *   static readonly params = params;
- *   static readonly result = Wallet;
- *   readonly #wallets: Repository<Wallet>;
- *
- *   constructor(clock: Clock, wallets: Repository<Wallet>) {
+ *   constructor(clock: Clock, counters: Repository<Counter>) {
  *     super(clock);
- *     this.#wallets = wallets;
+ *     this.#counters = counters;
  *   }
  *
- *   protected async perform(principal: Principal, { walletId, amount }: Params): Promise<Wallet> {
- *     const wallet = await this.#wallets.getById(walletId);
- *     return this.plan().update(wallet.deposit(amount));
+ *   protected async perform(_principal: Principal, { id, by }: Increase): Promise<Counter> {
+ *     const counter = await this.#counters.getById(id);
+ *     return this.plan().update(counter.increase(by));
  *   }
  * }
  * ```

@@ -248,6 +248,7 @@ export interface RetryPolicy {
   readonly isRetryable: (error: unknown) => boolean;
 }
 
+/** The policy of executors whose options name no other: up to 5 attempts, after stale records and transient storage errors. */
 export const defaultRetryPolicy: RetryPolicy = {
   attemptsMax: 5,
   backoffBaseMs: 10,

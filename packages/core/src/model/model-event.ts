@@ -11,11 +11,16 @@ import { type ModelClass, durableName } from './model-class.js';
  * A subclass declares `static readonly payload`, the schema that encodes and decodes its own fields. The schema must
  * work in both directions: codecs are allowed, one-way transforms are not.
  *
+ * @example apps/counter/src/counter.ts
+ *
  * ```ts
- * class WalletMoneyDepositedEvent extends ModelEvent<Wallet> {
- *   static readonly payload = z.object({ amount: decimal, newBalance: decimal });
- *   constructor(walletId: Id<Wallet>, readonly amount: Big, readonly newBalance: Big) {
- *     super(walletId.toString(), Wallet);
+ * export class CounterIncreasedEvent extends ModelEvent<Counter> {
+ *   static readonly payload = z.object({ by: z.int() });
+ *   readonly by: number;
+ *
+ *   constructor(id: Id<Counter>, by: number) {
+ *     super(id.toString(), Counter);
+ *     this.by = by;
  *   }
  * }
  * ```

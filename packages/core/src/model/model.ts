@@ -81,16 +81,24 @@ const noEvents: readonly never[] = Object.freeze([]);
 /**
  * An entity whose changes are recorded as events: a method returns the next version with an event attached.
  *
+ * @example apps/counter/src/counter.ts
+ *
  * ```ts
- * class Wallet extends Model<Wallet, ShardedId<Wallet>, 'OPENED' | 'CLOSED'> {
- *   readonly balance: Big;
- *   constructor(fields: New<Wallet>) {
+ * export class Counter extends Model<Counter, ShardedId<Counter>, 'OPEN'> {
+ *   readonly value: number;
+ *
+ *   constructor(fields: New<Counter>) {
  *     super(fields);
- *     this.balance = notNull(fields.balance, 'balance cannot be null');
+ *     this.value = fields.value;
  *   }
- *   deposit(amount: Big): Wallet {
- *     const balance = this.balance.plus(amount);
- *     return this.copy({ balance }, new WalletMoneyDepositedEvent(this.id, amount, balance));
+ *
+ *   static open(shard: ShardIdentifier, now: Date): Counter {
+ *     const id = ShardedId.generate(Counter, shard);
+ *     return new Counter({ id, state: 'OPEN', createdDate: now, value: 0 });
+ *   }
+ *
+ *   increase(by: number): Counter {
+ *     return this.copy({ value: this.value + by }, new CounterIncreasedEvent(this.id, by));
  *   }
  * }
  * ```

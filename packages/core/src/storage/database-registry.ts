@@ -58,6 +58,12 @@ interface OpenShard {
  *
  * Does not wait for the databases: see {@link DatabaseRegistry.ready}.
  *
+ * @example apps/counter/src/open-counters.ts
+ *
+ * ```ts
+ * const databases = openDatabases(sharding, postgres());
+ * ```
+ *
  * @throws ConfigurationError `invalid-configuration` when the driver refuses a database, or when two members name the
  * same database with different settings
  */

@@ -106,6 +106,16 @@ const declared = new Map<unknown, EventHandlerOptions>();
  * Marks a handler for discovery, and declares its durable name and options.
  *
  * Works as a standard decorator, as a legacy decorator, and as a call: `FrameworkEventHandler({ name })(NotifyHandler)`.
+ *
+ * @example apps/counter/src/handle.ts
+ *
+ * ```ts
+ * FrameworkEventHandler({
+ *   name: handler,
+ *   startFrom: 'beginning',
+ *   retry: { attemptsMax: 2, backoffBaseMs: 10 },
+ * })(AnnounceIncrease);
+ * ```
  */
 export function FrameworkEventHandler(options: EventHandlerOptions): (handler: EventHandlerClass) => void {
   return (handler) => {

@@ -13,15 +13,26 @@ import {
 /**
  * Specifies what actions and handlers do, without any server: each `then…` runs in a new environment in memory.
  *
+ * @example apps/counter/test/counter-actions.test.ts
+ *
  * ```ts
  * const spec = specification({
- *   models: [Wallet],
- *   actions: ({ clock, repository }) => [new WalletDepositMoneyAction(clock, repository(Wallet))],
+ *   models: [Counter],
+ *   shards: [shard],
+ *   actions: ({ clock, repository }) => [
+ *     new OpenCounterAction(clock),
+ *     new IncreaseCounterAction(clock, repository(Counter)),
+ *   ],
  * });
+ * ```
+ *
+ * @example apps/counter/test/counter-actions.test.ts
+ *
+ * ```ts
  * await spec
- *   .given(wallet)
- *   .when(WalletDepositMoneyAction, { walletId: wallet.id, amount: Big('25.50') })
- *   .thenEvents(new WalletMoneyDepositedEvent(wallet.id, Big('25.50'), Big('125.50')));
+ *   .given(counter)
+ *   .when(IncreaseCounterAction, { id: counter.id, by: 5 })
+ *   .thenExpect({ models: [counter.increase(5)], events: [new CounterIncreasedEvent(counter.id, 5)] });
  * ```
  */
 export function specification(options: TestEnvironmentOptions): Specification {
