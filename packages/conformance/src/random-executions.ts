@@ -230,7 +230,7 @@ export class RandomExecutions {
     return faults.map((fault) => `account ${place}: ${fault}`);
   }
 
-  /** What the last run of a program has read, although it was never committed. */
+  /** What the last run of a program has read, even if it was never committed. */
   #unseen(
     index: number,
     place: number,

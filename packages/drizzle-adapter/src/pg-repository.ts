@@ -161,7 +161,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   jsonCodec(): ModelJsonCodec<M> {
     const json = new RowJson(modelNameOf(this.model), this.#table, this.#toRow === undefined);
     return {
-      // A default that is made anew would be another one than that in the database.
+      // A default that is computed again would differ from the one in the database.
       encode: (model) => json.write(this.#rowOf(model, false)),
       decode: (text) => this.#toModel(json.read(text)),
     };
@@ -201,7 +201,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
    *
    * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
    * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative, or when the table
-   * has no order by that column
+   * cannot be ordered by that column
    */
   async findPage({ where, limit, after, orderBy, direction, shard }: PgPageRequest<M>): Promise<Page<M>> {
     const size = pageSize(limit);

@@ -34,7 +34,7 @@ import type { Connection } from './connection/connection.js';
 import { isLockTimeout, isRefusal, storageError } from './connection/storage-error.js';
 
 /**
- * How often a statement is sent at most, each time on a new connection, while the earlier connections' prepared
+ * How many times a statement is sent at most, each time on a new connection, while the earlier connections' prepared
  * statements no longer fit.
  */
 const sendingsMax = 3;

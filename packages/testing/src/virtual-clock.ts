@@ -43,7 +43,8 @@ export class VirtualClock implements Clock {
   }
 
   /**
-   * Resolves when the clock was advanced by the duration, or the signal is aborted; at once if the duration is not above zero.
+   * Resolves when the clock has been advanced by the duration, or the signal is aborted; at once if the duration is not above
+   * zero.
    */
   sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
     if (!(durationMs > 0) || signal?.aborted === true) return Promise.resolve();
@@ -63,13 +64,13 @@ export class VirtualClock implements Clock {
     });
   }
 
-  /** Calls back when the clock was advanced by the duration; without being advanced if the duration is not above zero. */
+  /** Calls back when the clock has been advanced by the duration; if that is not above zero, the clock need not be advanced. */
   after(durationMs: number, work: () => void): () => void {
     return durationMs > 0 ? this.#appoint(durationMs, work) : systemClock.after(0, work);
   }
 
   /**
-   * Lets time pass: wakes and calls back in order, each at its own instant, and lets what they continue with run.
+   * Lets time pass: wakes and calls back in order, each at its own instant, and lets all continuations run.
    *
    * A sleeper that begins meanwhile is woken, too, if the duration is long enough. Anything that waits for something other than
    * this clock, such as a database, is not waited for.
@@ -89,7 +90,7 @@ export class VirtualClock implements Clock {
   }
 
   /**
-   * Lets time pass until the next sleeper wakes, or the next callback is called, and lets what it continues with run.
+   * Lets time pass until the next sleeper wakes, or the next callback is called, and lets its continuations run.
    *
    * @returns false when nothing waits for the clock: then time stands still
    */

@@ -19,7 +19,7 @@ export type DeliveringProcessMessage =
   /** By {@link depositKey}, the time of each call in milliseconds of `epochMs`. */
   | { readonly kind: 'handled'; readonly calls: readonly (readonly [string, number])[] };
 
-/** Another process that delivers deposits to a handler, which reports when it was called. */
+/** A separate process that delivers deposits to a handler and reports when the handler was called. */
 export class DeliveringProcess {
   readonly #child: ChildProcess;
   readonly #handledMs: Map<string, number>;

@@ -36,7 +36,7 @@ export const idleStatements: Benchmark = {
   },
 };
 
-/** Counts what any client of this process sends. */
+/** Counts the statements that all clients of this process send. */
 function countStatements(): { stop(): number } {
   const prototype: { query: (this: pg.Client, ...args: never[]) => unknown } = pg.Client.prototype;
   const { query } = prototype;

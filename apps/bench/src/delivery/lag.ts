@@ -49,7 +49,7 @@ export const lag: Benchmark = {
   },
 };
 
-/** The lags of a load that begins when delivery holds its slots and has warmed up. */
+/** The lags under a load that begins when delivery holds its slots and has warmed up. */
 async function warmLags(
   load: (ms: number) => Promise<readonly CommittedDeposit[]>,
   handledMs: ReadonlyMap<string, number>,

@@ -25,7 +25,7 @@ export const rowVersionsPerEvent: Benchmark = {
     await Promise.all(handlers.map((handler) => handler.reached(0)));
     await pause(1_000);
     await registering.stop();
-    // Sessions report their counts when they end at the latest.
+    // Sessions report their counts no later than when they end.
     await first.databases.close();
     const before = await rowVersions(url);
 

@@ -2,7 +2,7 @@ import type { Wallet, WalletService } from 'wallet-service';
 import { type BenchServer, query } from '../database/bench-server.js';
 import { openService, openWallets } from '../load/bench-wallets.js';
 
-/** The databases that contenders deposit in, and the wallet service on them. */
+/** The databases in which contenders deposit, and the wallet service on them. */
 export interface DepositEnvironment {
   /** One for each shard. */
   readonly urls: readonly string[];

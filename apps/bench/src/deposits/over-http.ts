@@ -40,7 +40,7 @@ export const overHttp: Benchmark = {
   },
 };
 
-/** Deposits for a while to separate wallets, so that nothing of it is verified or counted. */
+/** Deposits for a while to separate wallets, which are neither verified nor counted. */
 async function warmUp(contender: DepositContender): Promise<void> {
   const targets = await openTargets(contender.environment, load.walletCount);
   await runLoad(() => contender.deposit(anyOf(targets)), {

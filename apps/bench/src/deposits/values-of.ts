@@ -1,6 +1,6 @@
 import type { LoadMedians } from './measure-deposits.js';
 
-/** One value of each contender, for the table. */
+/** The value of each contender, for the table. */
 export function valuesOf<Name extends string>(
   measured: Readonly<Record<Name, LoadMedians>>,
   value: keyof LoadMedians,

@@ -37,7 +37,7 @@ it('a locked wallet delays no other wallet, and its deposits are answered truthf
     // The lock is kept until each of them has been answered, which takes longer than a statement's ten seconds.
     await session.query('rollback');
     const lockedOutMs = performance.now() - startedMs;
-    // However busy the machine is: behind the lock, they would have waited with the others.
+    // This holds however busy the machine is: behind the lock, they would have waited as long as the others.
     expect(Math.max(...deposits.map(({ slowestMs }) => slowestMs))).toBeLessThan(lockedOutMs / 2);
     expect(Math.min(...deposits.map(({ count }) => count))).toBeGreaterThan(20);
     return lockedOut;

@@ -45,7 +45,7 @@ export class UnstorableValueError extends FrameworkError {
   }
 }
 
-/** An event of the log does not fit what its class declares today: the row is as it was written, the class has changed since. */
+/** An event in the log does not fit what its class declares now: the class has changed since the row was written. */
 export class UnreadableEventError extends FrameworkError {
   /** The `event_type` in the log. */
   readonly eventType: string;

@@ -40,7 +40,7 @@ export interface Repository<M extends AnyEntity = AnyEntity> {
    *
    * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
    * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative, or when the
-   * models have no order by that field
+   * models cannot be ordered by that field
    */
   findPage(request: PageRequest<M>): Promise<Page<M>>;
   /** Counts the models of all shards. */

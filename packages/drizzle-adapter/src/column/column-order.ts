@@ -90,7 +90,7 @@ export class ColumnOrder {
 
   /**
    * @param id the id as the database orders it
-   * @throws InvariantViolationError `invariant-violation` when the table has no such column, or no order by it
+   * @throws InvariantViolationError `invariant-violation` when the table has no such column, or cannot be ordered by it
    */
   constructor(table: ModelTable, id: SQL, request: ConstructorParameters<typeof PageOrder>[0]) {
     const columns = Object.entries(getTableColumns(table) as Record<string, PgColumn>);
@@ -165,7 +165,7 @@ export class ColumnOrder {
 /**
  * An id as the database orders it: UUIDs by their bytes. The order of texts must not depend on the database's locale.
  *
- * @throws InvariantViolationError when ids of its type have another order than their texts
+ * @throws InvariantViolationError when the database orders ids of its type differently from their texts
  */
 export function idOrder({ id }: ModelTable): SQL {
   const type = baseType(id);

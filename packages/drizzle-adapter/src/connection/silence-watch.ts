@@ -61,7 +61,7 @@ export class SilenceWatch {
     return awaitsAnswer(this.#client) && !(await this.#isAtWork(isSilent)) && isSilent();
   }
 
-  /** Also ends the session if it waits for its client while the client waits for it. */
+  /** Also ends a session that waits for its client: the two would wait for each other. */
   async #isAtWork(isSilent: () => boolean): Promise<boolean> {
     const client = new ClosingClient({
       ...this.#settings,

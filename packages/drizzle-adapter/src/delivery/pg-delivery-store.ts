@@ -45,7 +45,7 @@ export class PgDeliveryStore implements DeliveryStore {
 /** How many months ahead partitions are created. */
 export const partitionMonthsAhead = 3;
 
-/** How often a change of partitions is tried in a row. Each try waits up to 100 ms for a lock. */
+/** How many times in a row a change of partitions is tried. Each try waits up to 100 ms for a lock. */
 const triesMax = 5;
 const firstWaitMs = 200;
 /** The locks of a creation do not block commits. */

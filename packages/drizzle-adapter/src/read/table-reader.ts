@@ -100,7 +100,7 @@ export class TableReader<T extends ModelTable> {
   /**
    * The order of a list of pages.
    *
-   * @throws InvariantViolationError `invariant-violation` when the table has no order by that column
+   * @throws InvariantViolationError `invariant-violation` when the table cannot be ordered by that column
    */
   order(request: ConstructorParameters<typeof ColumnOrder>[2]): ColumnOrder {
     return new ColumnOrder(this.#table, this.#idOrder, request);
@@ -176,7 +176,7 @@ async function rowsOf(
   return rows;
 }
 
-/** Copies what the driver has made of a value and a column may pass on: bytes, and objects such as points. */
+/** Copies what the driver has made of a value if the column may pass it on unchanged: bytes, and objects such as points. */
 function ownValue(value: unknown): unknown {
   if (Buffer.isBuffer(value)) return Buffer.from(value);
   if (Array.isArray(value)) return value.map(ownValue);
@@ -225,8 +225,8 @@ function readerOf(column: PgColumn): (value: unknown) => unknown {
 }
 
 /**
- * Reads what the driver gives for a column that is no array of Drizzle. A custom type of JSON gets it parsed, as from Drizzle's own
- * driver; the other columns of JSON parse it themselves.
+ * Reads what the driver returns for a column that is not one of Drizzle's arrays. A custom type of JSON receives parsed JSON, as
+ * it would from Drizzle's own driver; the other columns of JSON parse it themselves.
  */
 export function valueReader(column: PgColumn): (value: unknown) => unknown {
   const custom = is(column, PgCustomColumn) ? column.getSQLType() : '';

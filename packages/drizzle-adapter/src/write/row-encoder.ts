@@ -105,7 +105,7 @@ export class RowEncoder {
   }
 
   /**
-   * Makes the row of a model whose fields are the columns. `undefined` is null when it is updated, because it reads null as
+   * Makes the row of a model whose fields are the columns. In an update, `undefined` means null, because null is read as
    * `undefined`.
    *
    * @param withDefaults as for {@link encode}
@@ -202,7 +202,7 @@ function encodeValue({ column, write, path }: ColumnEncoder, value: unknown): un
   return null;
 }
 
-/** Whether the database makes every value of a column, and takes none. */
+/** Whether the database generates every value of a column, and accepts none. */
 function isGenerated({ generated, generatedIdentity }: PgColumn): boolean {
   return generated !== undefined || generatedIdentity?.type === 'always';
 }

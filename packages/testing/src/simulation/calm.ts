@@ -9,8 +9,8 @@ import { openFaultless } from './simulated-process.js';
 import type { SimulatedServer } from './simulated-server.js';
 
 /**
- * How long a call may take without faults or other calls: less than anybody waits for something that was never given
- * back.
+ * How long a call may take without faults or other calls. It would take longer if it waited for something that was never
+ * released.
  */
 const callMs = 600;
 /** The share of runs in which a handler is paused, which takes long. */

@@ -14,8 +14,8 @@ const closeMs = 5;
 
 /**
  * Stops a process as a service is stopped: it accepts no more calls, stops delivery while running calls finish, and
- * closes the databases. Reports when delivery takes longer than allowed, or keeps leases in a database that has
- * answered all the time.
+ * closes the databases. Reports when delivery takes longer than allowed, or keeps leases in a database that has answered the
+ * whole time.
  */
 export class GracefulStop {
   /** The delivery to stop, if the process has handlers. */

@@ -67,7 +67,7 @@ export class History {
   }
 }
 
-/** The code of an error, or else its name. */
+/** The code of an error, otherwise its name. */
 export function codeOf(error: unknown): string {
   if (!(error instanceof Error)) return `thrown: ${String(error)}`;
   const { code } = error as { readonly code?: unknown };

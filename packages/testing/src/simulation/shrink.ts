@@ -2,7 +2,7 @@ import type { MemoryPassage } from '../memory/index.js';
 import type { Script } from './choices.js';
 import type { StepLabel, StepOwner } from './scheduler.js';
 
-/** How often a run is repeated at most. */
+/** How many times a run is repeated at most. */
 const triesMax = 200;
 
 /**

@@ -7,9 +7,9 @@ const seedsDefault = 100;
 
 /** Which seeds to run. */
 export interface Exploration {
-  /** How many seeds. Default: the environment variable `SIMULATION_SEEDS`, or else 100. */
+  /** How many seeds. Default: the environment variable `SIMULATION_SEEDS`, otherwise 100. */
   readonly seeds?: number;
-  /** The first seed. Default: the environment variable `SIMULATION_FROM`, or else 1. */
+  /** The first seed. Default: the environment variable `SIMULATION_FROM`, otherwise 1. */
   readonly from?: number;
 }
 

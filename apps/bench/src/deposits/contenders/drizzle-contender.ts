@@ -67,7 +67,7 @@ export function drizzleContender(environment: DepositEnvironment): DepositConten
         const { event, ...deposit } = handWrittenDeposit(target, wallet);
         return db.transaction(async (tx) => {
           const { rowCount } = await updateOf(tx).execute(deposit);
-          // Nothing is written yet that would have to be undone.
+          // Nothing has been written yet, so nothing has to be undone.
           if (rowCount !== 0) await insertOf(tx).execute(event);
           return rowCount !== 0;
         });
@@ -77,7 +77,7 @@ export function drizzleContender(environment: DepositEnvironment): DepositConten
 }
 
 /**
- * The same as fast as Drizzle can do it: every query is prepared once for each connection and kept with it, and the
+ * The same deposit, as fast as Drizzle can make it: every query is prepared once for each connection and kept with it, and the
  * transaction begins and ends without Drizzle, which does not prepare that.
  */
 export function drizzlePerConnectionContender(

@@ -13,7 +13,7 @@ export interface ReadWallet {
   readonly balance: string;
 }
 
-/** What a deposit writes that has read the wallet: its next version, and the event as the framework would write it. */
+/** What a deposit writes after it has read the wallet: the next version, and the event as the framework would write it. */
 export function handWrittenDeposit(target: DepositTarget, wallet: ReadWallet | undefined) {
   const id = target.id.value;
   if (wallet?.state !== 'OPENED') throw new Error(`Wallet ${id} is not open`);
@@ -26,13 +26,13 @@ export function handWrittenDeposit(target: DepositTarget, wallet: ReadWallet | u
   return { id, expectedVersion, version, balance, now, event };
 }
 
-/** What a deposit gives to the database that has read nothing; the version and the payload are made there. */
+/** What a deposit sends if it has read nothing; the database computes the version and the payload. */
 export function relativeDeposit(target: DepositTarget) {
   const now = new Date();
   return { id: target.id.value, amount: amount.toFixed(), now, event: eventOf(target, now) };
 }
 
-/** What is known of an event before the wallet is. */
+/** What is known of an event before the wallet has been read. */
 function eventOf({ id, slot }: DepositTarget, startedDate: Date) {
   return {
     id: uuidv7(),
@@ -70,14 +70,14 @@ const eventTypes = {
   early_xid: 'boolean',
 } as const;
 
-/** The columns of the log: those that are known before the wallet is, then the version and the payload. */
+/** The columns of the log: those that are known before the wallet has been read, then the version and the payload. */
 export const eventColumns = [...Object.keys(eventTypes), 'model_version', 'payload'].join(', ');
 
 /**
  * The parameters for an event.
  *
  * @param from the number of the first one
- * @param made expressions for what the database makes of the wallet; without them, both are parameters
+ * @param made expressions for what the database computes from the wallet; without them, both are parameters
  */
 export function eventParameters(
   from: number,

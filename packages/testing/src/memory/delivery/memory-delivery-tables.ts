@@ -34,7 +34,7 @@ export interface MemoryBlocked {
   readonly event: DeliverableEvent;
   attempts: number;
   uncounted: number;
-  /** Attempts since the last one that ended, whose own end nobody has reported. */
+  /** Attempts that began after the last one whose end was reported; nobody has reported their ends. */
   readonly openAttempts: Set<string>;
   error: string | undefined;
   /** From when it may be tried; `undefined`: as soon as it is its turn. */
