@@ -28,10 +28,10 @@ const spec = specification({
   actions: ({ clock }) => [new GreetAction(clock), new PartAction(clock)],
 });
 
-test('greets by name', async () => {
+test('an action greets by name', async () => {
   await spec.when(GreetAction, { name: 'Ada' }).thenResult('hello Ada');
 });
 
-test('parts by name', async () => {
+test('an action parts by name', async () => {
   await spec.when(PartAction, { name: 'Ada' }).thenResult('goodbye Ada');
 });

@@ -110,7 +110,7 @@ function parcel(version: number): Parcel {
 }
 
 describe('a model whose fields are the columns of its table', () => {
-  test('is updated where the database alone numbers its rows', async () => {
+  test('is updated even if the database numbers its rows', async () => {
     const { repository, crate } = await store('one');
     expect(crate.serial).toBeGreaterThan(0);
     const next = crate.with({ version: 2, label: 'other' });
@@ -118,7 +118,7 @@ describe('a model whose fields are the columns of its table', () => {
     expect(await repository.getById(crate.id)).toEqual(next);
   });
 
-  test('is stored without values that it has lost, whatever the defaults', async () => {
+  test("is stored without its removed values, whatever the table's defaults are", async () => {
     const { repository, crate } = await store('one', 'two');
     const cleared = crate.with({ version: 2, label: undefined, token: undefined });
     await persist(databases, repository, cleared);
@@ -159,7 +159,7 @@ describe('a custom type of JSON', () => {
     expect(list).toMatchObject({ contents });
   });
 
-  test('and a default that is made anew are the same in the answer to a repeat', async () => {
+  test('and a generated default are the same in the answer to a repeat', async () => {
     const repository = new PgRepository({ model: Parcel, table: parcels, databases });
     const sent = parcel(0);
     class SendParcelAction extends Action<{ readonly count: number }, Parcel> {
@@ -184,7 +184,7 @@ describe('a custom type of JSON', () => {
   });
 });
 
-test('two executions that read a row together share no object that the driver has made of it', async () => {
+test('two executions that read a row together share no object that the driver made', async () => {
   class Spot extends Entity<Spot, ShardedId<Spot>, string> {
     readonly place: { x: number; y: number } | undefined;
 
