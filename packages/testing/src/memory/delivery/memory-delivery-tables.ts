@@ -226,19 +226,21 @@ function replace<K, V>(target: Map<K, V>, source: ReadonlyMap<K, V>): void {
   for (const [key, value] of source) target.set(key, value);
 }
 
-/** Copies an event, without payload, params and larger headers if it is larger than this. */
+/**
+ * Copies an event, without payload, params and larger headers if it is larger than this.
+ *
+ * Several handlers may get the copy: each gets its own of the values that it looks at, as from a row of PostgreSQL.
+ */
 export function boundedCopy(event: DeliverableEvent, bytesMax: number): DeliverableEvent {
   const bytes = bytesOf(event);
-  const copy = structuredClone(event);
-  if (bytes <= bytesMax) return withOwnValues({ ...copy, bytes });
-  const headers = bytesOf(event.headers) <= bytesMax ? copy.headers : {};
-  return { ...copy, bytes, omitted: true, payload: undefined, actionParams: undefined, headers };
-}
-
-/** Several handlers may get the event: each gets its own copy of the values that it looks at, as from a row of PostgreSQL. */
-function withOwnValues({ payload, actionParams, headers, ...event }: DeliverableEvent): DeliverableEvent {
+  const { payload, actionParams, headers, ...rest } = event;
+  const copy = { ...structuredClone(rest), bytes };
+  if (bytes > bytesMax) {
+    const kept = bytesOf(headers) <= bytesMax ? structuredClone(headers) : {};
+    return { ...copy, omitted: true, payload: undefined, actionParams: undefined, headers: kept };
+  }
   return {
-    ...event,
+    ...copy,
     get payload() {
       return structuredClone(payload);
     },
