@@ -137,7 +137,9 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
     rowsMax: number = defaultRowsMax,
   ): Promise<readonly T[]> {
     if (!Number.isSafeInteger(rowsMax) || rowsMax < 0) {
-      throw new InvariantViolationError(`The maximum of rows is ${String(rowsMax)}: pass a whole number from 0`);
+      throw new InvariantViolationError(
+        `The maximum of rows is ${String(rowsMax)}: pass a whole number from 0`,
+      );
     }
     const items = await read(rowsMax + 1);
     if (items.length <= rowsMax) return items;
