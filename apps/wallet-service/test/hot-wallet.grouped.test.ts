@@ -14,7 +14,7 @@ afterAll(() => stopTestService(service));
 it('concurrent deposits into one wallet share updates of its row', async () => {
   const { id } = await service.client.openWallet({ country: 'MX' });
   const deposit = () => service.client.post(`/wallets/${id}/deposit`, { amount: '1' });
-  // The first deposit waits for the row, and so do all that come meanwhile.
+  // The first deposit waits for the row, and so do all that arrive in the meantime.
   const holder = new pg.Client({ connectionString: service.mexico.url });
   await holder.connect();
   onTestFinished(() => holder.end());

@@ -264,7 +264,8 @@ it('a plan that a constraint refuses fails, whatever follows it in its group', a
   const encode = vi.spyOn(suite.accounts, 'encode');
   const withdrawn = suite.credit(account!, '-5').catch((error: unknown) => FrameworkError.find(error)?.code);
   const deposited = suite.credit(account!, '10');
-  // Once more when the first write is no longer waited for, and the withdrawal is refused before it ends.
+  // A model is encoded once more after the wait for the first write is given up; the withdrawal is refused before that write
+  // ends.
   await vi.waitFor(() => expect(encode.mock.calls.length).toBeGreaterThanOrEqual(2), 30_000);
   written.resolve();
   await first;

@@ -131,7 +131,7 @@ describe('a page of one shard', () => {
     }
     const executor = executorOf(registry, repository, new RefusingAction(systemClock));
     const named = { id: ShardedId.generate(Item, firstShard), why: 'test' };
-    // With a key, whatever shard was read has to say whether the request was committed before.
+    // With a key, every shard that was read is asked whether the request was committed before.
     const executed = executor.execute(tester, RefusingAction, named, { idempotencyKey: 'key-1' });
     await expect(executed).rejects.toBe(refusal);
   });

@@ -341,7 +341,7 @@ async function writeOne(set: ChangeSet, manager: TransactionManager, lost: Set<s
 /** What undoes a whole group: a violation, and a stale row of a plan whose key was free. */
 const groupFailures = new Set<string | undefined>(['constraint-violation', 'storage-failure']);
 
-/** Writes a group, and alone what the group could not hold. */
+/** Writes a group, and then, one by one, the change sets that the group could not hold. */
 async function together(sets: readonly ChangeSet[], suite: SuiteContext): Promise<readonly string[]> {
   const manager = suite.fixture.databases.transactionManager(firstShard);
   const lost = new Set<string>();

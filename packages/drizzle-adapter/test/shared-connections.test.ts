@@ -18,7 +18,7 @@ describe('connections that commits share', () => {
     return () => database.drop();
   });
 
-  /** Without group commit, whose groups are not many statements. */
+  /** Without group commit, which would send one statement for many actions. */
   const open = async (poolMax: number): Promise<SuiteContext> => {
     const settings = {
       'maximum-pool-size': poolMax,
@@ -111,7 +111,7 @@ describe('connections that commits share', () => {
     const releaseOthers = await lock(database, first!, second!);
     const release = await lock(database, third!);
     const [one, other, credited] = accounts.map((account) => suite.credit(account, '1', once));
-    // Two have waited for a moment, and now wait in the available capacity; the third one was tried for a moment again.
+    // Two have waited briefly, and now wait in the two places for lock waits; the third one has been tried briefly a second time.
     const waits = new Set<string>();
     await vi.waitUntil(async () => {
       for (const wait of await lockWaits(database)) waits.add(wait);

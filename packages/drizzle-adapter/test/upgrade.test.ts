@@ -158,7 +158,8 @@ describe('a database of the previous release', () => {
     );
 
     const [mine, taken, foreign] = [after[0], ...keysAt('later')];
-    // What one version has executed, the other does not execute again; and present clients cannot use that namespace for a key.
+    // Neither version executes again what the other has executed, and clients of the present version cannot use that namespace
+    // for a key.
     expect(await writeKeyOfNow(url, { key: mine!, namespace: 'test#handlers' })).toBe(false);
     expect(await writeKeyOfNow(url, { key: taken!, namespace: 'test#handlers' })).toBe(true);
     expect(await writeKeyAsBefore(url, taken!)).toBe(false);

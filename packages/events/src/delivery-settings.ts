@@ -65,7 +65,8 @@ export type DeliveryOverrides = Partial<Omit<DeliverySettings, 'retry'>> & {
 /**
  * Applies overrides to the default settings, and adds what is fixed or derived.
  *
- * @throws ConfigurationError `invalid-configuration` when a setting is unknown or is not a whole number within its range, or when the
+ * @throws ConfigurationError `invalid-configuration` when a setting is unknown or is not a whole number within its range, or when
+ * the
  * overrides are not an object
  */
 export function engineSettings(overrides: DeliveryOverrides = {}): EngineSettings {
@@ -84,7 +85,7 @@ export function engineSettings(overrides: DeliveryOverrides = {}): EngineSetting
   return { ...settings, ...tuningFor(settings), ...tuningIn(overrides) };
 }
 
-/** Settings that a program gives; none where what it gives is no object. */
+/** The settings that a program passes; none if it passes something that is not an object. */
 function sectionOf<T extends object>(
   given: T,
   path: readonly string[],

@@ -15,7 +15,7 @@ interface RecordedRatios {
   readonly ratios: Ratios;
 }
 
-/** Whether a figure is a ratio with a direction: about the same on any machine. */
+/** Whether a figure is a ratio that should be large or small; such ratios are about the same on every machine. */
 export function isRatio({ unit, atLeast, atMost }: Figure): boolean {
   return (unit === '×' || unit === '%') && (atLeast ?? atMost) !== undefined;
 }

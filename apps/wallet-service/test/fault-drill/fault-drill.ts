@@ -10,7 +10,7 @@ declare module 'vitest' {
 }
 
 const { names, withinS } = inject('faultDrill');
-/** It is measured how late something is, unless it is much later than this. */
+/** The longest wait for recovery: several times the limit, so that the drill can measure by how much it is exceeded. */
 const patienceMs = Math.max(60, 3 * withinS) * 1_000;
 
 test.each(faults.filter(({ name }) => names.includes(name)))('$name', async (fault) => {

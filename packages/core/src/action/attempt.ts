@@ -77,7 +77,8 @@ export interface AttemptedExecution<Params, Result> {
  *     perform ──▶ seal the plan ──▶ make change sets ──▶ with a key: was the request committed before? ──▶ commit
  *        └─ each read takes the lock on its model
  *
- * Locks on models that the plan does not change are released when it is sealed; the others when the commit has ended, or is queued
+ * Locks on models that the plan does not change are released when it is sealed; the others when the commit has ended, or is
+ * queued
  * in a group.
  */
 export class Attempt<Params, Result> implements AttemptContext {
@@ -191,7 +192,7 @@ export class Attempt<Params, Result> implements AttemptContext {
     return shards.find((shard) => named.has(shard)) ?? defaultShard;
   }
 
-  /** What was committed with the key on other shards than the one that this attempt writes to, where the unique index finds it. */
+  /** What was committed with the key on shards other than the one to which this attempt writes; there, the unique index finds it. */
   async #storedUnder(
     request: KeyedRequest<Result>,
     [only]: readonly ShardPlan[],
