@@ -260,7 +260,7 @@ class Receipt extends Model<Receipt, ShardedId<Receipt>, 'OPEN' | 'PAID'> {
   }
 }
 
-/** A model whose shape every other one with such states has, except for its line. */
+/** A model without fields: only its brand distinguishes it from other models with such states. */
 class Marker extends Model<Marker, ShardedId<Marker>, string> {
   declare protected readonly brand: 'Marker';
 }

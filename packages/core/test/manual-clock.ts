@@ -38,7 +38,7 @@ export class ManualClock implements Clock {
     return () => void this.#timers.delete(timer);
   }
 
-  /** Wakes all current sleepers, and lets what they continue with run. */
+  /** Wakes all current sleepers, and lets their continuations run. */
   async wake(): Promise<void> {
     for (const wake of this.#sleepers.splice(0)) wake();
     await settled();

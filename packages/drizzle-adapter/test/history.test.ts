@@ -245,7 +245,7 @@ describe('a failover', () => {
     expect(renewal.leases).toHaveLength(allSlots.length);
     const before = new Set(leases.map((lease) => lease.token));
     expect(renewal.leases.some((lease) => before.has(lease.token) || lease.abandoned)).toBe(false);
-    // Even under a present lease, an old cursor is not saved.
+    // Even under a current lease, an old cursor is not saved.
     const renewed = renewal.leases.find((lease) => lease.slot === slot)!;
     const stale = { handler, slot, token: renewed.token, cursor: next };
     expect(await store.cursors.save([stale])).toEqual([renewed.token]);

@@ -83,7 +83,7 @@ async function measureHealing(
   const all = Promise.all([backlog, newEvent]);
   const isOver = new AbortController();
   void all.finally(() => isOver.abort());
-  /** Since when something has worked, until the rest does. */
+  /** Checks something until everything works; returns the time since which it has worked without a failure. */
   const wellSince = async (isWell: () => Promise<boolean>): Promise<number | undefined> => {
     let since: number | undefined;
     do {

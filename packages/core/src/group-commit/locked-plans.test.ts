@@ -143,7 +143,7 @@ describe('more locked models than writes that may wait for locks', () => {
     let count = 0;
     for (; writer.open.includes('p5') && count < 100; count++) await writer.answer('p5', locked);
     expect(await errorOf(plans[5]!)).toBe(locked);
-    // Fifty tries for a moment, and the one after which it fails.
+    // Fifty brief tries, and the one after which it fails.
     expect(count).toBe(51);
   });
 });

@@ -12,7 +12,7 @@ class Money {
 
 class Stack extends Array<number> {}
 
-/** Lists within lists, so many levels deep. */
+/** Lists nested this many levels deep. */
 function nested(levels: number): unknown {
   let value: unknown = 1;
   for (let level = 0; level < levels; level++) value = [value];
@@ -87,10 +87,10 @@ describe('exactJson', () => {
   test(`writes random JSON values so that they are read back unchanged (seed ${seed})`, () => {
     const readable = fc.jsonValue({ depthSize: 'medium', stringUnit: 'grapheme' });
     const property = fc.property(
-      // Where Node 24 has read a key with a backslash, it takes others that are written with one for the same.
+      // After Node 24 has read a key with a backslash, it mistakes other escaped keys for it.
       readable.filter((value) => !/\\u0000|\\\\/.test(JSON.stringify(value))),
       (value) => {
-        // JSON has one zero only, so the texts are compared.
+        // JSON has only one zero, so the texts are compared.
         expect(JSON.stringify(JSON.parse(exactJson(value, 'Event')))).toBe(JSON.stringify(value));
       },
     );

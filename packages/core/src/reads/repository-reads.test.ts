@@ -14,7 +14,7 @@ import type { ModelSource, ShardingStrategy } from '../storage/repository.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
 import { EmbeddedBitsShardingStrategy, RepositoryReads } from './repository-reads.js';
 
-/** Reads wallets that a test has put there, and keeps on which shards it was asked for what. */
+/** Reads wallets that a test has put there, and records which ids it was asked for on which shards. */
 class Wallets extends RepositoryReads<Wallet, FakeTransactionManager> {
   readonly asked: (readonly [shard: ShardIdentifier, what: string | readonly string[]])[] = [];
   sourceCount = 0;
@@ -169,7 +169,7 @@ describe('a read by several ids', () => {
   });
 });
 
-/** An executor whose action reads a wallet by the repository, and stages a deposit where its params say so. */
+/** An executor whose action reads a wallet from the repository, and stages a deposit if its params say so. */
 function grouped(
   { wallets, databases }: ReturnType<typeof repository>,
   read: (wallet: Wallet) => Promise<Wallet | undefined>,
@@ -293,7 +293,7 @@ describe('the manager of a database', () => {
   });
 });
 
-/** So many items as are asked for, out of this many. */
+/** Returns as many items as are requested, out of this many. */
 function firstOf(count: number): (limit: number) => Promise<readonly number[]> {
   return async (limit) => Array.from({ length: Math.min(count, limit) }, (_item, index) => index);
 }
