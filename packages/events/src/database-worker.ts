@@ -152,7 +152,7 @@ export class DatabaseWorker {
     return this.#registered.promise;
   }
 
-  /** Resolves like {@link registered}, or when the database reports that it is unavailable; rejects like that. */
+  /** Resolves like {@link registered}, or when the database reports that it is unavailable; rejects in the same cases. */
   async settled(): Promise<void> {
     const refused = Promise.withResolvers<void>();
     const onRefused = (): void => refused.resolve();

@@ -80,7 +80,7 @@ export class GroupCommit {
   /**
    * Waits until the plan of a pending version has its outcome, but not for long: when another transaction holds a lock on one of its
    * rows, the caller continues with what is committed. A handler does not wait at all for a plan that has taken long already, because
-   * one event after the other would occupy a place of it.
+   * its events would occupy its places one after the other.
    */
   async awaitOutcome({ plan }: PendingVersion, isForHandler: boolean): Promise<void> {
     if (isForHandler && this.#takesLong(plan)) return;

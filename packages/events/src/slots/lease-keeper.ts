@@ -4,7 +4,7 @@ import type { LeaseRenewal, SlotLeases } from '@framework/core/adapter';
 import { type StoreBackoff, type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
 import { HeldSlot } from './held-slot.js';
 
-/** How long after their end the slots of another process are asked for, so that the database sees that they have ended. */
+/** Slots of another process are requested this long after its leases end, so that the database sees that they have ended. */
 const marginMs = 50;
 
 /** Holds this process's leases of one database: renews them, and drops them in time when that fails. */

@@ -24,8 +24,8 @@ interface Holder {
 }
 
 /**
- * Follows the renewals in one database, to know which process may work in which slot, and reports two that may at the
- * same time.
+ * Follows the renewals in one database, to know which process may work in which slot, and reports when two may
+ * work in one slot.
  */
 export class LeaseWatch {
   readonly #tables: MemoryDeliveryTables;
