@@ -49,7 +49,7 @@ test('the changelog lists as removed what is refused as removed, with what it is
   const names = cells.flatMap((cell) => [...cell.matchAll(/`(\w+)`/g)].map(([, name = '']) => name));
   expect(names).toHaveLength(20);
   for (const name of names)
-    expect(() => parseDeliverySettings({ [name]: 1 })).toThrow('is no setting any more: remove it (now ');
+    expect(() => parseDeliverySettings({ [name]: 1 })).toThrow('is no longer a setting: remove it (now ');
 });
 
 function camelCase(key: string): string {
