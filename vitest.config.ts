@@ -75,7 +75,7 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
       // Databases that are away or read only, and processes that lack one. What happens to commits in a group when the network
       // fails is in `lost-groups`, and what happens when a database is killed, in `killed-database`, is in both.
       'test/faults/{long-outage,missing-shard,read-only-server,shard-away}.test.ts',
-      // Which server is used, whatever it commits.
+      // The choice of the server, which does not depend on how plans are committed.
       'test/faults/promoted-standby.test.ts',
     ],
   },

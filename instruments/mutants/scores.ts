@@ -54,7 +54,7 @@ export function printScores(
     : [];
   for (const one of open) printChange(`${one.file}:${one.location.start.line}${metOf(one)}`, one);
   for (const change of stale) printChange(`${change.file}: explained, and no survivor`, change);
-  if (unmeasured.length > 0) console.log(`Of ${unmeasured.length} survivors no test was run\n`);
+  if (unmeasured.length > 0) console.log(`No test was run against ${unmeasured.length} of the survivors\n`);
   const folders = [...new Set(mutants.map(({ file }) => dirname(file)))];
   for (const folder of folders)
     printScore(

@@ -328,7 +328,7 @@ async function burnTransactions(url: string): Promise<void> {
   await query(url, `do $$ begin for i in 1..500 loop perform pg_current_xact_id(); commit; end loop; end $$`);
 }
 
-/** As a standby that takes over finds the database. */
+/** Changes the database to the state in which a standby finds it when it takes over. */
 async function failOver(url: string): Promise<void> {
   await query(url, 'truncate eventlog.server_run');
 }

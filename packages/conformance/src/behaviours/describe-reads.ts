@@ -249,7 +249,7 @@ export function describePages(context: SuiteContext): void {
       }
     });
 
-    it.each(['settings', 'nothing'])('refuse an order by %s, which has no order', async (field) => {
+    it.each(['settings', 'nothing'])('refuse pages by %s, because it has no order', async (field) => {
       await storeEverywhere(context, 1);
       await expect(
         context.accounts.findPage({ limit: 1, orderBy: field as OrderedField }),

@@ -227,14 +227,14 @@ const comparers: Readonly<Record<ValueKind, (one: string, other: string) => numb
   },
 };
 
-/** What has no digits: NaN comes last, and an infinity before or after all digits. */
+/** The values without digits: NaN comes last, and an infinity comes before or after all numbers. */
 const ranks: ReadonlyMap<string, number> = new Map([
   ['-Infinity', -1],
   ['Infinity', 1],
   ['NaN', 2],
 ]);
 
-/** Compares values of which one has no digits at least; `undefined` where both have. */
+/** Compares two values if at least one of them has no digits; returns `undefined` if both have digits. */
 function compareSpecial(one: string, other: string): number | undefined {
   const [rank, otherRank] = [ranks.get(one), ranks.get(other)];
   return rank === undefined && otherRank === undefined ? undefined : (rank ?? 0) - (otherRank ?? 0);
