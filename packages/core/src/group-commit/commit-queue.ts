@@ -7,7 +7,7 @@ import { type TransactionManager, outcomeOf } from '../storage/transaction-manag
 import { type PendingCommit, type PendingVersions, dependencyAborted } from './pending-commit.js';
 import { type Batch, nextGroup, writeBatch } from './write-group.js';
 
-/** How long the queue waits for a write, so that the plans that come meanwhile form one group. Then the next group is sent. */
+/** How long the queue waits for a write, so that the plans that arrive meanwhile form one group. Then the next group is sent. */
 const patienceMs = 50;
 /** How many further writes may be sent beside the one that the queue waits for. */
 const asideMax = 8;
@@ -28,7 +28,7 @@ const ticksPerHandlerWait = 1;
  */
 const handlersLockedMax = 8;
 
-/** The write that the queue waits for, so that the plans which come meanwhile form the next group. */
+/** The write for which the queue waits; the plans that arrive meanwhile form the next group. */
 interface AwaitedWrite {
   readonly batch: Batch;
   /** Cancels the timer that ends the wait. */
@@ -48,7 +48,7 @@ interface AwaitedWrite {
  *       ▼              ▼        ▼
  *     aborted ◀────────┴────────┘
  *
- * - queued → sent: at once, if the queue waits for no write; else in the next group, with the plans that come meanwhile.
+ * - queued → sent: at once, if the queue waits for no write; else in the next group, with the plans that arrive meanwhile.
  * - sent → again: the plan belongs to a part of a group that failed as a whole, and the part is sent on its own; or it found a row
  *   locked and there is no place to wait for it in the database, so it is tried for a moment, in turn with the others.
  * - sent → asked: the answer was lost, so the log is asked for the outcome, which may stay unknown.

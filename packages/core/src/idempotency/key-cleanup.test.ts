@@ -15,8 +15,8 @@ async function down(): Promise<never> {
 const elsewhere = ShardIdentifier.of(9, 9);
 
 /**
- * A sweep of one shard's keys, each named after its event unless its text names none, and what its databases say about those
- * events.
+ * A cleanup of one shard's keys, and the answers of its databases about the keys' events. A key is named after its event, if it
+ * has one.
  */
 function sweepOf(
   keys: readonly (readonly [eventId: string, shard: ShardIdentifier | undefined])[],
