@@ -49,7 +49,7 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
   'packages/drizzle-adapter': {
     include: [
       'test/{broken-connections,commit-outcome,connections,idempotency-faults,random-plans,secrets}.test.ts',
-      // That a lone action sends the same statements as without group commit.
+      // A lone action sends the same statements as without group commit.
       'test/statements.test.ts',
       'test/{sharding-strategies,silent-network,startup}.test.ts',
     ],

@@ -133,7 +133,7 @@ async function settleDataDirectory(cluster: Cluster, deadline: Deadline): Promis
   const pid = (await readPostmaster(dataDirectory))?.pid;
   throw new PostgresServerError(
     'start-failed',
-    `The PostgreSQL server that already runs on ${dataDirectory} (process ${pid}) neither became ready nor ended ` +
+    `The PostgreSQL server that is already running on ${dataDirectory} (process ${pid}) neither became ready nor ended ` +
       `within ${deadline.timeoutMs} ms. Its log is ${cluster.logFile}. End it with: kill -QUIT ${pid}`,
   );
 }

@@ -30,7 +30,7 @@ export interface Operation<
   /** Describes the answers that are not problems, by status. */
   readonly answers: Readonly<Partial<Record<AnswerStatus, string>>>;
   readonly answer: Answer;
-  /** The problems it can have beside those that follow from its parts. */
+  /** The problems it can have besides those that follow from its parts. */
   readonly problems: readonly ProblemCode[];
 }
 

@@ -12,7 +12,7 @@ import type { ActionRecord } from '../storage/change-set.js';
 import type { HandledEvent } from '../storage/idempotency-keys.js';
 import type { Principal } from './action.js';
 
-/** What still fits into an entry of an index: every principal may come with a key, even one of a handler. */
+/** The longest name of a principal that fits into an index entry beside an idempotency key, even beside one of a handler. */
 const principalCharactersMax = 255;
 /** What delivery adds to an event's headers for the actions that its handlers execute. */
 const causationCharacters = 1_024;

@@ -147,7 +147,7 @@ describe('a configuration', () => {
     expect(Object.keys(parseFrameworkConfig(treeWithDelivery(delivery)).delivery)).toEqual(['__proto__']);
   });
 
-  test('takes the credentials of the URL where it names none beside it', () => {
+  test('takes the credentials from the URL if the configuration has none', () => {
     const url = 'postgres://ann:in-url@db-1/global';
     expect(addressAndCredentials({ 'jdbc-url': url })).toEqual(['ann', 'in-url', 'postgres://db-1/global']);
     expect(addressAndCredentials({ 'jdbc-url': url, username: 'bob', password: 'beside' })).toEqual([
@@ -279,7 +279,7 @@ describe('a faulty configuration', () => {
     });
   });
 
-  test('shows also beside a password the beginning of a key that is a known one', () => {
+  test('shows the beginning of a key if it is a known key, even if a password follows', () => {
     expect(faultsOf(treeWith({ ...primary, 'password:\ns3cret': 1 }))).toEqual({
       [`${atPrimary}.password…`]: 'is not a known key',
     });

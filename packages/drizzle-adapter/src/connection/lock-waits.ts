@@ -41,7 +41,7 @@ interface LockedWrite {
  */
 export class LockWaits {
   readonly #placesMax: number;
-  /** Whether a connection remains for other work beside the places and the brief attempt. */
+  /** Whether a connection remains for other work besides the places and the brief attempt. */
   readonly #mayTry: boolean;
   readonly #waitMaxMs: number;
   readonly #waitingMax: number;

@@ -69,8 +69,8 @@ it('a row that several plans change is laid out once, in its last state, and joi
 });
 
 it.each([
-  ['a value of which there is no one text', updated(one, 2, shape, new Date(0))],
-  ['a value of which there is no one text beside others', updated(one, 2, shape, { a: 1 })],
+  ['a date, which has several texts', updated(one, 2, shape, new Date(0))],
+  ['an object, which has several texts', updated(one, 2, shape, { a: 1 })],
   ['a shape that no group can hold', updated(one, 2, uncast)],
 ])('a plan with %s is left out, together with the plans that follow it', (_what, change) => {
   const { rows, units } = laid([plan(change), plan(updated(one, 3)), plan(updated(other, 2))]);
