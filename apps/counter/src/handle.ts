@@ -4,15 +4,13 @@ import {
   DeliveryOperator,
   type EventEnvelope,
   type EventHandler,
-  FrameworkEventHandler,
+  type EventHandlerOptions,
 } from '@framework/events';
 import { EventEmitter, once } from 'node:events';
 import { setTimeout } from 'node:timers/promises';
 import { IncreaseCounterAction, OpenCounterAction } from './counter-actions.ts';
 import { CounterIncreasedEvent } from './counter.ts';
 import { openCounters } from './open-counters.ts';
-
-const handler = 'announce-increase';
 
 /** Another system, which refuses as many calls as it is told to. */
 class Board extends EventEmitter {
@@ -26,6 +24,11 @@ class Board extends EventEmitter {
 }
 
 class AnnounceIncrease implements EventHandler<CounterIncreasedEvent> {
+  static readonly handlerName = 'announce-increase';
+  static readonly options: EventHandlerOptions = {
+    startFrom: 'beginning',
+    retry: { attemptsMax: 2, backoffBaseMs: 10 },
+  };
   readonly event = CounterIncreasedEvent;
   readonly #board: Board;
 
@@ -37,11 +40,6 @@ class AnnounceIncrease implements EventHandler<CounterIncreasedEvent> {
     this.#board.announce(`increased by ${event.by}, announced at attempt ${attempt}`);
   }
 }
-FrameworkEventHandler({
-  name: handler,
-  startFrom: 'beginning',
-  retry: { attemptsMax: 2, backoffBaseMs: 10 },
-})(AnnounceIncrease);
 
 const { databases, executor, ready } = openCounters(process.env['DATABASE_URL']);
 await ready();
@@ -74,7 +72,7 @@ await givenUp;
 const announcedLater = once(board, 'announced');
 const operator = new DeliveryOperator(databases);
 // The hook is called just before the dead letter is stored.
-while ((await operator.replay({ handler })) === 0) await setTimeout(50);
+while ((await operator.replay({ handler: AnnounceIncrease.handlerName })) === 0) await setTimeout(50);
 await announcedLater;
 
 await delivery.stop();

@@ -9,7 +9,7 @@ import {
   DeliveryOperator,
   type EventEnvelope,
   type EventHandler,
-  type EventHandlerOptions,
+  type NamedHandlerOptions,
   FrameworkEventHandler,
   type HandlerContext,
   type RestartNeed,
@@ -24,7 +24,7 @@ type Work = (envelope: EventEnvelope<DepositedEvent>, context: HandlerContext) =
 
 /** A handler whose work a test writes in one line; `seen` contains the ids of the events it was called with. */
 export function handlerOf(
-  options: EventHandlerOptions,
+  options: NamedHandlerOptions,
   work: Work = () => undefined,
 ): EventHandler<DepositedEvent> & { readonly seen: string[] } {
   class BenchHandler implements EventHandler<DepositedEvent> {

@@ -16,6 +16,7 @@ import {
   type DeliveryOverrides,
   type EventEnvelope,
   type EventHandler,
+  type EventHandlerOptions,
   EventHandlerRegistry,
   FrameworkEventHandler,
   type HandlerContext,
@@ -158,9 +159,79 @@ describe('a registry', () => {
     );
   });
 
-  test('refuses a handler without a name', () => {
+  test('refuses a handler without a name, and says first how a static field declares it', () => {
     class Unmarked extends MarkedHandler {}
-    expect(codeOf(() => new EventHandlerRegistry([new Unmarked()]))).toBe('invariant-violation');
+    expect(() => new EventHandlerRegistry([new Unmarked()])).toThrow(
+      expect.objectContaining({
+        code: 'invariant-violation',
+        message: expect.stringContaining("add static readonly handlerName = '…', or") as string,
+      }) as Error,
+    );
+  });
+});
+
+describe('static fields of a handler', () => {
+  class Plain implements EventHandler<DepositedEvent> {
+    static readonly handlerName: string = 'plain';
+    static readonly options: EventHandlerOptions = { startFrom: 'beginning', retry: { attemptsMax: 3 } };
+    readonly event = DepositedEvent;
+
+    async handle(): Promise<void> {}
+  }
+
+  test('declare its name and its options without a decorator', () => {
+    const [handler] = new EventHandlerRegistry([new Plain()]).handlers;
+    expect(handler?.name).toBe('plain');
+    expect(handler?.options).toMatchObject({ startFrom: 'beginning', retry: { attemptsMax: 3 } });
+  });
+
+  test('may be completed or repeated by the decorator', () => {
+    class Marked extends Plain {}
+    FrameworkEventHandler({ name: 'plain', retry: { attemptsMax: 3 }, timeoutMs: 5 })(Marked);
+    const [handler] = new EventHandlerRegistry([new Marked()]).handlers;
+    expect(handler?.options).toMatchObject({
+      startFrom: 'beginning',
+      retry: { attemptsMax: 3 },
+      timeoutMs: 5,
+    });
+  });
+
+  test('are enough for a class that is only marked for discovery', () => {
+    class Discovered extends Plain {
+      static override readonly handlerName = 'discovered';
+    }
+    FrameworkEventHandler()(Discovered);
+    let others = 0;
+    const { handlers } = EventHandlerRegistry.discover((handler) =>
+      Object.is(handler, Discovered) ? new Discovered() : handlerOf({ name: `other ${others++}` }),
+    );
+    expect(handlers.map(({ name }) => name)).toContain('discovered');
+  });
+
+  test.each([
+    ['name', { name: 'other' }],
+    ['startFrom', { name: 'plain', startFrom: 'now' }],
+    ['retry', { name: 'plain', retry: { attemptsMax: 4 } }],
+  ] as const)('are refused when the decorator declares another %s', (option, marked) => {
+    class Marked extends Plain {}
+    FrameworkEventHandler(marked)(Marked);
+    expect(() => new EventHandlerRegistry([new Marked()])).toThrow(
+      expect.objectContaining({
+        code: 'invariant-violation',
+        message: expect.stringContaining(`Marked declares one ${option} in a static field`) as string,
+      }) as Error,
+    );
+  });
+
+  test.each([
+    ['that no handler has', { startsFrom: 'beginning' }],
+    ['for the name', { name: 'plain' }],
+    ['that are not an object', 'beginning'],
+  ])('are refused with options %s', (_what, options) => {
+    class Wrong extends Plain {
+      static override readonly options = options as EventHandlerOptions;
+    }
+    expect(codeOf(() => new EventHandlerRegistry([new Wrong()]))).toBe('invariant-violation');
   });
 });
 

@@ -1,13 +1,19 @@
 import { describe, expect, test } from 'vitest';
-import { type EventEnvelope, type EventHandler, FrameworkEventHandler } from '../src/index.js';
+import {
+  type EventEnvelope,
+  type EventHandler,
+  type EventHandlerOptions,
+  FrameworkEventHandler,
+} from '../src/index.js';
 import { ClosedEvent, DepositedEvent, deposited } from './account.js';
 import { DeliveryBench, operatorOf } from './delivery-bench.js';
 
 const closed = (modelId: string, version: number) =>
   deposited(modelId, version, { type: 'ClosedEvent', payload: { reason: 'done' } });
 
-@FrameworkEventHandler({ name: 'write-statement', startFrom: 'beginning' })
 class WriteStatement implements EventHandler<DepositedEvent | ClosedEvent> {
+  static readonly handlerName = 'write-statement';
+  static readonly options: EventHandlerOptions = { startFrom: 'beginning' };
   readonly event = [DepositedEvent, ClosedEvent];
   readonly lines: string[] = [];
 

@@ -112,30 +112,48 @@ const arrived = {
 /** The destination has received the money, in the same commit. */
 export class TransferReceivedEvent extends ModelEvent<TransferDecision> {
   static readonly payload = z.object(arrived);
+  readonly transferId: ShardedId<Transfer>;
+  readonly destId: ShardedId<Wallet>;
+  readonly amount: Big;
+  readonly currency: string;
 
   constructor(
     decisionId: Id<TransferDecision>,
-    readonly transferId: ShardedId<Transfer>,
-    readonly destId: ShardedId<Wallet>,
-    readonly amount: Big,
-    readonly currency: string,
+    transferId: ShardedId<Transfer>,
+    destId: ShardedId<Wallet>,
+    amount: Big,
+    currency: string,
   ) {
     super(decisionId.toString(), TransferDecision);
+    this.transferId = transferId;
+    this.destId = destId;
+    this.amount = amount;
+    this.currency = currency;
   }
 }
 
 /** The destination has refused the money: the only reason to refund the source. */
 export class TransferRefusedEvent extends ModelEvent<TransferDecision> {
   static readonly payload = z.object({ ...arrived, reason: z.string() });
+  readonly transferId: ShardedId<Transfer>;
+  readonly destId: ShardedId<Wallet>;
+  readonly amount: Big;
+  readonly currency: string;
+  readonly reason: string;
 
   constructor(
     decisionId: Id<TransferDecision>,
-    readonly transferId: ShardedId<Transfer>,
-    readonly destId: ShardedId<Wallet>,
-    readonly amount: Big,
-    readonly currency: string,
-    readonly reason: string,
+    transferId: ShardedId<Transfer>,
+    destId: ShardedId<Wallet>,
+    amount: Big,
+    currency: string,
+    reason: string,
   ) {
     super(decisionId.toString(), TransferDecision);
+    this.transferId = transferId;
+    this.destId = destId;
+    this.amount = amount;
+    this.currency = currency;
+    this.reason = reason;
   }
 }

@@ -7,12 +7,7 @@ import {
   ShardedId,
   shardedIdCodec,
 } from '@framework/core';
-import {
-  type EventEnvelope,
-  type EventHandler,
-  FrameworkEventHandler,
-  type HandlerContext,
-} from '@framework/events';
+import type { EventEnvelope, EventHandler, EventHandlerOptions, HandlerContext } from '@framework/events';
 import * as z from 'zod';
 
 import { decimal } from '../wallet/money.js';
@@ -131,25 +126,30 @@ export class SettleTransferAction extends Action<SettleParams, undefined> {
  * An error says nothing about the decision: the event is retried until there is one, even while the shard is down, or not
  * configured in this process. The next step handles the event of the decision.
  */
-@FrameworkEventHandler({ name: 'receive-transfer', startFrom: 'beginning' })
 export class ReceiveTransfer implements EventHandler<TransferInitiatedEvent> {
+  static readonly handlerName = 'receive-transfer';
+  static readonly options: EventHandlerOptions = { startFrom: 'beginning' };
   readonly event = TransferInitiatedEvent;
+  readonly #transfers: Repository<Transfer>;
 
-  constructor(private readonly transfers: Repository<Transfer>) {}
+  constructor(transfers: Repository<Transfer>) {
+    this.#transfers = transfers;
+  }
 
   async handle({ event }: EventEnvelope<TransferInitiatedEvent>, context: HandlerContext): Promise<void> {
     const transferId = ShardedId.of(Transfer, event.modelId);
     const { destId, amount, currency } = event;
     // Before decisions were introduced, a transfer could be refunded without one.
-    const { state } = await this.transfers.getById(transferId);
+    const { state } = await this.#transfers.getById(transferId);
     if (state !== 'INITIATED') return;
     await context.execute(CompleteTransferAction, { transferId, destId, amount, currency });
   }
 }
 
 /** Step 3 of a refused transfer: refunds the source. Only the committed refusal leads here. */
-@FrameworkEventHandler({ name: 'refund-transfer', startFrom: 'beginning' })
 export class RefundTransfer implements EventHandler<TransferRefusedEvent> {
+  static readonly handlerName = 'refund-transfer';
+  static readonly options: EventHandlerOptions = { startFrom: 'beginning' };
   readonly event = TransferRefusedEvent;
 
   async handle({ event }: EventEnvelope<TransferRefusedEvent>, context: HandlerContext): Promise<void> {
@@ -164,8 +164,9 @@ export class RefundTransfer implements EventHandler<TransferRefusedEvent> {
  * The wallet's event is committed with the decision. The service has always had that event, so receipts from before decisions
  * were introduced are settled, too.
  */
-@FrameworkEventHandler({ name: 'settle-transfer', aliases: ['complete-transfer'], startFrom: 'beginning' })
 export class SettleTransfer implements EventHandler<WalletTransferReceivedEvent> {
+  static readonly handlerName = 'settle-transfer';
+  static readonly options: EventHandlerOptions = { aliases: ['complete-transfer'], startFrom: 'beginning' };
   readonly event = WalletTransferReceivedEvent;
 
   async handle(

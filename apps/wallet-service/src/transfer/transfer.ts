@@ -76,15 +76,23 @@ export class TransferInitiatedEvent extends ModelEvent<Transfer> {
     amount: decimal,
     currency: z.string(),
   });
+  readonly sourceId: ShardedId<Wallet>;
+  readonly destId: ShardedId<Wallet>;
+  readonly amount: Big;
+  readonly currency: string;
 
   constructor(
     transferId: Id<Transfer>,
-    readonly sourceId: ShardedId<Wallet>,
-    readonly destId: ShardedId<Wallet>,
-    readonly amount: Big,
-    readonly currency: string,
+    sourceId: ShardedId<Wallet>,
+    destId: ShardedId<Wallet>,
+    amount: Big,
+    currency: string,
   ) {
     super(transferId.toString(), Transfer);
+    this.sourceId = sourceId;
+    this.destId = destId;
+    this.amount = amount;
+    this.currency = currency;
   }
 }
 
@@ -100,11 +108,10 @@ export class TransferCompletedEvent extends ModelEvent<Transfer> {
 /** The transfer is over: the source has been refunded, in the same commit. */
 export class TransferRefundedEvent extends ModelEvent<Transfer> {
   static readonly payload = z.object({ reason: z.string() });
+  readonly reason: string;
 
-  constructor(
-    transferId: Id<Transfer>,
-    readonly reason: string,
-  ) {
+  constructor(transferId: Id<Transfer>, reason: string) {
     super(transferId.toString(), Transfer);
+    this.reason = reason;
   }
 }

@@ -104,14 +104,17 @@ export class WalletCreatedEvent extends ModelEvent<Wallet> {
     currency: z.string(),
     initialBalance: decimal,
   });
+  readonly id: Id<Wallet>;
+  readonly ownerId: string;
+  readonly currency: string;
+  readonly initialBalance: Big;
 
-  constructor(
-    readonly id: Id<Wallet>,
-    readonly ownerId: string,
-    readonly currency: string,
-    readonly initialBalance: Big,
-  ) {
+  constructor(id: Id<Wallet>, ownerId: string, currency: string, initialBalance: Big) {
     super(id.toString(), Wallet);
+    this.id = id;
+    this.ownerId = ownerId;
+    this.currency = currency;
+    this.initialBalance = initialBalance;
   }
 
   /** In early payloads, the id was missing, and the first balance was called `balance`. */
@@ -125,39 +128,39 @@ export class WalletCreatedEvent extends ModelEvent<Wallet> {
 /** Money was added to a wallet. */
 export class WalletMoneyDepositedEvent extends ModelEvent<Wallet> {
   static readonly payload = z.object({ amount: decimal, newBalance: decimal });
+  readonly amount: Big;
+  readonly newBalance: Big;
 
-  constructor(
-    walletId: Id<Wallet>,
-    readonly amount: Big,
-    readonly newBalance: Big,
-  ) {
+  constructor(walletId: Id<Wallet>, amount: Big, newBalance: Big) {
     super(walletId.toString(), Wallet);
+    this.amount = amount;
+    this.newBalance = newBalance;
   }
 }
 
 /** Money was taken out of a wallet. */
 export class WalletMoneyWithdrawnEvent extends ModelEvent<Wallet> {
   static readonly payload = z.object({ amount: decimal, newBalance: decimal });
+  readonly amount: Big;
+  readonly newBalance: Big;
 
-  constructor(
-    walletId: Id<Wallet>,
-    readonly amount: Big,
-    readonly newBalance: Big,
-  ) {
+  constructor(walletId: Id<Wallet>, amount: Big, newBalance: Big) {
     super(walletId.toString(), Wallet);
+    this.amount = amount;
+    this.newBalance = newBalance;
   }
 }
 
 /** A wallet has received the money of a transfer. The deposit has an event of its own. */
 export class WalletTransferReceivedEvent extends ModelEvent<Wallet> {
   static readonly payload = z.object({ transferId: z.string(), amount: decimal });
+  readonly transferId: string;
+  readonly amount: Big;
 
-  constructor(
-    walletId: Id<Wallet>,
-    readonly transferId: string,
-    readonly amount: Big,
-  ) {
+  constructor(walletId: Id<Wallet>, transferId: string, amount: Big) {
     super(walletId.toString(), Wallet);
+    this.transferId = transferId;
+    this.amount = amount;
   }
 }
 

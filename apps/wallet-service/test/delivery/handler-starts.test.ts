@@ -3,7 +3,7 @@ import {
   DeliveryOperator,
   type EventEnvelope,
   type EventHandler,
-  type EventHandlerOptions,
+  type NamedHandlerOptions,
   FrameworkEventHandler,
 } from '@framework/events';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
@@ -68,7 +68,7 @@ it('a handler starts where it says, and a renamed one continues where it was', a
 
 /** A handler that records what it has handled, as `wallet version`, and fails for one of them. */
 function recording(
-  options: EventHandlerOptions,
+  options: NamedHandlerOptions,
   poison?: string,
 ): { readonly handler: AnyEventHandler; readonly handled: readonly string[] } {
   const handled: string[] = [];

@@ -207,7 +207,7 @@ function plainJson(params: unknown, path: string): string {
     return exactJson(params, path, { idsAndShards: true });
   } catch (error) {
     if (!(error instanceof UnstorableValueError)) throw error;
-    const reason = `${error.reason} (declare the schema of the params in @FrameworkAction({ params }))`;
+    const reason = `${error.reason} (declare the schema of the params: static readonly params = …)`;
     throw new UnstorableValueError(error.path, reason, { cause: error });
   }
 }

@@ -45,7 +45,7 @@ describe('without a schema', () => {
       expect.objectContaining({
         code: 'unstorable-value',
         path: expect.stringContaining(path),
-        message: expect.stringContaining('@FrameworkAction({ params })'),
+        message: expect.stringContaining('static readonly params = …'),
         cause: expect.objectContaining({ code: 'unstorable-value' }),
       }),
     );

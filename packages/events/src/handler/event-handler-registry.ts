@@ -1,12 +1,16 @@
+import { isDeepStrictEqual } from 'node:util';
+
 import { type EventClass, InvariantViolationError } from '@framework/core';
 import { type StartFrom, eventTypeOf, isStorableText } from '@framework/core/adapter';
 
 import {
   type AnyEventHandler,
   type EventHandlerClass,
+  type EventHandlerDeclaration,
   type EventHandlerOptions,
   type HandlerRetry,
-  declaredHandlerOptions,
+  type NamedHandlerOptions,
+  decoratorOptions,
   discoveredHandlers,
 } from './event-handler.js';
 
@@ -16,7 +20,6 @@ const nameCharactersMax = 100;
 const yearMax = 9_999;
 
 const knownOptions: Readonly<Record<keyof EventHandlerOptions, true>> = {
-  name: true,
   aliases: true,
   startFrom: true,
   retry: true,
@@ -35,7 +38,7 @@ const knownRetryOptions: Readonly<Record<keyof HandlerRetry, true>> = {
 export interface RegisteredHandler {
   readonly name: string;
   readonly handler: AnyEventHandler;
-  readonly options: EventHandlerOptions;
+  readonly options: NamedHandlerOptions;
   /** The classes that it wants by their `event_type`; `undefined` when it wants every event. */
   readonly eventClasses: ReadonlyMap<string, EventClass> | undefined;
 }
@@ -52,10 +55,10 @@ export class EventHandlerRegistry {
   readonly handlers: readonly RegisteredHandler[];
 
   /**
-   * Takes handlers as values; their classes declare their names with `@FrameworkEventHandler`.
+   * Takes handlers as values; their classes declare their names, usually as `static readonly handlerName`.
    *
    * @throws InvariantViolationError `invariant-violation` when one declares no name, no events, or an unknown or invalid option, when
-   * two have the same name or alias, or when two classes of events have the same `event_type`
+   * two have the same name or alias, when static fields and a decorator disagree, or when two classes of events have the same `event_type`
    */
   constructor(handlers: readonly AnyEventHandler[]) {
     const names = new Map<string, string>();
@@ -86,26 +89,12 @@ export class EventHandlerRegistry {
 
 function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
   const className = handler.constructor.name;
-  const options = declaredHandlerOptions(handler.constructor);
-  if (options === undefined) {
-    throw new InvariantViolationError(
-      `${className} declares no name: mark it with @FrameworkEventHandler({ name: '…' })`,
-    );
-  }
-  assertShapes(className, options);
-  const unknown = [
-    ...unknownNames(options, knownOptions),
-    ...unknownNames(options.retry ?? {}, knownRetryOptions).map((name) => `retry.${name}`),
-  ];
-  if (unknown.length > 0) {
-    throw new InvariantViolationError(
-      `${className} declares ${unknown.join(', ')}: a handler has no such option; see EventHandlerOptions`,
-    );
-  }
-  for (const name of [options.name, ...(options.aliases ?? [])]) {
-    if (!isStorableText(name) || name.length === 0 || name.length > nameCharactersMax) {
+  const options = declaredOptions(handler);
+  const { name } = options;
+  for (const each of [name, ...(options.aliases ?? [])]) {
+    if (!isStorableText(each) || each.length === 0 || each.length > nameCharactersMax) {
       throw new InvariantViolationError(
-        `${className} declares the name '${name}': give it a text of 1 to ${nameCharactersMax} characters`,
+        `${className} declares the name '${each}': give it a text of 1 to ${nameCharactersMax} characters`,
       );
     }
   }
@@ -117,14 +106,58 @@ function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
   if (!('handle' in handler) && !('handleBatch' in handler)) {
     throw new InvariantViolationError(`${className} handles nothing: add handle(…) or handleBatch(…)`);
   }
-  return { name: options.name, handler, options, eventClasses: eventClasses(handler) };
+  return { name, handler, options, eventClasses: eventClasses(handler) };
+}
+
+/** What the class of a handler declares, in static fields or in its decorator. */
+function declaredOptions({ constructor }: AnyEventHandler): NamedHandlerOptions {
+  const { name: className, handlerName, options = {} } = constructor as StaticFields;
+  const { name: markedName, ...marked } = decoratorOptions(constructor);
+  for (const each of [options, marked]) assertOptions(className, each);
+  const name = oneOf(className, 'name', handlerName, markedName);
+  for (const option of Object.keys(marked) as (keyof EventHandlerOptions)[])
+    oneOf(className, option, options[option], marked[option]);
+  if (name !== undefined) return { ...options, ...marked, name };
+  throw new InvariantViolationError(
+    `${className} declares no name: add static readonly handlerName = '…', or mark it with @FrameworkEventHandler({ name: '…' })`,
+  );
+}
+
+type StaticFields = Partial<EventHandlerDeclaration> & { readonly name: string };
+
+/** What is declared in a static field or in the decorator, or in both alike. */
+function oneOf<T>(
+  className: string,
+  option: string,
+  field: T | undefined,
+  marked: T | undefined,
+): T | undefined {
+  if (field === undefined || marked === undefined || isDeepStrictEqual(field, marked)) return field ?? marked;
+  throw new InvariantViolationError(
+    `${className} declares one ${option} in a static field and another in @FrameworkEventHandler: remove one`,
+  );
+}
+
+function assertOptions(className: string, options: EventHandlerOptions): void {
+  assertShapes(className, options);
+  const unknown = [
+    ...unknownNames(options, knownOptions),
+    ...unknownNames(options.retry ?? {}, knownRetryOptions).map((name) => `retry.${name}`),
+  ];
+  if (unknown.length === 0) return;
+  throw new InvariantViolationError(
+    `${className} declares ${unknown.join(', ')}: a handler has no such option; see EventHandlerOptions`,
+  );
 }
 
 /** Types keep nobody from these in JavaScript, and none of them would be noticed later. */
-function assertShapes(className: string, { aliases, retry, whenBatchFails }: EventHandlerOptions): void {
-  const refuse = (option: keyof EventHandlerOptions, how: string): never => {
+function assertShapes(className: string, options: EventHandlerOptions): void {
+  const refuse = (option: string, how: string): never => {
     throw new InvariantViolationError(`${className} declares an invalid ${option}: set ${how}`);
   };
+  if (typeof options !== 'object' || options === null || Array.isArray(options))
+    refuse('options', "an object such as { startFrom: 'beginning' }");
+  const { aliases, retry, whenBatchFails } = options;
   if (aliases !== undefined && !Array.isArray(aliases)) refuse('aliases', 'an array of names');
   if (retry !== undefined && (typeof retry !== 'object' || retry === null || Array.isArray(retry)))
     refuse('retry', 'an object such as { attemptsMax: 3 }');

@@ -22,9 +22,11 @@ export type EventSelection<E extends AnyHandledEvent> = [E] extends [ModelEvent<
  * One instance serves all events at once, so it holds no state of any of them. If it throws, the attempt has failed.
  *
  * ```ts
- * @FrameworkEventHandler({ name: 'notify-recipient-on-deposit' })
  * class NotifyRecipientOnDeposit implements EventHandler<WalletMoneyDepositedEvent> {
+ *   static readonly handlerName = 'notify-recipient-on-deposit';
+ *   static readonly options: EventHandlerOptions = { startFrom: 'beginning' };
  *   readonly event = WalletMoneyDepositedEvent;
+ *
  *   async handle(envelope: EventEnvelope<WalletMoneyDepositedEvent>, context: HandlerContext): Promise<void> { … }
  * }
  * ```
@@ -100,10 +102,24 @@ export interface EventEnvelope<E extends AnyHandledEvent> {
 /** The class of a handler, as a value. */
 export type EventHandlerClass = abstract new (...args: never[]) => AnyEventHandler;
 
-const declared = new Map<unknown, EventHandlerOptions>();
+/** What a handler declares in static fields with these names. They need no decorator, and work everywhere. */
+export interface EventHandlerDeclaration {
+  /** Durable and unique: cursors, blocked events and idempotency keys are stored under it. At most 100 characters. */
+  readonly handlerName: string;
+  readonly options?: EventHandlerOptions;
+}
+
+/** What the decorator of a handler declares: the same, with the name as `name`. */
+export interface NamedHandlerOptions extends EventHandlerOptions {
+  /** Durable and unique: cursors, blocked events and idempotency keys are stored under it. At most 100 characters. */
+  readonly name: string;
+}
+
+const declared = new Map<unknown, Partial<NamedHandlerOptions>>();
 
 /**
- * Marks a handler for discovery, and declares its durable name and options.
+ * Marks a handler for discovery by {@link EventHandlerRegistry.discover}, and can declare what the class does not declare in static
+ * fields.
  *
  * Works as a standard decorator, as a legacy decorator, and as a call: `FrameworkEventHandler({ name })(NotifyHandler)`.
  *
@@ -117,15 +133,19 @@ const declared = new Map<unknown, EventHandlerOptions>();
  * })(AnnounceIncrease);
  * ```
  */
-export function FrameworkEventHandler(options: EventHandlerOptions): (handler: EventHandlerClass) => void {
+export function FrameworkEventHandler(): (handler: EventHandlerClass & EventHandlerDeclaration) => void;
+export function FrameworkEventHandler(options: NamedHandlerOptions): (handler: EventHandlerClass) => void;
+export function FrameworkEventHandler(
+  options: Partial<NamedHandlerOptions> = {},
+): (handler: EventHandlerClass) => void {
   return (handler) => {
     declared.set(handler, options);
   };
 }
 
-/** What a class has declared, or `undefined` when it is not marked. */
-export function declaredHandlerOptions(handler: unknown): EventHandlerOptions | undefined {
-  return declared.get(handler);
+/** What the decorator of a class declares; empty when the class is not marked. */
+export function decoratorOptions(handler: unknown): Partial<NamedHandlerOptions> {
+  return declared.get(handler) ?? {};
 }
 
 /** Every class that has been marked and imported so far. */
@@ -135,8 +155,6 @@ export function discoveredHandlers(): readonly EventHandlerClass[] {
 
 /** Options of a handler. Those that it leaves out come from the settings of the delivery. */
 export interface EventHandlerOptions {
-  /** Durable and unique: cursors, blocked events and idempotency keys are stored under it. At most 100 characters. */
-  readonly name: string;
   /** Former names of the handler, whose state it takes over. Default: none. */
   readonly aliases?: readonly string[];
   /** Where the handler starts when it is new; a time must be in the years 1 to 9999. Default `'now'`. */

@@ -17,7 +17,7 @@ import {
   ShardIdentifier,
   shardedIdCodec,
 } from '@framework/core';
-import { type EventHandler, type EventHandlerOptions, FrameworkEventHandler } from '@framework/events';
+import { type EventHandler, type NamedHandlerOptions, FrameworkEventHandler } from '@framework/events';
 import * as z from 'zod';
 
 import { type TestEnvironmentOptions, specification } from '../../src/specification/index.js';
@@ -55,7 +55,7 @@ type Work = EventHandler<AccountCreditedEvent>['handle'];
 /** A handler of credits whose work a test writes in one line. */
 export function onCredit(
   work: Work,
-  options: Partial<EventHandlerOptions> = {},
+  options: Partial<NamedHandlerOptions> = {},
 ): EventHandler<AccountCreditedEvent> {
   class OnCredit implements EventHandler<AccountCreditedEvent> {
     readonly event = AccountCreditedEvent;
