@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { TestAction, executorOf, openWallet, principal } from '../../test/test-executor.js';
+import { TestAction, executorOf, openWallet, principal, writtenWallet } from '../../test/test-executor.js';
 import { VirtualClock } from '../../test/virtual-clock.js';
 import { perform } from './action.js';
 import type { Plan } from './plan.js';
@@ -50,6 +50,59 @@ describe('the plan', () => {
     });
     await expect(execute()).rejects.toThrow('refused');
     expect(() => kept?.add(openWallet())).toThrow(expect.objectContaining({ code: 'plan-sealed' }));
+  });
+});
+
+describe('a model that perform returns', () => {
+  const stored = writtenWallet();
+
+  test.each([
+    ['a next version that it has not staged', async () => stored.deposit(1n)],
+    ['a new model that it has not staged', async () => openWallet()],
+    [
+      'a version after the one that it has staged',
+      async (plan: () => Plan) => {
+        const next = stored.deposit(1n);
+        plan().update(next);
+        return next.deposit(2n);
+      },
+    ],
+    [
+      'a version of another model than the one that it has staged',
+      async (plan: () => Plan) => {
+        plan().add(openWallet());
+        return stored.deposit(1n);
+      },
+    ],
+  ])('is refused when it is %s, and nothing is written', async (_what, work) => {
+    const {
+      execute,
+      driver,
+      clock: { sleeps },
+    } = executorOf(work);
+    await expect(execute()).rejects.toMatchObject({
+      code: 'invariant-violation',
+      message: expect.stringContaining('stage it with this.plan().update(…) or add(…)') as string,
+    });
+    expect(driver.committed).toEqual([]);
+    expect(sleeps).toEqual([]);
+  });
+
+  test.each([
+    ['the staged version', async (plan: () => Plan) => plan().update(stored.deposit(1n)), 2],
+    [
+      'the version that was passed to the plan',
+      async (plan: () => Plan) => {
+        const next = stored.deposit(1n);
+        plan().update(next);
+        return next;
+      },
+      1,
+    ],
+    ['a model that was read and is unchanged', async () => stored, 1],
+  ])('may be %s', async (_what, work, version) => {
+    const { execute } = executorOf(work);
+    expect(await execute()).toMatchObject({ id: stored.id, version });
   });
 });
 

@@ -156,7 +156,7 @@ export class Attempt<Params, Result> implements AttemptContext {
       const result = await runInAttempt(this, () =>
         perform(registered.action, principal, copyOfParams(params)),
       );
-      return { result, staged: sealPlan(this.plan) };
+      return { result, staged: sealPlan(this.plan, result) };
     } finally {
       sealPlan(this.plan);
       this.reads.end();

@@ -24,11 +24,16 @@ interface OpenShardPlan extends ShardPlan {
   readonly events: EventRecord[];
 }
 
-let seal: (plan: Plan) => readonly ShardPlan[];
+let seal: (plan: Plan, result: unknown) => readonly ShardPlan[];
 
-/** Ends staging and returns what was staged, in the fixed order of shards. Only the executor may call it. */
-export function sealPlan(plan: Plan): readonly ShardPlan[] {
-  return seal(plan);
+/**
+ * Ends staging and returns what was staged, in the fixed order of shards. Only the executor may call it.
+ *
+ * @param result what perform has returned, if it has
+ * @throws InvariantViolationError `invariant-violation` when the result is a model with an event that was not staged
+ */
+export function sealPlan(plan: Plan, result?: unknown): readonly ShardPlan[] {
+  return seal(plan, result);
 }
 
 /**
@@ -42,13 +47,14 @@ export class Plan {
   readonly #limits: ExecutionLimits;
   readonly #clock: Clock;
   readonly #eventTypes: EventTypes;
-  readonly #staged = new Set<string>();
+  /** The models that were staged, as they were passed, by name and id. */
+  readonly #staged = new Map<string, AnyEntity>();
   readonly #shards = new Map<ShardIdentifier, OpenShardPlan>();
   #eventCount = 0;
   #sealed = false;
 
   static {
-    seal = (plan) => plan.#seal();
+    seal = (plan, result) => plan.#seal(result);
   }
 
   /** Created by the executor, one for each attempt. */
@@ -105,9 +111,21 @@ export class Plan {
     return models.map((model) => this.update(model));
   }
 
-  #seal(): readonly ShardPlan[] {
+  #seal(result: unknown): readonly ShardPlan[] {
     this.#sealed = true;
+    if (result instanceof Model && result.events.length > 0) this.#assertStaged(result);
     return [...this.#shards.values()].sort((one, other) => ShardIdentifier.compare(one.shard, other.shard));
+  }
+
+  /** A model that perform returns without having staged it would look as if it had been written. */
+  #assertStaged(result: AnyModel): void {
+    const staged = this.#staged.get(keyOf(result));
+    const events: readonly unknown[] = staged instanceof Model ? staged.events : [];
+    if (result.events.every((event) => events.includes(event))) return;
+    throw new InvariantViolationError(
+      `${this.#actionName} returns ${nameOf(result)} ${result.id.value} with events that it has not staged: ` +
+        'stage it with this.plan().update(…) or add(…)',
+    );
   }
 
   #stage<M extends AnyEntity>(kind: Change['kind'], model: M): M {
@@ -147,11 +165,11 @@ export class Plan {
   /** Records the id as staged. Called when the model cannot be refused any more. */
   #reserve(model: AnyEntity, eventCount: number): void {
     const { changesMax, eventsMax } = this.#limits;
-    const key = `${nameOf(model)} ${model.id.value}`;
+    const key = keyOf(model);
     if (this.#staged.has(key)) throw new StagedTwiceError(nameOf(model), model.id.value);
     if (this.#staged.size >= changesMax) throw tooMany('changesMax', changesMax, this.#actionName);
     if (this.#eventCount + eventCount > eventsMax) throw tooMany('eventsMax', eventsMax, this.#actionName);
-    this.#staged.add(key);
+    this.#staged.set(key, model);
     this.#eventCount += eventCount;
   }
 
@@ -169,6 +187,10 @@ type AnyModel = Model<unknown, Id<unknown>, string>;
 
 function nameOf(model: AnyEntity): string {
   return modelNameOf(model.constructor as ModelClass<unknown>);
+}
+
+function keyOf(model: AnyEntity): string {
+  return `${nameOf(model)} ${model.id.value}`;
 }
 
 function misuse(model: AnyEntity, reason: string): InvariantViolationError {

@@ -73,6 +73,22 @@ describe('a specification of an action', () => {
     await expect(wrong).rejects.toMatchObject(failed);
   });
 
+  it('refuses an action that returns the next version of a model and forgets to stage it', async () => {
+    class ForgetfulAction extends Action<undefined, Account> {
+      protected async perform(): Promise<Account> {
+        return given.variant({ version: 1 }).credit('2.5');
+      }
+    }
+    const forgetful = specification({
+      ...accountEnvironment,
+      actions: ({ clock }) => [new ForgetfulAction(clock)],
+    }).given(given);
+    const execution = forgetful.when(ForgetfulAction, undefined);
+    await expect(execution.thenResult(given.credit('2.5'))).rejects.toMatchObject({
+      code: 'invariant-violation',
+    });
+  });
+
   it('ignores everything that it does not name', async () => {
     const execution = spec.given(given).when(CreditAccountAction, params);
     await execution.thenResult(like(Account, { version: 2, balance: decimal('12.5') }));
