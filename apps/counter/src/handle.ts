@@ -54,6 +54,7 @@ const delivery = new Delivery({
   },
 });
 delivery.start();
+await delivery.started();
 
 const you = { name: 'reader' };
 const { id } = await executor.execute(you, OpenCounterAction, { shard: ShardIdentifier.of(0, 0) });

@@ -97,6 +97,7 @@ describe('the pages about handlers', () => {
     const { databases, notifications, executor, walletId } = await openService();
     const delivery = new Delivery({ databases, executor, handlers: [new NotifyRecipientOnDeposit()] });
     delivery.start();
+    await delivery.started();
     await executor.execute(principal, WalletDepositMoneyAction, { walletId, amount, recipient: 'ana' });
     await expect.poll(() => notifications.findAll()).toHaveLength(1);
 

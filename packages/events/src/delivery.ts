@@ -168,8 +168,10 @@ export class Delivery {
   }
 
   /**
-   * Begins, once. It does not wait for the databases: it tries again until a database is available. A process should end when
-   * {@link started} rejects: no handler gets any events from a database that refuses one of them.
+   * Begins, once. It does not wait for the databases: it tries again until a database is available. A new handler that starts
+   * `'now'` misses what is committed before {@link started} resolves; one that starts at the `'beginning'` misses nothing.
+   *
+   * A process should end when {@link started} rejects: no handler gets any events from a database that refuses one of them.
    *
    * @throws InvariantViolationError `invariant-violation` when it was stopped: create a new one
    */

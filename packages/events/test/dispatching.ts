@@ -4,7 +4,7 @@ import { VirtualClock } from '@framework/testing';
 import { AbandonedCalls } from '../src/call/call-deadlines.js';
 import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
 import { EnvelopeFactory } from '../src/handler/row-envelope.js';
-import { type AnyEventHandler, type EventHandlerOptions, FrameworkEventHandler } from '../src/index.js';
+import { type AnyEventHandler, type NamedHandlerOptions, FrameworkEventHandler } from '../src/index.js';
 import type { HeldSlot } from '../src/slots/held-slot.js';
 import { type SubscriptionDependencies, EventDispatch } from '../src/subscription/event-dispatch.js';
 import { BlockedModelSet } from '../src/subscription/keyed-queue.js';
@@ -41,7 +41,7 @@ export class Dispatching {
   loaded: Promise<void> = Promise.resolve();
   readonly #ends = new Map<string, (error?: Error) => void>();
 
-  constructor(options: Partial<EventHandlerOptions> = {}, settings: TestSettings = {}) {
+  constructor(options: Partial<NamedHandlerOptions> = {}, settings: TestSettings = {}) {
     const handler = this.#handler({ name: 'one', ...options });
     const [registered] = new EventHandlerRegistry([handler]).handlers;
     const around: Partial<Record<keyof SubscriptionDependencies, unknown>> = {
@@ -120,7 +120,7 @@ export class Dispatching {
     return isIdle;
   }
 
-  #handler(options: EventHandlerOptions): AnyEventHandler {
+  #handler(options: NamedHandlerOptions): AnyEventHandler {
     const call = async (called: readonly Called[]): Promise<void> => {
       const ids = called.map(({ eventId }) => eventId).join();
       this.calls.push(ids);

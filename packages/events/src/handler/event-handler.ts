@@ -157,7 +157,10 @@ export function discoveredHandlers(): readonly EventHandlerClass[] {
 export interface EventHandlerOptions {
   /** Former names of the handler, whose state it takes over. Default: none. */
   readonly aliases?: readonly string[];
-  /** Where the handler starts when it is new; a time must be in the years 1 to 9999. Default `'now'`. */
+  /**
+   * Where the handler starts when it is new; a time must be in the years 1 to 9999. Default `'now'`, which means that it gets what
+   * is committed after `await delivery.started()`. Choose `'beginning'` if it must not miss an event.
+   */
   readonly startFrom?: StartFrom;
   /** How failed attempts are repeated. Default: 10 attempts, backoff with full jitter from 500 ms to 5 min. */
   readonly retry?: Partial<HandlerRetry>;
