@@ -29,5 +29,6 @@ export {
 export { notifyOfCommits } from './notifications.js';
 
 export { DeliveryOperator, type ShardLag, type ShardLeases } from './operator/delivery-operator.js';
+export type { BlockedFilter, BlockedRow } from '@framework/core/adapter';
 export type { DatabaseAnswers, DatabaseFailure, BlockedPage } from './operator/blocked-page.js';
 export type { EventExplanation, HandlerStanding } from './operator/explain-event.js';

@@ -1,6 +1,14 @@
 // Only type-checked: what must compile, and after each @ts-expect-error what must not.
 import type { ActionClass } from '@framework/core';
-import type { BatchEventHandler, EventEnvelope, EventHandler, HandlerContext } from '../src/index.js';
+import type {
+  BatchEventHandler,
+  BlockedFilter,
+  BlockedRow,
+  DeliveryOperator,
+  EventEnvelope,
+  EventHandler,
+  HandlerContext,
+} from '../src/index.js';
 import { ClosedEvent, DepositedEvent } from './account.js';
 
 type IsAny<T> = 0 extends 1 & T ? true : false;
@@ -55,4 +63,13 @@ export class WrongSelection implements EventHandler<DepositedEvent> {
   readonly event = 'all';
 
   async handle(): Promise<void> {}
+}
+
+export async function deadLettersOf(
+  operator: DeliveryOperator,
+  handler: string,
+): Promise<readonly BlockedRow[]> {
+  const filter: BlockedFilter = { handler, dead: true };
+  const { items } = await operator.findBlocked(filter);
+  return items;
 }

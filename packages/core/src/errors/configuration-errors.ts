@@ -29,7 +29,10 @@ export class UnknownShardError extends FrameworkError {
   readonly shard: ShardIdentifier;
 
   constructor(shard: ShardIdentifier) {
-    super('unknown-shard', `${shard} is not configured in this process: add it to framework.sharding.groups`);
+    super(
+      'unknown-shard',
+      `${shard} is not configured in this process: add it to framework.sharding.groups, or in a test to the option shards: […]`,
+    );
     this.shard = shard;
   }
 }

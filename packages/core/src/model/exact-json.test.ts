@@ -32,6 +32,13 @@ describe('exactJson', () => {
     expect(exactJson(value, 'Event.field')).toBe(json);
   });
 
+  test.each([
+    ['instantCodec', new Date(0)],
+    ['bigintCodec', 1n],
+  ])('names %s, the codec for what JSON cannot represent', (codec, value) => {
+    expect(() => exactJson(value, 'Event.field')).toThrow(codec);
+  });
+
   const cyclic: { self?: unknown } = {};
   cyclic.self = cyclic;
 

@@ -38,7 +38,10 @@ function check(value: unknown, path: string, depth: number, lenient: Leniency): 
     case 'object':
       return checkObject(value, path, depth, lenient);
     default:
-      throw new UnstorableValueError(path, `JSON cannot represent a ${typeof value}; use a codec`);
+      throw new UnstorableValueError(
+        path,
+        `JSON cannot represent a ${typeof value}; use ${typeof value === 'bigint' ? 'bigintCodec' : 'a codec'}`,
+      );
   }
 }
 
@@ -86,9 +89,10 @@ function checkNoSymbols(value: object, path: string): void {
 
 function unknownClass(value: object, path: string): UnstorableValueError {
   const { constructor } = value as { readonly constructor?: { readonly name: string } };
+  const codec = value instanceof Date ? 'instantCodec' : 'a codec';
   return new UnstorableValueError(
     path,
-    `JSON cannot represent a ${constructor?.name ?? 'value of an unnamed class'}; use a codec`,
+    `JSON cannot represent a ${constructor?.name ?? 'value of an unnamed class'}; use ${codec}`,
   );
 }
 

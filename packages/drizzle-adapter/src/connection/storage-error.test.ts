@@ -44,6 +44,15 @@ describe('storageError', () => {
     });
   });
 
+  it('names a missing table of the application, and the option with which its migrations are run', () => {
+    const cause = Object.assign(new pg.DatabaseError('relation "counters" does not exist', 7, 'error'), {
+      code: '42P01',
+    });
+    const { message } = storageError(shard, cause);
+    expect(message).toContain('relation "counters" does not exist (42P01)');
+    expect(message).toContain('migrationsFolder in postgres({ … })');
+  });
+
   it.each([
     ['57P01', 'not-serving', /: start the server if it does not restart on its own\./],
     ['58030', 'damaged', /: see the server's log, and repair its disk or the damaged data\./],

@@ -72,7 +72,13 @@ export function storageError(shard: ShardIdentifier, error: unknown, place?: str
   }
   if (unavailableStates.test(state)) return unavailable(shard, error, place);
   if (state.startsWith('23')) return constraintViolation(shard, error);
-  return new StorageFailureError(shard, `the database refused a statement (${state})`, { cause: error });
+  return new StorageFailureError(shard, failureReason(error, state), { cause: error });
+}
+
+function failureReason({ message }: pg.DatabaseError, state: string): string {
+  if (state !== undefinedTable) return `the database refused a statement (${state})`;
+  // The message names the table, and no values.
+  return `${message} (${state}): create it, or pass the folder of its migrations as migrationsFolder in postgres({ … })`;
 }
 
 /** What a constraint demands, by its SQLSTATE. */
@@ -138,8 +144,9 @@ const outgrownStates = new Set(['26000', '42P05']);
  */
 const cachedPlanRoutine = 'RevalidateCachedQuery';
 
+const undefinedTable = '42P01';
 /** A schema, table or function does not exist. */
-const missingStates = new Set(['3F000', '42P01', '42883']);
+const missingStates = new Set(['3F000', undefinedTable, '42883']);
 /** The framework's own schema, which the message names in every language. */
 const frameworkSchema = /\beventlog\b/;
 

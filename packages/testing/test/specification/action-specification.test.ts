@@ -7,7 +7,7 @@ import {
   Tag,
   decimal,
 } from '@framework/conformance';
-import { Action, ModelEvent, type Principal, ShardedId } from '@framework/core';
+import { Action, ModelEvent, type Principal, ShardIdentifier, ShardedId } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 
@@ -71,6 +71,15 @@ describe('a specification of an action', () => {
       .when(CreditAccountAction, params)
       .thenModels(...models);
     await expect(wrong).rejects.toMatchObject(failed);
+  });
+
+  it('names its option shards when a model is on a shard that it does not have', async () => {
+    const elsewhere = account('10', ShardIdentifier.of(7, 7));
+    const execution = spec.given(elsewhere).when(CreditAccountAction, params);
+    await expect(execution.thenNothing()).rejects.toMatchObject({
+      code: 'unknown-shard',
+      message: expect.stringContaining('shards: […]') as string,
+    });
   });
 
   it('refuses an action that returns the next version of a model and forgets to stage it', async () => {
