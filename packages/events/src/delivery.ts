@@ -88,6 +88,7 @@ const knownOptions: Readonly<Record<keyof DeliveryOptions, true>> = {
  * ```ts
  * const delivery = new Delivery({ databases, executor, handlers: [new NotifyRecipientOnDeposit()] });
  * delivery.start();
+ * await delivery.started();
  * ```
  */
 export class Delivery {
