@@ -38,7 +38,7 @@ const otherTools = {
   rxjs: '7.8.2',
   tsx: '4.23.15',
 };
-const peers = ['zod', 'drizzle-orm', 'typescript', 'vitest', '@types/node', 'esbuild'];
+const peers = ['zod', 'drizzle-orm', 'drizzle-kit', 'typescript', 'vitest', '@types/node', 'esbuild'];
 const suites = {
   testing: ['memory/conformance.test.ts', 'memory/memory-fixture.ts', 'memory/delivery-fixture.ts'],
   'drizzle-adapter': ['conformance.test.ts', 'fixtures'],
@@ -79,7 +79,8 @@ beforeAll(async () => {
   }
   cpSync(join(import.meta.dirname, 'consumer-tsconfig.json'), join(folder, 'tsconfig.json'));
   for (const [name, paths] of Object.entries(suites)) copySuite(name, paths);
-  cpSync(join(import.meta.dirname, 'other-tools'), join(folder, 'other-tools'), { recursive: true });
+  for (const name of ['other-tools', 'first-application'])
+    cpSync(join(import.meta.dirname, name), join(folder, name), { recursive: true });
   mkdirSync(join(folder, 'entries'));
   const lines = allEntries().map((entry, index) => `export * as entry${index} from '${entry}';`);
   for (const file of ['module.mts', 'commonjs.cts'])
@@ -127,6 +128,21 @@ test('the documented minimum version of TypeScript compiles the packages and the
     reject: false,
   });
   expect(stdout).toBe('');
+});
+
+test("the first guide's application compiles, has its migration, passes its tests and prints what is shown", async () => {
+  const cwd = join(folder, 'first-application');
+  const env = { NO_COLOR: '1', FORCE_COLOR: undefined, NODE_OPTIONS: undefined };
+  const run = async (tool: string, ...args: readonly string[]): Promise<string> => {
+    const { stdout } = await execa('node', [join(folder, tool), ...args], { cwd, env });
+    return stdout;
+  };
+  await execa('tsc', { cwd });
+  expect(await run('node_modules/drizzle-kit/bin.cjs', 'generate')).toContain('No schema changes');
+  expect(await run('node_modules/vitest/vitest.mjs', 'run')).toMatch(/Tests +4 passed/);
+  expect(await run('first-application/src/main.ts')).toBe(
+    readFileSync(join(cwd, 'output.txt'), 'utf8').trim(),
+  );
 });
 
 test('the examples in the guide on other tools compile', async () => {
@@ -411,7 +427,7 @@ async function install(cwd: string, what: readonly string[]): Promise<void> {
 
 /** The versions that the workspace itself uses. */
 function peerVersions(): Readonly<Record<string, string>> {
-  const folders = ['.', ...packages.map((name) => `packages/${name}`)];
+  const folders = ['.', 'apps/wallet-service', ...packages.map((name) => `packages/${name}`)];
   return Object.fromEntries(
     peers.map((name) => {
       const places = folders.map((path) => join(root, path, 'node_modules', name));
