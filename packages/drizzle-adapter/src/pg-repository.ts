@@ -45,10 +45,33 @@ export interface PgPageRequest<M> extends PageRequest<M> {
 export type PgRepositoryOptions<M extends AnyEntity, T extends ModelTable> = StoredModel<M, T> &
   (FieldsOf<T['$inferSelect']> extends ConstructorFields<M>
     ? { readonly toModel?: ToModel<M, T> }
-    : { readonly toModel: ToModel<M, T> }) &
+    : ToModelNeededFor<UnreadFields<M, T>, ToModel<M, T>>) &
   ([M] extends [ReadonlyLists<T['$inferInsert']>]
     ? { readonly toRow?: ToRow<M, T> }
-    : { readonly toRow: ToRow<M, T> });
+    : ToRowNeededFor<UnwrittenColumns<M, T>, ToRow<M, T>>);
+
+/** An interface, because the compiler then shows its name and the names of the fields when `toModel` is missing. */
+interface ToModelNeededFor<_Fields, Mapping> {
+  readonly toModel: Mapping;
+}
+
+/** The same for `toRow`. */
+interface ToRowNeededFor<_Columns, Mapping> {
+  readonly toRow: Mapping;
+}
+
+/** The fields of the model without a column, or with one of another type. */
+export type UnreadFields<M extends AnyEntity, T extends ModelTable> = Differing<
+  FieldsOf<T['$inferSelect']>,
+  ConstructorFields<M>
+>;
+
+/** The columns without a field in the model, or with one of another type. */
+export type UnwrittenColumns<M, T extends ModelTable> = Differing<M, ReadonlyLists<T['$inferInsert']>>;
+
+type Differing<Given, Wanted> = {
+  [Key in keyof Wanted]-?: Pick<Given, Key & keyof Given> extends Pick<Wanted, Key> ? never : Key;
+}[keyof Wanted];
 
 interface StoredModel<M extends AnyEntity, T extends ModelTable> {
   readonly model: ModelClass<M>;
@@ -59,7 +82,7 @@ interface StoredModel<M extends AnyEntity, T extends ModelTable> {
 }
 
 /** Functions between rows and models, if they are given. */
-interface Mapping<M extends AnyEntity, T extends ModelTable> {
+interface Mappings<M extends AnyEntity, T extends ModelTable> {
   readonly toModel?: ToModel<M, T>;
   readonly toRow?: ToRow<M, T>;
 }
@@ -131,7 +154,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   /** @throws InvariantViolationError `invariant-violation` when the table or the registry does not fit */
   constructor(options: PgRepositoryOptions<M, T>) {
     const { model, table, databases, strategy, toModel, toRow } = options as StoredModel<M, T> &
-      Mapping<M, T>;
+      Mappings<M, T>;
     super({ model, databases, strategy });
     this.#table = table;
     this.#reader = new TableReader(table);

@@ -10,6 +10,7 @@ import {
 import { integer, numeric, pgTable, text } from 'drizzle-orm/pg-core';
 
 import { PgRepository, bigDecimal, modelColumns, shardedId, textId } from '../src/index.js';
+import type { UnreadFields, UnwrittenColumns } from '../src/pg-repository.js';
 
 declare const databases: DatabaseRegistry;
 
@@ -63,8 +64,9 @@ export function tables(): void {
   const amount: Decimal = row.amount;
 
   const { note: _note, ...noteless } = columns;
+  const unnoted = pgTable('orders', noteless);
   // @ts-expect-error a field without a column
-  void new PgRepository({ model: Order, table: pgTable('orders', noteless), databases });
+  void new PgRepository({ model: Order, table: unnoted, databases });
   const requiring = pgTable('orders', { ...columns, more: text('more').notNull() });
   // @ts-expect-error a column that must have a value, and no field for it
   void new PgRepository({ model: Order, table: requiring, databases });
@@ -96,4 +98,18 @@ export function tables(): void {
   // @ts-expect-error a table without the columns of models
   void new PgRepository({ model: Order, table: pgTable('orders', { count: integer('count') }), databases });
   void [repository, id, state, amount];
+
+  // What the error of the compiler names.
+  exactly<UnreadFields<Order, typeof unnoted>, 'note'>(true);
+  exactly<UnreadFields<Order, typeof texts>, 'amount'>(true);
+  exactly<UnreadFields<Order, typeof nullable>, 'ownerId'>(true);
+  exactly<UnreadFields<Order, typeof foreign>, 'id'>(true);
+  exactly<UnreadFields<Order, typeof wider>, never>(true);
+  exactly<UnwrittenColumns<Order, typeof requiring>, 'more'>(true);
+  exactly<UnwrittenColumns<Order, typeof texts>, 'amount'>(true);
+  exactly<UnwrittenColumns<Order, typeof wider>, never>(true);
 }
+
+declare function exactly<Given, Wanted>(
+  same: [Given] extends [Wanted] ? ([Wanted] extends [Given] ? true : false) : false,
+): void;
