@@ -1,4 +1,4 @@
-import { type EventEnvelope, type EventHandler, FrameworkEventHandler } from '@framework/events';
+import type { EventEnvelope, EventHandler, EventHandlerOptions } from '@framework/events';
 import { BookLentEvent } from './book.ts';
 
 /** Sends a letter. A letter with an `id` that was sent already is not sent again. */
@@ -9,6 +9,9 @@ export type SendLetter = (letter: {
 }) => Promise<void>;
 
 export class WriteToReader implements EventHandler<BookLentEvent> {
+  /** Permanent: what the handler has done is stored under it. */
+  static readonly handlerName = 'write-to-reader';
+  static readonly options: EventHandlerOptions = { startFrom: 'beginning' };
   readonly event = BookLentEvent;
   readonly #send: SendLetter;
 
@@ -20,4 +23,3 @@ export class WriteToReader implements EventHandler<BookLentEvent> {
     await this.#send({ id: eventId, to: event.reader, text: `Enjoy ${event.title}!` });
   }
 }
-FrameworkEventHandler({ name: 'write-to-reader', startFrom: 'beginning' })(WriteToReader);
