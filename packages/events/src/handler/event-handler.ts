@@ -123,14 +123,11 @@ const declared = new Map<unknown, Partial<NamedHandlerOptions>>();
  *
  * Works as a standard decorator, as a legacy decorator, and as a call: `FrameworkEventHandler({ name })(NotifyHandler)`.
  *
- * @example apps/counter/src/handle.ts
+ * @example apps/wallet-service/test/delivery/recorded-deliveries.test.ts
  *
  * ```ts
- * FrameworkEventHandler({
- *   name: handler,
- *   startFrom: 'beginning',
- *   retry: { attemptsMax: 2, backoffBaseMs: 10 },
- * })(AnnounceIncrease);
+ * @FrameworkEventHandler({ name: 'watch-deposits', startFrom: 'beginning', retry: { backoffBaseMs: 10 } })
+ * class WatchDeposits implements EventHandler<WalletMoneyDepositedEvent> {
  * ```
  */
 export function FrameworkEventHandler(): (handler: EventHandlerClass & EventHandlerDeclaration) => void;
