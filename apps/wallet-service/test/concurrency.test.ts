@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { lockedCount, rowsOf, withSession } from './database-session.js';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { problem } from './wallet-client.js';
@@ -16,7 +16,7 @@ describe.each([
   });
   afterAll(() => stopTestService(service));
 
-  it('all succeed or are refused as stale, without a gap', async () => {
+  test('all succeed or are refused as stale, without a gap', async () => {
     const { id } = await service.client.openWallet({ country: 'MX', initialBalance: '0' });
     const answers = await Promise.all(
       Array.from({ length: deposits }, () =>
@@ -52,7 +52,7 @@ describe('a wallet that another transaction keeps changing', () => {
   });
   afterAll(() => stopTestService(service));
 
-  it('is refused as stale after the last attempt, with nothing written', async () => {
+  test('is refused as stale after the last attempt, with nothing written', async () => {
     const { id } = await service.client.openWallet();
     await withSession(service.global, async (session) => {
       await session.query('begin');

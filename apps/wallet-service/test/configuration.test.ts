@@ -2,7 +2,7 @@ import { ConfigurationError, type FrameworkConfig } from '@framework/core';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { readConfigFile, readServiceSettings } from '../src/process/service-settings.js';
 
@@ -45,7 +45,7 @@ const aliasBomb = ['a', 'b', 'c', 'd', 'e']
   .join('\n');
 
 describe('a configuration file', () => {
-  it('is read as YAML in kebab-case', async () => {
+  test('is read as YAML in kebab-case', async () => {
     const { namespace, sharding } = await read(yaml);
     expect(namespace).toBe('com.example.wallet');
     expect(sharding.members).toHaveLength(1);
@@ -58,7 +58,7 @@ describe('a configuration file', () => {
     expect(database?.password?.reveal()).toBe('hunter2');
   });
 
-  it('is read as JSON in camelCase', async () => {
+  test('is read as JSON in camelCase', async () => {
     const primaryConfig = { jdbcUrl: 'postgres://127.0.0.1/global' };
     const members = [{ member: 0, name: 'global-1', configs: { primaryConfig } }];
     const sharding = {
@@ -69,7 +69,7 @@ describe('a configuration file', () => {
     expect(config.sharding.members[0]?.name).toBe('global-1');
   });
 
-  it.each([
+  test.each([
     [
       'a key twice',
       yaml.replace('name: global-1', 'name: global-1\n            name: x'),
@@ -90,12 +90,12 @@ describe('a configuration file', () => {
     expect(error.message).not.toContain('hunter2');
   });
 
-  it('is refused with the path of a section that contains itself', async () => {
+  test('is refused with the path of a section that contains itself', async () => {
     const { faults } = await refusalOf('framework: &a { sharding: *a }');
     expect(faults).toEqual([{ path: 'framework.sharding', message: 'contains itself' }]);
   });
 
-  it.each([
+  test.each([
     ['a space that is missing', '{ jdbc-url: postgres://127.0.0.1/global, password:hunter2 }'],
     ['an equals sign for a colon', '{ jdbc-url: postgres://127.0.0.1/global, password=hunter2 }'],
     ['key and value exchanged', '{ jdbc-url: postgres://127.0.0.1/global, hunter2: password }'],
@@ -105,7 +105,7 @@ describe('a configuration file', () => {
     expect(JSON.stringify([error.message, error.faults])).not.toContain('hunter2');
   });
 
-  it('is refused with the paths of all faults', async () => {
+  test('is refused with the paths of all faults', async () => {
     const text = yaml.replace(
       'maximum-pool-size: 20',
       'maximum-pool-size: many\n                pasword: hunter2',
@@ -124,7 +124,7 @@ describe('a configuration file', () => {
     ]);
   });
 
-  it('is refused when it is missing', async () => {
+  test('is refused when it is missing', async () => {
     const file = join(folder, 'missing.yaml');
     await expect(readConfigFile(file)).rejects.toMatchObject({ code: 'invalid-configuration' });
     await expect(readConfigFile(file)).rejects.toThrow(`WALLET_CONFIG: ${file} cannot be read (ENOENT)`);
@@ -132,7 +132,7 @@ describe('a configuration file', () => {
 });
 
 describe('the environment', () => {
-  it('may be empty', () => {
+  test('may be empty', () => {
     expect(readServiceSettings({ PORT: '', WALLET_CONFIG: '', WALLET_ROLE: '' })).toEqual({
       role: 'all',
       configFile: undefined,
@@ -145,7 +145,7 @@ describe('the environment', () => {
     });
   });
 
-  it('configures everything', () => {
+  test('configures everything', () => {
     const process = { WALLET_ROLE: 'worker', WALLET_CONFIG: 'a.yaml', SHUTDOWN_TIMEOUT_MS: '500' };
     expect(
       readServiceSettings({ ...process, HOST: '::1', PORT: '0', CONNECTIONS_MAX: '50', WALLET_DOCS: 'off' }),
@@ -161,15 +161,15 @@ describe('the environment', () => {
     });
   });
 
-  it.each(['65536', '-1', '80a', ' 80', '0x50', '1e3', '8080.5'])('is refused with PORT=%s', (PORT) => {
+  test.each(['65536', '-1', '80a', ' 80', '0x50', '1e3', '8080.5'])('is refused with PORT=%s', (PORT) => {
     expect(() => readServiceSettings({ PORT })).toThrow('PORT: must be a whole number from 0 to 65535');
   });
 
-  it.each(['http', 'worker'])('is refused with WALLET_ROLE=%s and no WALLET_CONFIG', (WALLET_ROLE) => {
+  test.each(['http', 'worker'])('is refused with WALLET_ROLE=%s and no WALLET_CONFIG', (WALLET_ROLE) => {
     expect(() => readServiceSettings({ WALLET_ROLE })).toThrow(/WALLET_ROLE: .* set WALLET_CONFIG/);
   });
 
-  it('is refused with all its faults', () => {
+  test('is refused with all its faults', () => {
     const faulty = { WALLET_ROLE: 'none', PORT: 'x', LOG_LEVEL: 'loud', SHUTDOWN_TIMEOUT_MS: '0' };
     expect(() => readServiceSettings({ ...faulty, WALLET_DOCS: 'no' })).toThrow(
       /WALLET_ROLE[^]*PORT[^]*WALLET_DOCS: must be on or off[^]*LOG_LEVEL[^]*SHUTDOWN_TIMEOUT_MS/,

@@ -1,7 +1,7 @@
 import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { ServiceProcess, fromSources } from './service-process.js';
 import { WalletClient } from './wallet-client.js';
 
@@ -26,7 +26,7 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-it('an embedded server that is killed is restarted, and the service recovers', { timeout }, async () => {
+test('an embedded server that is killed is restarted, and the service recovers', { timeout }, async () => {
   const client = new WalletClient(await service.served(startTimeoutMs));
   // A healthy start has nothing to report to operators.
   expect(service.stderr).toBe('');
@@ -40,7 +40,7 @@ it('an embedded server that is killed is restarted, and the service recovers', {
   expect(await postmasterPid()).not.toBe(killed);
 });
 
-it('the embedded server stops after the service on a single Ctrl-C', { timeout }, async () => {
+test('the embedded server stops after the service on a single Ctrl-C', { timeout }, async () => {
   const client = new WalletClient(await service.served(startTimeoutMs));
   await client.openWallet();
   service.interruptGroup();

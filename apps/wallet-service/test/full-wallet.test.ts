@@ -1,7 +1,7 @@
 import { DeliveryOperator } from '@framework/events';
 import { seededRandom } from '@framework/testing';
 import { Big } from 'big.js';
-import { afterAll, beforeAll, expect, it, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { WalletError } from '../src/wallet/wallet-error.js';
 import { rowsOf } from './database-session.js';
@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => stopTestService(service));
 
-it('a wallet that was filled up meanwhile takes back every refused transfer', async () => {
+test('a wallet that was filled up meanwhile takes back every refused transfer', async () => {
   const { client } = service;
   const source = await client.openWallet({ initialBalance: fullBalance });
   const closed = await client.openWallet({ country: 'MX' });

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { lockedCount, rowsOf } from './database-session.js';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 
@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => stopTestService(service));
 
-it('concurrent deposits into one wallet share updates of its row', async () => {
+test('concurrent deposits into one wallet share updates of its row', async () => {
   const { id } = await service.client.openWallet({ country: 'MX' });
   const deposit = () => service.client.post(`/wallets/${id}/deposit`, { amount: '1' });
   // The first deposit waits for the row, and so do all that arrive in the meantime.

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { rowsOf } from './database-session.js';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { type Answer, anOwner, problem } from './wallet-client.js';
@@ -23,7 +23,7 @@ function sameAs({ status, body, headers }: Answer): object {
 }
 
 describe('a write with an Idempotency-Key', () => {
-  it.each([
+  test.each([
     ['deposit', { amount: '25.50', recipient: 'bob' }, '125.5'],
     ['withdraw', { amount: 100 }, '0'],
     ['close', {}, '100'],
@@ -38,7 +38,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(await service.client.wallet(id)).toEqual(first.body);
   });
 
-  it.each(['DE', 'MX'])('opens one wallet in %s', async (country) => {
+  test.each(['DE', 'MX'])('opens one wallet in %s', async (country) => {
     const key = newKey();
     const first = await service.client.postKeyed('/wallets', { ...newWallet, country }, key);
     expect(first.status).toBe(201);
@@ -52,7 +52,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(await rowsOf(database, wallets, [key])).toEqual([{ id: first.body['id'] }]);
   });
 
-  it('moves money once', async () => {
+  test('moves money once', async () => {
     const sourceId = (await service.client.openWallet()).id;
     const destId = (await service.client.openWallet()).id;
     const key = newKey();
@@ -63,7 +63,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(await service.client.wallet(sourceId)).toMatchObject({ balance: '0', version: 2 });
   });
 
-  it('has one effect for 100 concurrent requests', async () => {
+  test('has one effect for 100 concurrent requests', async () => {
     const { id } = await service.client.openWallet();
     const key = newKey();
     const answers = await Promise.all(
@@ -80,7 +80,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(await service.client.wallet(id)).toEqual(first?.body);
   });
 
-  it('returns the first answer even after the wallet was closed', async () => {
+  test('returns the first answer even after the wallet was closed', async () => {
     const { id } = await service.client.openWallet();
     const key = newKey();
     const first = await service.client.postKeyed(`/wallets/${id}/withdraw`, { amount: '1' }, key);
@@ -89,7 +89,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(repeat).toMatchObject(sameAs(first));
   });
 
-  it('accepts the same amount in another notation as a repeat', async () => {
+  test('accepts the same amount in another notation as a repeat', async () => {
     const { id } = await service.client.openWallet();
     const key = newKey();
     const first = await service.client.postKeyed(`/wallets/${id}/deposit`, { amount: '1.50' }, key);
@@ -97,7 +97,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(await service.client.postKeyed(path, { amount: 1.5 }, key)).toMatchObject(sameAs(first));
   });
 
-  it('is refused when its key belongs to another request on any shard', async () => {
+  test('is refused when its key belongs to another request on any shard', async () => {
     const wallet = await service.client.openWallet();
     const mexican = await service.client.openWallet({ country: 'MX' });
     const key = newKey();
@@ -114,7 +114,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(await service.client.wallet(wallet.id)).toMatchObject({ balance: '101', version: 2 });
   });
 
-  it('is evaluated again after it was refused', async () => {
+  test('is evaluated again after it was refused', async () => {
     const { id } = await service.client.openWallet({ initialBalance: '0' });
     const key = newKey();
     const withdraw = (): Promise<Answer> =>
@@ -124,7 +124,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(await withdraw()).toMatchObject({ status: 200, body: { balance: '0' } });
   });
 
-  it.each([
+  test.each([
     ['empty', ''],
     ['too long', 'k'.repeat(256)],
     ['a tab', 'a\tb'],
@@ -140,7 +140,7 @@ describe('a write with an Idempotency-Key', () => {
     expect(await service.client.wallet(wallet.id)).toEqual(wallet);
   });
 
-  it.each([
+  test.each([
     ['255 characters', 'k'.repeat(255)],
     ['blanks between signs', '~ order (4711) !'],
     ['quotes', '"8e03978e-40d5-43dd-bc93-6894a57f9324"'],

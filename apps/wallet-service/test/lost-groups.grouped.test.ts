@@ -1,5 +1,5 @@
 import type { FaultProxy, Verdict } from '@framework/testing';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { rowsOf } from './database-session.js';
 import { TransferClient } from './delivery/transfer-client.js';
 import { startProxiedService } from './start-proxied-service.js';
@@ -25,7 +25,7 @@ describe('a network that fails during a group commit', () => {
     Promise.all(Array.from({ length: walletCount }, () => service.client.openWallet({ country: 'MX' })));
   const deposit = ({ id }: WalletBody) => service.client.post(`/wallets/${id}/deposit`, { amount: '1' });
 
-  it("does not prevent a truthful answer when only the commit's answer was lost", async () => {
+  test("does not prevent a truthful answer when only the commit's answer was lost", async () => {
     const wallets = await openWallets();
     let cuts = 0;
     judgeGroups(proxy, () => (cuts++ === 0 ? 'forward-and-cut' : 'forward'));
@@ -36,7 +36,7 @@ describe('a network that fails during a group commit', () => {
       expect(await service.client.wallet(id)).toMatchObject({ balance: '101', version: 2 });
   });
 
-  it('leaves each outcome unknown, and reports so, if it cannot be found in time', async () => {
+  test('leaves each outcome unknown, and reports so, if it cannot be found in time', async () => {
     const wallets = await openWallets();
     let isCut = false;
     proxy.judge = ({ direction, bytes }) => {
@@ -56,7 +56,7 @@ describe('a network that fails during a group commit', () => {
       .toEqual([{ version: 2 }]);
   });
 
-  it('loses and repeats nothing for clients that repeat requests under their keys', async () => {
+  test('loses and repeats nothing for clients that repeat requests under their keys', async () => {
     const wallets = await openWallets();
     const client = new TransferClient(async () => service.url);
     let turn = 0;

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { anOwner, problem } from './wallet-client.js';
 
@@ -38,7 +38,7 @@ function accepts({ pattern = '', format }: TextSchema, text: string): boolean {
 }
 
 describe('GET /openapi.json', () => {
-  it('describes every operation with its answers and problems', async () => {
+  test('describes every operation with its answers and problems', async () => {
     const { status, body } = await service.client.get('/openapi.json');
     expect(status).toBe(200);
     expect(body['openapi']).toBe('3.1.0');
@@ -63,7 +63,7 @@ describe('GET /openapi.json', () => {
     });
   });
 
-  it('has a schema for every reference', async () => {
+  test('has a schema for every reference', async () => {
     const { body } = await service.client.get('/openapi.json');
     const { schemas } = body['components'] as { readonly schemas: Readonly<Record<string, unknown>> };
     const references = [...JSON.stringify(body).matchAll(/"\$ref":"#\/components\/schemas\/(\w+)"/g)].map(
@@ -78,7 +78,7 @@ describe('GET /openapi.json', () => {
     expect(schemas['NewWallet']).toMatchObject({ required: ['country', 'ownerId', 'currency'] });
   });
 
-  it('uses only patterns valid in ECMA-262, without slashes and flags', async () => {
+  test('uses only patterns valid in ECMA-262, without slashes and flags', async () => {
     const { body } = await service.client.get('/openapi.json');
     const patterns = textSchemas(body).flatMap(({ pattern }) => pattern ?? []);
     expect(patterns.length).toBeGreaterThan(0);
@@ -88,7 +88,7 @@ describe('GET /openapi.json', () => {
     }
   });
 
-  it('matches its own examples, and every id that the service returns, in both cases', async () => {
+  test('matches its own examples, and every id that the service returns, in both cases', async () => {
     const { client } = service;
     const schemas = textSchemas((await client.get('/openapi.json')).body);
     const refusing = schemas.filter((schema) => !accepts(schema, schema.example ?? anOwner));
@@ -113,7 +113,7 @@ describe('GET /openapi.json', () => {
     }
   });
 
-  it('matches no text that the service refuses for one of its characters', async () => {
+  test('matches no text that the service refuses for one of its characters', async () => {
     const { client } = service;
     const { body } = await client.get('/openapi.json');
     const { schemas } = body['components'] as { readonly schemas: Readonly<Record<string, object>> };
@@ -129,7 +129,7 @@ describe('GET /openapi.json', () => {
     }
   });
 
-  it('states which fields are required', async () => {
+  test('states which fields are required', async () => {
     const { body } = await service.client.get('/openapi.json');
     const paths = body['paths'] as Paths;
     expect(paths['/wallets/{id}/close']?.['post']?.requestBody?.required).toBe(false);
@@ -148,7 +148,7 @@ describe('GET /openapi.json', () => {
 });
 
 describe('GET /docs', () => {
-  it('is a page whose files all come from the service', async () => {
+  test('is a page whose files all come from the service', async () => {
     const page = await (await fetch(`${service.url}/docs`)).text();
     const files = [...page.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, file]) => file ?? '');
     expect(files).toHaveLength(4);

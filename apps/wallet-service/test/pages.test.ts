@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 
 let service: TestService;
@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => stopTestService(service));
 
 describe('GET /wallets', () => {
-  it("lists an owner's wallets of all shards in pages, oldest first", async () => {
+  test("lists an owner's wallets of all shards in pages, oldest first", async () => {
     const ownerId = randomUUID();
     const ids: string[] = [];
     for (const country of ['MX', 'DE', 'DE', 'MX', 'MX']) {
@@ -25,7 +25,7 @@ describe('GET /wallets', () => {
     ]);
   });
 
-  it('lists twenty by default, and no next page after the last', async () => {
+  test('lists twenty by default, and no next page after the last', async () => {
     const ownerId = randomUUID();
     await Promise.all(Array.from({ length: 21 }, () => service.client.openWallet({ ownerId })));
     expect((await pagesOf(`/wallets?ownerId=${ownerId}`)).map((page) => page.length)).toEqual([20, 1]);
@@ -38,7 +38,7 @@ describe('GET /wallets', () => {
 });
 
 describe('GET /wallets/{id}/events', () => {
-  it("lists the wallet's history in pages, oldest first", async () => {
+  test("lists the wallet's history in pages, oldest first", async () => {
     const { id } = await service.client.openWallet({ country: 'MX' });
     await service.client.post(`/wallets/${id}/deposit`, { amount: '1.5' });
     await service.client.post(`/wallets/${id}/withdraw`, { amount: '0.5' });

@@ -1,5 +1,5 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { Wallet } from '../src/wallet/wallet.js';
 import { rowsOf } from './database-session.js';
@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => stopTestService(service));
 
 describe('amounts', () => {
-  it.each(['0', '-1', 0, -0.01, '0e9', '-0'])('must be positive: %j', async (amount) => {
+  test.each(['0', '-1', 0, -0.01, '0e9', '-0'])('must be positive: %j', async (amount) => {
     const { id } = await service.client.openWallet();
     const deposit = await service.client.post(`/wallets/${id}/deposit`, { amount });
     expect(deposit).toMatchObject(problem(422, 'invalid-amount'));
@@ -29,7 +29,7 @@ describe('amounts', () => {
     expect(await service.client.wallet(id)).toMatchObject({ balance: '100', version: 1 });
   });
 
-  it.each([
+  test.each([
     ['EUR', '"0.001"'],
     ['EUR', '0.001'],
     ['JPY', '"1.5"'],
@@ -52,12 +52,12 @@ describe('amounts', () => {
     expect(await service.client.wallet(id)).toMatchObject({ balance: '100', version: 1 });
   });
 
-  it('must not be negative at first', async () => {
+  test('must not be negative at first', async () => {
     const wallet = { country: 'DE', ownerId: anOwner, currency: 'EUR', initialBalance: '-0.01' };
     expect(await service.client.post('/wallets', wallet)).toMatchObject(problem(422, 'invalid-amount'));
   });
 
-  it('must be covered by the balance', async () => {
+  test('must be covered by the balance', async () => {
     const { id } = await service.client.openWallet();
     expect(await service.client.post(`/wallets/${id}/withdraw`, { amount: '100.01' })).toMatchObject(
       problem(422, 'insufficient-funds'),
@@ -67,14 +67,14 @@ describe('amounts', () => {
 });
 
 describe('currencies', () => {
-  it.each(['XYZ', 'eur', '', 'toString', 'EUR '])('must be listed in ISO 4217: %j', async (currency) => {
+  test.each(['XYZ', 'eur', '', 'toString', 'EUR '])('must be listed in ISO 4217: %j', async (currency) => {
     const wallet = { country: 'DE', ownerId: anOwner, currency };
     expect(await service.client.post('/wallets', wallet)).toMatchObject(problem(422, 'unknown-currency'));
   });
 });
 
 describe('a closed wallet', () => {
-  it('no longer changes', async () => {
+  test('no longer changes', async () => {
     const { id } = await service.client.openWallet();
     const open = (await service.client.openWallet()).id;
     await service.client.post(`/wallets/${id}/close`, {});
@@ -99,7 +99,7 @@ describe('an unknown wallet', () => {
     ['with the nil UUID', '00000000-0000-0000-0000-000000000000'],
   ] as const;
 
-  it.each(unknownIds)('is not found: %s', async (_name, id) => {
+  test.each(unknownIds)('is not found: %s', async (_name, id) => {
     const known = (await service.client.openWallet()).id;
     const answers = await Promise.all([
       service.client.get(`/wallets/${id}`),
@@ -115,7 +115,7 @@ describe('an unknown wallet', () => {
     }
   });
 
-  it.each(unknownIds)('is not found by a transfer: %s', async (_name, id) => {
+  test.each(unknownIds)('is not found by a transfer: %s', async (_name, id) => {
     expect(await service.client.get(`/transfers/${id}`)).toMatchObject(problem(404, 'transfer-not-found'));
   });
 });

@@ -1,5 +1,5 @@
 import { connect } from 'node:net';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 
 let service: TestService;
@@ -14,7 +14,7 @@ const wallet = '{"country":"DE","ownerId":"7c9e6679-7425-40de-944b-e07fc1f90ae7"
 const posted = `content-type: application/json\r\ncontent-length: ${wallet.length}`;
 
 describe('input that never becomes a request', () => {
-  it.each([
+  test.each([
     ['a malformed host', 400, 'GET /wallets HTTP/1.1\r\nhost: a b\r\n\r\n'],
     ['a host with a path', 400, 'GET /wallets HTTP/1.1\r\nhost: x/y?z\r\n\r\n'],
     ['a host with a path that is as long as its address', 400, 'GET /live HTTP/1.1\r\nhost: 1.1/aaa\r\n\r\n'],
@@ -66,7 +66,7 @@ describe('input that never becomes a request', () => {
     expect(service.log.some((line) => line.includes(id))).toBe(true);
   });
 
-  it('may concern the server as a whole, which lists its methods', async () => {
+  test('may concern the server as a whole, which lists its methods', async () => {
     const { status, headers, body } = await exchange('OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n');
     expect([status, headers['allow'], body]).toEqual([204, 'GET, HEAD, POST, OPTIONS', '']);
     expect(headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
@@ -74,7 +74,7 @@ describe('input that never becomes a request', () => {
 });
 
 describe('an unusual request', () => {
-  it.each([
+  test.each([
     ['in absolute form', 404, 'GET http://evil/nothing HTTP/1.1\r\nhost: x\r\n\r\n'],
     ['with a double slash', 404, 'GET //wallets HTTP/1.1\r\nhost: x\r\n\r\n'],
     ['with a bad escape', 400, 'GET /wallets/%E0%A4%A HTTP/1.1\r\nhost: x\r\n\r\n'],

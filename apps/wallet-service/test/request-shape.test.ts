@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { anOwner, problem } from './wallet-client.js';
 
@@ -15,7 +15,7 @@ const json = { 'content-type': 'application/json' };
 const newWallet = { country: 'DE', ownerId: anOwner, currency: 'EUR' };
 
 describe('a malformed body', () => {
-  it.each([
+  test.each([
     ['nothing', ''],
     ['half of an object', '{"amount":'],
     ['a number with leading zeros', '{"amount":007}'],
@@ -27,7 +27,7 @@ describe('a malformed body', () => {
     );
   });
 
-  it('is refused when it is not UTF-8', async () => {
+  test('is refused when it is not UTF-8', async () => {
     const body = new Uint8Array([...Buffer.from('{"amount":"1","recipient":"'), 0xff, ...Buffer.from('"}')]);
     const init = { method: 'POST', headers: json, body };
     expect(await service.client.send(`/wallets/${walletId}/deposit`, init)).toMatchObject(
@@ -35,7 +35,7 @@ describe('a malformed body', () => {
     );
   });
 
-  it.each([
+  test.each([
     ['a missing field', '/wallets', { country: 'DE', currency: 'EUR' }, '#/ownerId', 'is missing'],
     ['an unknown field', '/wallets', { ...newWallet, 'a/b~c ': 1 }, '#/a~1b~0c%20', 'is not a known field'],
     [
@@ -81,13 +81,13 @@ describe('a malformed body', () => {
     },
   );
 
-  it('is refused with all its faults', async () => {
+  test('is refused with all its faults', async () => {
     const answer = await service.client.post('/transfers', { amount: 'x' });
     expect(answer).toMatchObject(problem(400, 'bad-request'));
     expect(answer.body['errors']).toHaveLength(3);
   });
 
-  it.each(['', ' 1', '+1', '1.', '.5', '0x10', '1,5', 'NaN', 'Infinity', '01', '1_000', '١'])(
+  test.each(['', ' 1', '+1', '1.', '.5', '0x10', '1,5', 'NaN', 'Infinity', '01', '1_000', '١'])(
     'is refused when the amount is the text %j',
     async (amount) => {
       const answer = await service.client.post(`/wallets/${walletId}/deposit`, { amount });
@@ -96,7 +96,7 @@ describe('a malformed body', () => {
     },
   );
 
-  it('is refused where no body belongs', async () => {
+  test('is refused where no body belongs', async () => {
     expect(await service.client.post(`/wallets/${walletId}/close`, { now: true })).toMatchObject(
       problem(400, 'bad-request'),
     );
@@ -107,7 +107,7 @@ describe('a malformed body', () => {
 });
 
 describe('the media type', () => {
-  it.each([
+  test.each([
     'text/plain',
     'application/json; charset=latin1',
     'application/json; x=y',
@@ -128,7 +128,7 @@ describe('the media type', () => {
     );
   });
 
-  it.each(['application/json; charset=utf-8', 'Application/JSON;charset="UTF-8"'])(
+  test.each(['application/json; charset=utf-8', 'Application/JSON;charset="UTF-8"'])(
     'is accepted: %s',
     async (type) => {
       const init = { method: 'POST', body: '{"amount":"1"}', headers: { 'content-type': type } };
@@ -136,16 +136,19 @@ describe('the media type', () => {
     },
   );
 
-  it.each(['identity', 'Identity', 'IDENTITY'])('is accepted with the content coding %s', async (coding) => {
-    const init = {
-      method: 'POST',
-      body: '{"amount":"1"}',
-      headers: { ...json, 'content-encoding': coding },
-    };
-    expect((await service.client.send(`/wallets/${walletId}/deposit`, init)).status).toBe(200);
-  });
+  test.each(['identity', 'Identity', 'IDENTITY'])(
+    'is accepted with the content coding %s',
+    async (coding) => {
+      const init = {
+        method: 'POST',
+        body: '{"amount":"1"}',
+        headers: { ...json, 'content-encoding': coding },
+      };
+      expect((await service.client.send(`/wallets/${walletId}/deposit`, init)).status).toBe(200);
+    },
+  );
 
-  it('is refused when the body is compressed', async () => {
+  test('is refused when the body is compressed', async () => {
     const init = { method: 'POST', body: '{"amount":"1"}', headers: { ...json, 'content-encoding': 'gzip' } };
     expect(await service.client.send(`/wallets/${walletId}/deposit`, init)).toMatchObject(
       problem(415, 'bad-request'),
@@ -154,18 +157,18 @@ describe('the media type', () => {
 });
 
 describe('a large body', () => {
-  it('is accepted up to 64 KiB', async () => {
+  test('is accepted up to 64 KiB', async () => {
     expect(bodyOf(65_536)).toHaveLength(65_536);
     expect((await service.client.post(`/wallets/${walletId}/deposit`, bodyOf(65_536))).status).toBe(200);
   });
 
-  it('is refused beyond 64 KiB', async () => {
+  test('is refused beyond 64 KiB', async () => {
     expect(await service.client.post(`/wallets/${walletId}/deposit`, bodyOf(65_537))).toMatchObject(
       problem(413, 'bad-request'),
     );
   });
 
-  it('is refused beyond 64 KiB even without an announced length', async () => {
+  test('is refused beyond 64 KiB even without an announced length', async () => {
     const body = new Blob([bodyOf(65_537)]).stream();
     const init: RequestInit = { method: 'POST', headers: json, body, duplex: 'half' };
     expect(await service.client.send(`/wallets/${walletId}/deposit`, init)).toMatchObject(
@@ -173,7 +176,7 @@ describe('a large body', () => {
     );
   });
 
-  it('is read when it is small and its length is not announced', async () => {
+  test('is read when it is small and its length is not announced', async () => {
     const init: RequestInit = {
       method: 'POST',
       headers: json,
@@ -185,7 +188,7 @@ describe('a large body', () => {
 });
 
 describe('the path', () => {
-  it.each([
+  test.each([
     ['/wallets/42', 'path/id'],
     ['/wallets/42/events', 'path/id'],
     ['/transfers/42', 'path/id'],
@@ -206,12 +209,12 @@ describe('the path', () => {
     expect(answer.body['errors']).toMatchObject([{ pointer }]);
   });
 
-  it('is not found when no route matches', async () => {
+  test('is not found when no route matches', async () => {
     expect(await service.client.get('/nothing')).toMatchObject(problem(404, 'not-found'));
     expect(await service.client.get(`/wallets/${walletId}/`)).toMatchObject(problem(404, 'not-found'));
   });
 
-  it.each([
+  test.each([
     ['GET', '/wallets/{known}', 200],
     ['HEAD', '/wallets/{known}', 200],
     ['OPTIONS', '/wallets/{known}', 204],
@@ -225,7 +228,7 @@ describe('the path', () => {
     expect(answer.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  it('is answered with its allowed methods', async () => {
+  test('is answered with its allowed methods', async () => {
     const refused = await service.client.send(`/wallets/${walletId}`, { method: 'DELETE' });
     expect(refused).toMatchObject(problem(405, 'method-not-allowed'));
     expect(refused.headers['allow']).toBe('GET, HEAD, OPTIONS');

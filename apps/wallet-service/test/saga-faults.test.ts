@@ -4,7 +4,7 @@ import { FaultProxy, seededRandom } from '@framework/testing';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { Big } from 'big.js';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { composeWalletService } from '../src/composition.js';
 import type { WalletService } from '../src/http/wallet-app-env.js';
@@ -59,7 +59,7 @@ afterAll(async () => {
   await Promise.all([shards.global.drop(), shards.mexico.drop()]);
 });
 
-it(
+test(
   `transfers end once and money stays constant, whatever stops between two steps (seed ${seed})`,
   { timeout: 240_000 },
   async () => {

@@ -1,7 +1,7 @@
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, openSync } from 'node:fs';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { ServiceProcess } from './service-process.js';
 
 const file = new URL('../src/process/service-logger.ts', import.meta.url).href;
@@ -26,19 +26,19 @@ function spawnUnread(code: string, stdio: StdioOptions = ['ignore', 'pipe', 'pip
 }
 
 describe("the service's log", () => {
-  it('contains every line when the process exits', async () => {
+  test('contains every line when the process exits', async () => {
     const child = run("logger.info('first'); logger.info('second'); process.exit(0);");
     await child.exitCode();
     expect(messagesOf(child)).toEqual(['first', 'second']);
   });
 
-  it('contains a warning and all lines before it when the process is killed right after', async () => {
+  test('contains a warning and all lines before it when the process is killed right after', async () => {
     const child = run("logger.info('before'); logger.warn('warning'); process.kill(process.pid, 'SIGKILL');");
     await child.exitCode();
     expect(messagesOf(child)).toEqual(['before', 'warning']);
   });
 
-  it('blocks nobody while it is not read, and then reports how many lines are missing', async () => {
+  test('blocks nobody while it is not read, and then reports how many lines are missing', async () => {
     const warnings = 3_000;
     const child = spawnUnread(
       `for (let i = 0; i < ${warnings}; i++) logger.warn({ filler: 'x'.repeat(1_000) }, 'line');
@@ -57,7 +57,7 @@ describe("the service's log", () => {
     await once(child, 'exit');
   });
 
-  it('is complete even if the process ends before it was read', async () => {
+  test('is complete even if the process ends before it was read', async () => {
     const child = spawnUnread(
       `for (let i = 0; i < 500; i++) logger.warn({ filler: 'x'.repeat(1_000) }, 'line');
        process.stdout.write('ending'); await logTaken(); process.exit(0);`,
@@ -67,7 +67,7 @@ describe("the service's log", () => {
     expect(linesOf(Buffer.concat(chunks).toString())).toHaveLength(500);
   });
 
-  it('blocks nobody after its reader has left', async () => {
+  test('blocks nobody after its reader has left', async () => {
     const child = spawnUnread(
       `process.stdin.once('data', () => { logger.info('early'); logger.warn('late'); void logTaken().then(() => process.exit(0)); });
        process.stdout.write('waiting');`,
@@ -79,7 +79,7 @@ describe("the service's log", () => {
     expect(await once(child, 'exit')).toEqual([0, null]);
   });
 
-  it.runIf(existsSync('/dev/full'))('blocks nobody when its disk is full', async () => {
+  test.runIf(existsSync('/dev/full'))('blocks nobody when its disk is full', async () => {
     const child = spawnUnread(
       `logger.warn('one'); logger.info('two'); void logTaken().then(() => process.exit(0));`,
       ['ignore', 'pipe', openSync('/dev/full', 'w')],
@@ -87,7 +87,7 @@ describe("the service's log", () => {
     expect(await once(child, 'exit')).toEqual([0, null]);
   });
 
-  it('contains a single line soon while the process continues', async () => {
+  test('contains a single line soon while the process continues', async () => {
     const child = run("logger.info('lone'); setInterval(() => undefined, 1_000);");
     await vi.waitFor(() => expect(messagesOf(child)).toEqual(['lone']), { timeout: 10_000 });
     child.kill('SIGKILL');

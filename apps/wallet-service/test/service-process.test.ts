@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import type pg from 'pg';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { lockedCount, rowsOf, withSession } from './database-session.js';
 import { bundleProgram } from './delivery/bundle-program.js';
 import { RawConnection } from './raw-connection.js';
@@ -69,7 +69,7 @@ afterAll(async () => {
 });
 
 describe('the service at its start', () => {
-  it('prints its address, its shards and example requests', async () => {
+  test('prints its address, its shards and example requests', async () => {
     const service = await start();
     const url = await service.printed('is ready');
     expect(service.stdout).toContain(`${url}/docs`);
@@ -78,7 +78,7 @@ describe('the service at its start', () => {
     expect(service.stdout).toContain(`curl ${url}/wallets`);
   });
 
-  it('serves its OpenAPI document even when the page is turned off', async () => {
+  test('serves its OpenAPI document even when the page is turned off', async () => {
     const service = await start({}, { WALLET_DOCS: 'off' });
     const client = new WalletClient(await service.printed('is ready'));
     const statuses = async (path: string) => (await client.get(path)).status;
@@ -88,7 +88,7 @@ describe('the service at its start', () => {
     expect(service.stdout).not.toContain('/docs');
   });
 
-  it.each(oneShardFaults)(
+  test.each(oneShardFaults)(
     'serves the other shard while %s, and reports the fault',
     async (_what, { options, cause, text }) => {
       const service = await start(options);
@@ -128,7 +128,7 @@ describe('the service at its start', () => {
     },
   );
 
-  it('serves and delivers on a shard as soon as its fault is removed', async () => {
+  test('serves and delivers on a shard as soon as its fault is removed', async () => {
     const name = `${mexico.database}_later`;
     const later: TestDatabase = Object.assign(Object.create(mexico) as TestDatabase, { database: name });
     const service = await start({}, {}, { global, mexico: later });
@@ -147,7 +147,7 @@ describe('the service at its start', () => {
     await rowsOf(mexico, `drop database ${name}`);
   });
 
-  it('exits when no shard can be used, and names each', async () => {
+  test('exits when no shard can be used, and names each', async () => {
     const service = await start({
       global: {
         'jdbc-url': 'jdbc:postgresql://127.0.0.1:5432/none?sslmode=verify-full&sslrootcert=/none.pem',
@@ -166,7 +166,7 @@ describe('the service at its start', () => {
     expect(service.stdout + service.stderr).not.toMatch(/hunter2|\n\s+at /);
   });
 
-  it('delivers what it can while a database is down, and reports what it waits for', async () => {
+  test('delivers what it can while a database is down, and reports what it waits for', async () => {
     const worker = await start({ mexicoPort: closedPort }, { WALLET_ROLE: 'worker' });
     await worker.printed('The wallet worker is ready, except for 1 of its 2 shards.');
     await expect.poll(() => worker.stdout).toMatch(notReady('\\(1, 0\\) mexico-1', /connect ECONNREFUSED/));
@@ -180,7 +180,7 @@ describe('the service at its start', () => {
     expect(worker.stderr).not.toContain('delivery continues after an error');
   });
 
-  it('waits while every database is down, and reports what it waits for', async () => {
+  test('waits while every database is down, and reports what it waits for', async () => {
     const service = await start({ global: { 'jdbc-url': closedUrl }, mexicoPort: closedPort });
     const url = await service.printed(
       'Waiting for shard (0, 0) global-1 on 127.0.0.1:1/none: connect ECONNREFUSED',
@@ -192,7 +192,7 @@ describe('the service at its start', () => {
     expect(await service.exitCode()).toBe(0);
   });
 
-  it('exits with all faults of its configuration, and no password', async () => {
+  test('exits with all faults of its configuration, and no password', async () => {
     const service = await start({
       global: { 'maximum-pool-size': 0, password: 'hunter2', pasword: 'hunter2' },
     });
@@ -203,17 +203,22 @@ describe('the service at its start', () => {
     expect(service.stdout + service.stderr).not.toMatch(/hunter2|\n\s+at /);
   });
 
-  it.each(['all', 'http', 'worker'])('exits with the faults of its delivery in the role %s', async (role) => {
-    const delivery = { lease: '10 s', 'lease-ms': 1, retry: { 'attempts-max': 0 } };
-    const service = await start({ delivery }, { WALLET_ROLE: role });
-    expect(await service.exitCode()).toBe(1);
-    expect(service.stderr).toMatch(/^WALLET_CONFIG=.*wallet\.json\n/);
-    expect(service.stderr).toContain('framework.delivery.lease: is not a known key');
-    expect(service.stderr).toContain('framework.delivery.lease-ms: must be a whole number from 100');
-    expect(service.stderr).toContain('framework.delivery.retry.attempts-max: must be a whole number from 1');
-  });
+  test.each(['all', 'http', 'worker'])(
+    'exits with the faults of its delivery in the role %s',
+    async (role) => {
+      const delivery = { lease: '10 s', 'lease-ms': 1, retry: { 'attempts-max': 0 } };
+      const service = await start({ delivery }, { WALLET_ROLE: role });
+      expect(await service.exitCode()).toBe(1);
+      expect(service.stderr).toMatch(/^WALLET_CONFIG=.*wallet\.json\n/);
+      expect(service.stderr).toContain('framework.delivery.lease: is not a known key');
+      expect(service.stderr).toContain('framework.delivery.lease-ms: must be a whole number from 100');
+      expect(service.stderr).toContain(
+        'framework.delivery.retry.attempts-max: must be a whole number from 1',
+      );
+    },
+  );
 
-  it('exits with one line when its port is in use', async () => {
+  test('exits with one line when its port is in use', async () => {
     const other = createServer().listen(0, '127.0.0.1');
     await once(other, 'listening');
     const { port } = other.address() as AddressInfo;
@@ -223,7 +228,7 @@ describe('the service at its start', () => {
     other.close();
   });
 
-  it('serves the other shard while a migration fails, and reports the reason', async () => {
+  test('serves the other shard while a migration fails, and reports the reason', async () => {
     const faulty = await createTestDatabase();
     await rowsOf(faulty, 'create table wallets (id int)');
     const service = await start({}, {}, { global: faulty, mexico });
@@ -237,7 +242,7 @@ describe('the service at its start', () => {
     await faulty.drop();
   });
 
-  it.each(['all', 'worker'])(
+  test.each(['all', 'worker'])(
     'exits when handler names are ambiguous, even while a database is down, in the role %s',
     async (role) => {
       const torn = await createTestDatabase();
@@ -266,7 +271,7 @@ describe('the service at its start', () => {
 });
 
 describe('the service after SIGTERM', () => {
-  it('accepts nothing more, closes idle connections, finishes running work and exits with 0', async () => {
+  test('accepts nothing more, closes idle connections, finishes running work and exits with 0', async () => {
     const service = await start();
     const url = await service.served();
     const idle = await idleConnection(url);
@@ -283,7 +288,7 @@ describe('the service after SIGTERM', () => {
     });
   });
 
-  it('refuses requests that have not fully arrived and exits with 0', async () => {
+  test('refuses requests that have not fully arrived and exits with 0', async () => {
     const service = await start();
     const url = await service.served();
     const client = new WalletClient(url);
@@ -318,7 +323,7 @@ describe('the service after SIGTERM', () => {
     untaken.close();
   });
 
-  it('exits with 1 when its deadline passes', async () => {
+  test('exits with 1 when its deadline passes', async () => {
     const service = await start({}, { SHUTDOWN_TIMEOUT_MS: '300' });
     await whileDepositing(await service.served(), async (deposit) => {
       service.kill('SIGTERM');
@@ -328,7 +333,7 @@ describe('the service after SIGTERM', () => {
     expect(service.stdout).toContain('Stopping took longer than 300 ms');
   });
 
-  it('exits at once on a second signal', async () => {
+  test('exits at once on a second signal', async () => {
     const service = await start({}, { SHUTDOWN_TIMEOUT_MS: '600000' });
     const url = await service.served();
     await whileDepositing(url, async (deposit) => {
@@ -342,7 +347,7 @@ describe('the service after SIGTERM', () => {
     });
   });
 
-  it('finishes running work after Ctrl-C, whether sent by the terminal or a parent', async () => {
+  test('finishes running work after Ctrl-C, whether sent by the terminal or a parent', async () => {
     const service = await start();
     const url = await service.served();
     await whileDepositing(url, async (deposit, session) => {

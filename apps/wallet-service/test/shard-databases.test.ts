@@ -6,7 +6,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
 import { operatorCommand } from '../src/operator-command.js';
 import { type RunningService, startService } from '../src/process/start.js';
@@ -30,7 +30,7 @@ afterEach(async () => {
 });
 
 describe('a service with exchanged jdbc-urls', () => {
-  it("writes no wallet to another shard's database, and reports which shard it holds", async () => {
+  test("writes no wallet to another shard's database, and reports which shard it holds", async () => {
     await serveOnce({ global, mexico });
     const before = await walletsIn(global, mexico);
     const service = await startProcess({ global: mexico, mexico: global });
@@ -46,7 +46,7 @@ describe('a service with exchanged jdbc-urls', () => {
     expect(await walletsIn(global, mexico)).toEqual(before);
   });
 
-  it('refuses misplaced shards over HTTP and serves the others', async () => {
+  test('refuses misplaced shards over HTTP and serves the others', async () => {
     const third = await createTestDatabase();
     closing.push(() => third.drop());
     await serveOnce({ global, mexico }, { third });
@@ -66,7 +66,7 @@ describe('a service with exchanged jdbc-urls', () => {
     expect(await walletsIn(third)).toEqual(before);
   });
 
-  it('serves after the adopt command, as their rows were exchanged too', async () => {
+  test('serves after the adopt command, as their rows were exchanged too', async () => {
     await serveOnce({ global, mexico });
     const exchanged = { global: mexico, mexico: global };
     const said = await operate(exchanged, ['adopt', '0/0', '1/0']);
@@ -77,7 +77,7 @@ describe('a service with exchanged jdbc-urls', () => {
 });
 
 describe('a service whose shard moves to another database', () => {
-  it('is refused by the former database, and serves with the new configuration', async () => {
+  test('is refused by the former database, and serves with the new configuration', async () => {
     const elsewhere = await createTestDatabase();
     closing.push(() => elsewhere.drop());
     const before = { global, mexico };
@@ -102,7 +102,7 @@ describe('a service whose shard moves to another database', () => {
 });
 
 describe('a service that only checks schemas', () => {
-  it('serves after the command has migrated its databases', async () => {
+  test('serves after the command has migrated its databases', async () => {
     const { client } = await start({ global, mexico }, { migrate: 'check' });
     const detail = expect.stringMatching(/npm run migrate.*restored, wait/) as string;
     await expect
@@ -126,7 +126,7 @@ describe('a service that only checks schemas', () => {
 });
 
 describe('a service whose role owns nothing', () => {
-  it('commits, delivers and transfers with the grants of the guide', async () => {
+  test('commits, delivers and transfers with the grants of the guide', async () => {
     const role = `wallet_${randomBytes(6).toString('hex')}`;
     await rowsOf(global, `create role ${role} login password '${role}'`);
     closing.push(() => rowsOf(global, `drop role ${role}`));

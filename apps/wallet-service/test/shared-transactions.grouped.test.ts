@@ -1,4 +1,4 @@
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { lockedCount, rowsOf, withSession } from './database-session.js';
 import { Fleet } from './delivery/fleet.js';
 import { type ShardDatabases, startTestService, stopTestService } from './start-test-service.js';
@@ -11,13 +11,13 @@ afterEach(async () => {
   for (const end of ends.splice(0)) await end();
 });
 
-it('concurrent deposits share transactions', async () => {
+test('concurrent deposits share transactions', async () => {
   const service = await startTestService();
   ends.push(() => stopTestService(service));
   expect(await transactionCount(service.client, service)).toBeLessThan(walletCount);
 });
 
-it('concurrent deposits share transactions in a separate process', async () => {
+test('concurrent deposits share transactions in a separate process', async () => {
   const fleet = await Fleet.create();
   ends.push(() => fleet.end());
   const client = new WalletClient(await fleet.start('http').served());

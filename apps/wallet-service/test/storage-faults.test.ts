@@ -1,7 +1,7 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
 import type { FaultProxy } from '@framework/testing';
 import assert from 'node:assert/strict';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { Wallet } from '../src/wallet/wallet.js';
 import { lockedCount, rowsOf, withSession } from './database-session.js';
@@ -48,7 +48,7 @@ describe('a shard whose database never answered', () => {
   });
   afterAll(() => stopTestService(service));
 
-  it('is unavailable while the others serve', async () => {
+  test('is unavailable while the others serve', async () => {
     const { value: id } = ShardedId.generate(Wallet, ShardIdentifier.of(2, 0));
     expect(await service.client.get(`/wallets/${id}`)).toMatchObject(unavailable);
     expect(await service.client.post(`/wallets/${id}/deposit`, { amount: '1' })).toMatchObject(unavailable);
@@ -60,12 +60,12 @@ describe('a shard whose database never answered', () => {
     );
   });
 
-  it('makes a list over all shards unavailable rather than incomplete', async () => {
+  test('makes a list over all shards unavailable rather than incomplete', async () => {
     const { ownerId } = await service.client.openWallet();
     expect(await service.client.get(`/wallets?ownerId=${ownerId}`)).toMatchObject(unavailable);
   });
 
-  it('is named by the readiness check with the cause and a remedy, without its address', async () => {
+  test('is named by the readiness check with the cause and a remedy, without its address', async () => {
     const { status, body } = await service.client.get('/health/ready');
     expect(status).toBe(503);
     expect(body).toEqual({
@@ -99,7 +99,7 @@ describe('a shard behind a network that fails', () => {
   });
   afterAll(() => stop());
 
-  it('is unavailable while it refuses connections, and serves again afterwards', async () => {
+  test('is unavailable while it refuses connections, and serves again afterwards', async () => {
     const { id } = await service.client.openWallet({ country: 'MX' });
     await proxy.refuse();
     expect(await service.client.get(`/wallets/${id}`)).toMatchObject(unavailable);
@@ -116,7 +116,7 @@ describe('a shard behind a network that fails', () => {
     expect((await service.client.get('/health/ready')).status).toBe(200);
   });
 
-  it('allows a truthful answer when only the answer to a commit was lost', async () => {
+  test('allows a truthful answer when only the answer to a commit was lost', async () => {
     const { id } = await service.client.openWallet({ country: 'MX' });
     let cuts = 0;
     proxy.judge = ({ direction, bytes }) => {
@@ -130,7 +130,7 @@ describe('a shard behind a network that fails', () => {
     expect(await service.client.wallet(id)).toMatchObject({ balance: '101', version: 2 });
   });
 
-  it('leaves the outcome unknown, and reports so, if it cannot be found in time', async () => {
+  test('leaves the outcome unknown, and reports so, if it cannot be found in time', async () => {
     const { id } = await service.client.openWallet({ country: 'MX' });
     let isCut = false;
     proxy.judge = ({ direction, bytes }) => {
@@ -160,7 +160,7 @@ describe('a shard under too much load', () => {
   });
   afterAll(() => stopTestService(service));
 
-  it('is unavailable once its queue is full, and finishes waiting requests', async () => {
+  test('is unavailable once its queue is full, and finishes waiting requests', async () => {
     const { id } = await service.client.openWallet();
     await withSession(service.global, async (session) => {
       await session.query('begin');
@@ -185,7 +185,7 @@ describe('an internal error', () => {
   });
   afterAll(() => stopTestService(service));
 
-  it('leaves neither state nor event, and is answered without its reason', async () => {
+  test('leaves neither state nor event, and is answered without its reason', async () => {
     const { id } = await service.client.openWallet();
     await rowsOf(
       service.global,

@@ -1,7 +1,7 @@
 import { ShardIdentifier, parseFrameworkConfig } from '@framework/core';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { pino } from 'pino';
-import { afterAll, expect, it, vi } from 'vitest';
+import { afterAll, expect, test, vi } from 'vitest';
 
 import { startService } from '../src/process/start.js';
 import { rowsOf } from './database-session.js';
@@ -18,7 +18,7 @@ const mexico = await createTestDatabase();
 const brazil = await createTestDatabase();
 afterAll(() => Promise.all([global.drop(), mexico.drop(), brazil.drop()]));
 
-it('a third shard takes a placement, a configuration entry and a database', async () => {
+test('a third shard takes a placement, a configuration entry and a database', async () => {
   const config = parseFrameworkConfig(configTree({ global, mexico }, { third: brazil }));
   const service = await startService({
     config,

@@ -1,5 +1,5 @@
 import type { FaultProxy } from '@framework/testing';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { rowsOf } from './database-session.js';
 import { moneyByCurrency, operatorQuery } from './money-in-all.js';
 import { startProxiedService } from './start-proxied-service.js';
@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => stop());
 
-it('a transfer to a shard that is down stays in transit and completes after the outage', async () => {
+test('a transfer to a shard that is down stays in transit and completes after the outage', async () => {
   const [source, dest] = await Promise.all(
     ['DE', 'MX'].map((country) => service.client.openWallet({ country })),
   );

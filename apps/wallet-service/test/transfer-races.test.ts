@@ -1,7 +1,7 @@
 import { ShardIdentifier, ShardedId, parseFrameworkConfig } from '@framework/core';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { Big } from 'big.js';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { composeWalletService } from '../src/composition.js';
 import type { WalletService } from '../src/http/wallet-app-env.js';
@@ -39,7 +39,7 @@ afterAll(async () => {
 });
 
 describe('two concurrent processes', () => {
-  it.each([
+  test.each([
     ['receive', 'RECEIVED', async () => (await open('MX')).id],
     ['refuse', 'REFUSED', async () => ShardedId.generate(Wallet, ShardIdentifier.of(1, 0))],
   ])('%s a transfer once, and receive the same answer', async (_what, state, destination) => {
@@ -61,7 +61,7 @@ describe('two concurrent processes', () => {
     }
   });
 
-  it('close a wallet and receive a transfer in one order or the other', async () => {
+  test('close a wallet and receive a transfer in one order or the other', async () => {
     for (let race = 0; race < raceCount; race++) {
       const [source, dest] = [await open('DE'), await open('MX')];
       const { id: transferId, destId, amount, currency } = await initiate(source.id, dest.id);
@@ -82,7 +82,7 @@ describe('two concurrent processes', () => {
     }
   });
 
-  it('refund once while the source is closed or filled up', async () => {
+  test('refund once while the source is closed or filled up', async () => {
     for (let race = 0; race < raceCount; race++) {
       const [source, dest] = [await open('DE', '99999999999999999999'), await open('MX')];
       const { id: transferId } = await initiate(source.id, dest.id);

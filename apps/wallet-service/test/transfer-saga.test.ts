@@ -1,5 +1,5 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { Wallet } from '../src/wallet/wallet.js';
 import { rowsOf } from './database-session.js';
@@ -16,7 +16,7 @@ beforeAll(async () => {
 afterAll(() => stopTestService(service));
 
 describe('a transfer between shards', () => {
-  it('takes the money out at once and puts it in soon after', async () => {
+  test('takes the money out at once and puts it in soon after', async () => {
     const [source, dest] = [await open('DE'), await open('MX')];
     const { status, headers, body } = await transfer(source.id, dest.id, '25.50');
     expect(status).toBe(202);
@@ -27,7 +27,7 @@ describe('a transfer between shards', () => {
     expect(await service.client.wallet(dest.id)).toMatchObject({ balance: '125.5' });
   });
 
-  it.each([
+  test.each([
     ['was closed', 'wallet-closed', async () => closed(await open('MX'))],
     ['holds another currency', 'currency-mismatch', async () => (await open('MX', 'USD')).id],
     ['does not exist', 'wallet-not-found', async () => (await open('MX')).id.replace(/.{6}$/, '000000')],
@@ -38,7 +38,7 @@ describe('a transfer between shards', () => {
     expect(await service.client.wallet(source.id)).toMatchObject({ balance: '100', version: 3 });
   });
 
-  it.each([
+  test.each([
     ['on a shard that is not configured', ShardedId.generate(Wallet, ShardIdentifier.of(7, 3)).value],
     ['with a UUID of another version', 'f47ac10b-58cc-4372-a567-0e02b2c3d479'],
   ])('is refused at once when the destination is %s', async (_case, destId) => {
@@ -47,7 +47,7 @@ describe('a transfer between shards', () => {
     expect(await service.client.wallet(source.id)).toMatchObject({ balance: '100', version: 1 });
   });
 
-  it('returns the money to a source that was closed meanwhile', async () => {
+  test('returns the money to a source that was closed meanwhile', async () => {
     const [source, dest] = [await open('DE'), await open('MX', 'USD')];
     const { body } = await transfer(source.id, dest.id, '40');
     await closed(source);
@@ -55,7 +55,7 @@ describe('a transfer between shards', () => {
     expect(await service.client.wallet(source.id)).toMatchObject({ balance: '100' });
   });
 
-  it('keeps the sum of each currency the same at every moment', async () => {
+  test('keeps the sum of each currency the same at every moment', async () => {
     const wallets = await Promise.all(
       Array.from({ length: 6 }, (_unused, n) => open(n % 2 === 0 ? 'DE' : 'MX')),
     );
@@ -77,7 +77,7 @@ describe('a transfer between shards', () => {
 });
 
 describe('the recipient of a deposit', () => {
-  it('is notified once', async () => {
+  test('is notified once', async () => {
     const wallet = await open('MX');
     await service.client.post(`/wallets/${wallet.id}/deposit`, { amount: '5', recipient: 'ana@example.com' });
     await service.client.post(`/wallets/${wallet.id}/deposit`, { amount: '6' });

@@ -16,7 +16,7 @@ import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
 import { TransferDecision } from '../src/transfer/transfer-decision.js';
@@ -183,7 +183,7 @@ describe('a database from before destinations decided transfers', () => {
     await rm(folder, { recursive: true });
   });
 
-  it.each([
+  test.each([
     ['initiated', 'COMPLETED', undefined, '60', '140'],
     ['refused', 'REFUNDED', 'wallet-closed', '100', '100'],
     ['received', 'COMPLETED', undefined, '60', '140'],
@@ -202,7 +202,7 @@ describe('a database from before destinations decided transfers', () => {
     expect(await moneyByCurrency(shards)).toEqual(money);
   });
 
-  it('has the decision on money received earlier where the action looks for it', async () => {
+  test('has the decision on money received earlier where the action looks for it', async () => {
     const { id: transferId, destId } = transfers['received']!;
     const rows = await rowsOf(
       shards.mexico,
@@ -213,7 +213,7 @@ describe('a database from before destinations decided transfers', () => {
     expect(rows).toEqual([{ id, state: 'RECEIVED', amount: 40, currency: 'EUR' }]);
   });
 
-  it('refuses the steps of processes that do not know decisions', async () => {
+  test('refuses the steps of processes that do not know decisions', async () => {
     const late = new EarlierVersion(shards, folder);
     try {
       await late.ready();
@@ -229,7 +229,7 @@ describe('a database from before destinations decided transfers', () => {
     }
   });
 
-  it("shows the opening of a wallet in today's format", async () => {
+  test("shows the opening of a wallet in today's format", async () => {
     const id = opened.id.value;
     const { body } = await service.client.get(`/wallets/${id}/events`);
     expect(body['items']).toMatchObject([

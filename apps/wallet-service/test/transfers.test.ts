@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { problem } from './wallet-client.js';
 
@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => stopTestService(service));
 
 describe('POST /transfers', () => {
-  it('moves money within a shard', async () => {
+  test('moves money within a shard', async () => {
     const source = await service.client.openWallet({ country: 'MX' });
     const dest = await service.client.openWallet({ country: 'MX' });
     const transfer = { sourceId: source.id.toUpperCase(), destId: dest.id, amount: 25.5 };
@@ -35,13 +35,13 @@ describe('POST /transfers', () => {
     expect(await service.client.wallet(dest.id)).toMatchObject({ balance: '125.5', version: 2 });
   });
 
-  it('refuses a transfer to the same wallet', async () => {
+  test('refuses a transfer to the same wallet', async () => {
     const { id } = await service.client.openWallet();
     const transfer = { sourceId: id, destId: id.toUpperCase(), amount: '1' };
     expect(await service.client.post('/transfers', transfer)).toMatchObject(problem(422, 'same-wallet'));
   });
 
-  it('refuses a transfer that the source cannot pay', async () => {
+  test('refuses a transfer that the source cannot pay', async () => {
     const sourceId = (await service.client.openWallet()).id;
     const destId = (await service.client.openWallet()).id;
     const transfer = { sourceId, destId, amount: '100.01' };

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { rowsOf } from './database-session.js';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { anOwner } from './wallet-client.js';
@@ -11,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => stopTestService(service));
 
 describe('POST /wallets', () => {
-  it('opens a wallet and returns its address', async () => {
+  test('opens a wallet and returns its address', async () => {
     const ownerId = anOwner.toUpperCase();
     const wallet = { country: 'DE', ownerId, currency: 'EUR', initialBalance: '100.50' };
     const { status, headers, body } = await service.client.post('/wallets', wallet);
@@ -32,7 +32,7 @@ describe('POST /wallets', () => {
     expect(await service.client.wallet(String(body['id']))).toEqual(body);
   });
 
-  it('defaults to an initial balance of zero', async () => {
+  test('defaults to an initial balance of zero', async () => {
     const { body } = await service.client.post('/wallets', {
       country: 'DE',
       ownerId: anOwner,
@@ -41,7 +41,7 @@ describe('POST /wallets', () => {
     expect(body).toMatchObject({ balance: '0' });
   });
 
-  it.each([
+  test.each([
     ['MX', { group: 1, member: 0 }],
     ['mx', { group: 0, member: 0 }],
     ['MX ', { group: 0, member: 0 }],
@@ -63,12 +63,12 @@ describe('POST /wallets', () => {
 });
 
 describe('GET /wallets/{id}', () => {
-  it('accepts an id in upper case', async () => {
+  test('accepts an id in upper case', async () => {
     const { id } = await service.client.openWallet({ country: 'MX' });
     expect((await service.client.wallet(id.toUpperCase())).id).toBe(id);
   });
 
-  it('answers HEAD without a body', async () => {
+  test('answers HEAD without a body', async () => {
     const { id } = await service.client.openWallet();
     const { status, body } = await service.client.send(`/wallets/${id}`, { method: 'HEAD' });
     expect({ status, body }).toEqual({ status: 200, body: {} });
@@ -76,7 +76,7 @@ describe('GET /wallets/{id}', () => {
 });
 
 describe('changes of a wallet', () => {
-  it('deposits, with one event of the exact amount and newBalance', async () => {
+  test('deposits, with one event of the exact amount and newBalance', async () => {
     const { id } = await service.client.openWallet();
     const deposit = { amount: '25.50', recipient: 'Ana' };
     const { status, body } = await service.client.post(`/wallets/${id}/deposit`, deposit);
@@ -100,14 +100,14 @@ describe('changes of a wallet', () => {
     ]);
   });
 
-  it('withdraws down to zero', async () => {
+  test('withdraws down to zero', async () => {
     const { id } = await service.client.openWallet({ country: 'MX', currency: 'MXN' });
     const { status, body } = await service.client.post(`/wallets/${id}/withdraw`, { amount: 100 });
     expect(status).toBe(200);
     expect(body).toMatchObject({ balance: '0', version: 2, state: 'OPENED' });
   });
 
-  it.each([
+  test.each([
     ['no body', {}],
     ['an empty object', { body: '{}', headers: { 'content-type': 'application/json' } }],
   ])('closes with %s', async (_name, init) => {
@@ -119,7 +119,7 @@ describe('changes of a wallet', () => {
 });
 
 describe('decimals', () => {
-  it.each([
+  test.each([
     ['"0.1" and "0.2"', '0', ['"0.1"', '"0.2"'], '0.3'],
     ['the numbers 0.1 and 0.2', '0', ['0.1', '0.2'], '0.3'],
     ['the number 25.50', '0', ['25.50'], '25.5'],

@@ -1,23 +1,23 @@
 import { DatabaseNotReadyError, type NotReadyKind } from '@framework/core/adapter';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { TablesInUseError } from './migration/migrate-database.js';
 import { OpeningRetries } from './pg-database.js';
 
 describe('opening a database that failed to open', () => {
-  it('is retried twice a second while the database may come up at any moment', () => {
+  test('is retried twice a second while the database may come up at any moment', () => {
     const retries = new OpeningRetries();
     const delays = [1, 2, 3].map(() => retries.delayMsAfter(undefined, reason('not-serving'), 60_000));
     expect(delays).toEqual([500, 500, 500]);
   });
 
-  it('is retried at growing intervals, up to 5 s, while an operator has to act', () => {
+  test('is retried at growing intervals, up to 5 s, while an operator has to act', () => {
     const retries = new OpeningRetries();
     const delays = [1, 2, 3, 4, 5].map(() => retries.delayMsAfter(undefined, reason('refused'), 60_000));
     expect(delays).toEqual([1_000, 2_000, 4_000, 5_000, 5_000]);
   });
 
-  it.each<[what: string, kind: NotReadyKind, error: unknown]>([
+  test.each<[what: string, kind: NotReadyKind, error: unknown]>([
     ['was refused', 'migration-failed', new Error('no')],
     ['found a table in use', 'not-serving', new TablesInUseError(new Error('no'))],
   ])('is retried after ten times a migration that %s, at most ten minutes', (_what, kind, error) => {

@@ -1,10 +1,10 @@
 import { systemClock } from '@framework/core';
 import { Account, firstShard, once } from '@framework/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 
-it.each([
+test.each([
   ['many statements', 100, 50],
   ['one statement', 3, 1],
 ])('a plan of %s writes nothing when one of its values cannot be sent', async (_what, count, place) => {

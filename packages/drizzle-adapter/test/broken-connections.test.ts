@@ -1,7 +1,7 @@
 import { type SuiteContext, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { backendPid } from './fixtures/backend-pid.js';
 import { openSuite } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
@@ -24,14 +24,14 @@ describe('connections after an error', () => {
   const open = (settings: Readonly<Record<string, unknown>>): Promise<SuiteContext> =>
     openSuite(database.url, settings);
 
-  it('are discarded after a statement that timed out', async () => {
+  test('are discarded after a statement that timed out', async () => {
     const suite = await open(hasty);
     const before = await backendPid(suite);
     expect(await refusal(sleep(suite))).toMatchObject({ code: 'shard-unavailable', shard: firstShard });
     expect(await backendPid(suite)).not.toBe(before);
   });
 
-  it('are discarded after a statement that timed out within a transaction', async () => {
+  test('are discarded after a statement that timed out within a transaction', async () => {
     const suite = await open(hasty);
     const before = await backendPid(suite);
     const work = suite.fixture.databases.transactionManager(firstShard).inTransaction(() => sleep(suite));
@@ -39,7 +39,7 @@ describe('connections after an error', () => {
     expect(await backendPid(suite)).not.toBe(before);
   });
 
-  it('are replaced when the server ends them while they are idle', async () => {
+  test('are replaced when the server ends them while they are idle', async () => {
     const suite = await open(single);
     const before = await backendPid(suite);
     await terminate(database, before);
@@ -47,7 +47,7 @@ describe('connections after an error', () => {
     expect(after).not.toBe(before);
   });
 
-  it('are replaced when the server ends them during a statement', async () => {
+  test('are replaced when the server ends them during a statement', async () => {
     const suite = await open(single);
     const before = await backendPid(suite);
     const asleep = refusal(sleep(suite));
@@ -57,7 +57,7 @@ describe('connections after an error', () => {
     expect(await backendPid(suite)).not.toBe(before);
   });
 
-  it('are kept after a write that was refused as stale or by a constraint', async () => {
+  test('are kept after a write that was refused as stale or by a constraint', async () => {
     const suite = await open(single);
     const before = await backendPid(suite);
     const account = await suite.openAccount(firstShard);

@@ -7,7 +7,7 @@ import {
 } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { CallRecorder, type RecordCheck, checkRecord } from '@framework/testing/record';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 
@@ -84,13 +84,13 @@ describe('a record of calls', () => {
     await withdraw(accounts[1], '40');
   });
 
-  it('matches the databases when all is well, including repeats', async () => {
+  test('matches the databases when all is well, including repeats', async () => {
     for (const call of recorder.calls) await recorder.repeat(call);
     expect(recorder.calls.map(({ outcome }) => outcome)).toEqual(['ok', 'ok', 'refused']);
     expect(await violations()).toEqual([]);
   });
 
-  it.each<[title: string, change: string, violation: RegExp]>([
+  test.each<[title: string, change: string, violation: RegExp]>([
     [
       'a successful call without its effect',
       `delete from eventlog.idempotency_keys; delete from eventlog.events where model_version = 2;
@@ -130,7 +130,7 @@ describe('a record of calls', () => {
     expect(await violations()).toContainEqual(expect.stringMatching(violation));
   });
 
-  it('detects a refused call that had an effect', async () => {
+  test('detects a refused call that had an effect', async () => {
     await recorder.call('withdraw 1', async (key) => {
       await suite.withdraw(accounts[0], '1', { idempotencyKey: key });
       return new Error('it is said');
@@ -140,7 +140,7 @@ describe('a record of calls', () => {
     ]);
   });
 
-  it('detects a key with effects on two shards', async () => {
+  test('detects a key with effects on two shards', async () => {
     await recorder.call('withdraw 1 twice', async (key) => {
       await suite.withdraw(accounts[1], '1', { idempotencyKey: key });
       await query(databases[0].url, `update eventlog.idempotency_keys set key = $1`, [key]);
@@ -149,7 +149,7 @@ describe('a record of calls', () => {
     expect(await violations()).toContainEqual(expect.stringMatching(/^the key .+ has 2 effects$/));
   });
 
-  it('is settled by repeating the unanswered calls, which have their effect once', async () => {
+  test('is settled by repeating the unanswered calls, which have their effect once', async () => {
     let attempts = 0;
     await recorder.call('withdraw 1', async (key) => {
       const answer = await suite.withdraw(accounts[0], '1', { idempotencyKey: key });
@@ -162,7 +162,7 @@ describe('a record of calls', () => {
     expect((await suite.accounts.getById(accounts[0].id)).balance).toMatch(/^6(\.0+)?$/);
   });
 
-  it('detects a handler that has not reached the end of the log, and events that were given up', async () => {
+  test('detects a handler that has not reached the end of the log, and events that were given up', async () => {
     for (const { store } of registry.deliveries())
       await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
     expect(await violations()).toEqual(Array(2).fill('notify has not handled 2 events after 0 ms'));
@@ -182,7 +182,7 @@ describe('a record of calls', () => {
       await store.cursors.retire('notify', { discardBlocked: true });
   });
 
-  it('reports actions that no call asked for unless they are allowed, and violations of custom checks', async () => {
+  test('reports actions that no call asked for unless they are allowed, and violations of custom checks', async () => {
     const all = { mayBeThere: () => false };
     expect(await violations(all)).toEqual(
       Array(2).fill(expect.stringMatching(/^StageAction .+ no call asked for it$/)),

@@ -1,6 +1,6 @@
 import type { FaultProxy } from '@framework/testing';
 import { firstShard } from '@framework/conformance';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { isSent, proxied } from './fixtures/proxied.js';
@@ -11,7 +11,7 @@ const goodbye = Buffer.from([0x58, 0, 0, 0, 4]);
 const settings = { 'statement-timeout-ms': 500, 'acquisition-timeout-ms': 1_000 };
 const patience = { timeout: 10_000, interval: 50 };
 
-it.each(['reads', 'writes'] as const)(
+test.each(['reads', 'writes'] as const)(
   'a caller that %s learns why its connection was refused, even if the network goes silent while closing it',
   async (what) => {
     const database = await emptyDatabase();
@@ -26,7 +26,7 @@ it.each(['reads', 'writes'] as const)(
   },
 );
 
-it('the readiness check is answered when the network goes silent right after it', async () => {
+test('the readiness check is answered when the network goes silent right after it', async () => {
   const { proxy, url } = await proxied(await emptyDatabase());
   const registry = openRegistry([{ group: 0, member: 0, url, settings }]);
   await registry.ready();
@@ -34,7 +34,7 @@ it('the readiness check is answered when the network goes silent right after it'
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-it('a database is retried when the network goes silent while a refused connection closes', async () => {
+test('a database is retried when the network goes silent while a refused connection closes', async () => {
   const { proxy, url } = await proxied(await emptyDatabase());
   const { isSilent } = fallSilentAtGoodbye(proxy);
   const registry = openRegistry([{ group: 0, member: 0, url: `${url}_missing`, settings }]);

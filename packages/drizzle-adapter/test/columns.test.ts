@@ -1,7 +1,7 @@
 import { type DatabaseRegistry, type NewEntity, systemClock } from '@framework/core';
 import { Account, type AccountFields, Tag, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { Gadget, PgGadgetRepository, gadgetStatements } from './fixtures/gadget.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
@@ -31,7 +31,7 @@ describe.each([
     return gadgets.getById(gadget.id);
   };
 
-  it('may belong to a schema of its own, with a state enum that has no DELETED', async () => {
+  test('may belong to a schema of its own, with a state enum that has no DELETED', async () => {
     const gadget = await store(Gadget.of());
     expect(gadget).toMatchObject({ state: 'NEW', version: 1, name: 'wheel', price: 12.5 });
     const used = await store(gadget.with({ state: 'USED' }));
@@ -41,7 +41,7 @@ describe.each([
     expect(await gadgets.count()).toBeGreaterThan(0);
   });
 
-  it('take and keep the default of the database when the row leaves them out', async () => {
+  test('take and keep the default of the database when the row leaves them out', async () => {
     const gadget = await store(Gadget.of());
     expect(gadget.origin).toBe('here');
     expect(gadget.serial).toBeGreaterThan(0);
@@ -50,21 +50,21 @@ describe.each([
     expect(touched).toMatchObject({ origin: 'there', amount: 4, serial: gadget.serial });
   });
 
-  it('take and keep the default of the table when the row leaves them out', async () => {
+  test('take and keep the default of the table when the row leaves them out', async () => {
     const gadget = await store(Gadget.of());
     expect(gadget.token).toMatch(/^[0-9a-f-]{36}$/);
     const touched = await store(gadget.with({ token: undefined, amount: 4 }));
     expect(touched).toMatchObject({ token: gadget.token, amount: 4 });
   });
 
-  it('store null even when they have a default', async () => {
+  test('store null even when they have a default', async () => {
     const gadget = await store(Gadget.of({ token: null }));
     expect(gadget.token).toBeNull();
     const other = await store(Gadget.of());
     expect(await store(other.with({ token: null }))).toMatchObject({ token: null });
   });
 
-  it.each<[string, Partial<NewEntity<Gadget>>]>([
+  test.each<[string, Partial<NewEntity<Gadget>>]>([
     ['a text of full length', { name: '12345' }],
     ['a text of full length beyond the basic plane', { name: '🚲🚲🚲🚲🚲' }],
     ['a number with all its digits', { price: 9999.99 }],
@@ -81,7 +81,7 @@ describe.each([
     expect(await store(Gadget.of(fields))).toMatchObject(fields);
   });
 
-  it.each<[string, Partial<NewEntity<Gadget>>, string]>([
+  test.each<[string, Partial<NewEntity<Gadget>>, string]>([
     ['a text that is too long', { name: '123456' }, 'Gadget.name'],
     ['a text that would be padded', { code: 'a' }, 'Gadget.code'],
     ['a number that would be rounded', { price: 1.234 }, 'Gadget.price'],
@@ -118,7 +118,7 @@ describe('a row that is not yet written', () => {
     await registry.ready();
   });
 
-  it.each<[string, Partial<AccountFields>]>([
+  test.each<[string, Partial<AccountFields>]>([
     ['of usual values', {}],
     ['with a decimal of few digits', { balance: '-007.50' }],
     ['with a decimal of nothing', { balance: '-0' }],
@@ -139,14 +139,14 @@ describe('a row that is not yet written', () => {
     expect(staged).toEqual(await accounts.getById(account.id));
   });
 
-  it('decodes to no model when the database sets some of its values', () => {
+  test('decodes to no model when the database sets some of its values', () => {
     const gadgets = new PgGadgetRepository(registry);
     expect(gadgets.decode(gadgets.encode(Gadget.of({ version: 1 })), firstShard)).toBeUndefined();
   });
 });
 
 describe('a table that differs from its Drizzle definition', () => {
-  it('is written row by row', async () => {
+  test('is written row by row', async () => {
     const database = await createTestDatabase();
     onTestFinished(() => database.drop());
     const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
@@ -177,7 +177,7 @@ describe('a database with another time zone and date style', () => {
   });
   afterAll(() => database.drop());
 
-  it.each(['1850-06-01T12:34:56.789Z', '2026-03-08T06:59:59.999Z', '2026-07-01T00:00:00Z'])(
+  test.each(['1850-06-01T12:34:56.789Z', '2026-03-08T06:59:59.999Z', '2026-07-01T00:00:00Z'])(
     'returns the instant %s unchanged',
     async (instant) => {
       const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);

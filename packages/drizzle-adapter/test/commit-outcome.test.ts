@@ -2,7 +2,7 @@ import type { Verdict } from '@framework/testing';
 import { type SuiteContext, Tag, decimal, firstShard, sameDatabaseShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { type ProxiedDatabase, cutOnce, isSent, proxied } from './fixtures/proxied.js';
 import { lockWaiters } from './fixtures/lock-waiters.js';
@@ -37,7 +37,7 @@ describe('a connection that breaks around a commit', () => {
     await suite.fixture.clear();
   };
 
-  it('after the write arrived: the commit is found in the log, and the action succeeds', async () => {
+  test('after the write arrived: the commit is found in the log, and the action succeeds', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, write, 'forward-and-cut');
@@ -47,7 +47,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(2);
   });
 
-  it('while the write waits for a lock: the outcome is awaited, and the action succeeds', async () => {
+  test('while the write waits for a lock: the outcome is awaited, and the action succeeds', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const holder = new pg.Client({ connectionString: database.url });
@@ -70,7 +70,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(2);
   });
 
-  it("while a restricted role's write waits: the outcome is awaited, with one effect", async () => {
+  test("while a restricted role's write waits: the outcome is awaited, with one effect", async () => {
     await open();
     const { login, remove } = await hiddenLogin(database);
     onTestFinished(remove);
@@ -109,7 +109,7 @@ describe('a connection that breaks around a commit', () => {
     await registry.close();
   });
 
-  it('before the write arrived: the action runs again, with one effect', async () => {
+  test('before the write arrived: the action runs again, with one effect', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, write, 'cut');
@@ -119,7 +119,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(2);
   });
 
-  it.each([
+  test.each([
     ['before', 'cut'],
     ['after', 'forward-and-cut'],
   ] as const)(
@@ -135,7 +135,7 @@ describe('a connection that breaks around a commit', () => {
     },
   );
 
-  it('at every commit: each successful action has one effect', async () => {
+  test('at every commit: each successful action has one effect', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     let turn = 0;
@@ -147,7 +147,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(7);
   });
 
-  it("on a database's second shard: the first shard's commit is not mistaken for it", async () => {
+  test("on a database's second shard: the first shard's commit is not mistaken for it", async () => {
     await open();
     const [one, other] = [await suite.openAccount(firstShard), await suite.openAccount(sameDatabaseShard)];
     let writes = 0;
@@ -163,7 +163,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.accounts.getById(other.id)).toEqual(other);
   });
 
-  it('for an action that stages nothing: the action is recorded once', async () => {
+  test('for an action that stages nothing: the action is recorded once', async () => {
     await open();
     const wasCut = cutOnce(proxy, write, 'cut');
     await suite.stage(() => undefined);
@@ -171,7 +171,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(1);
   });
 
-  it('for good: the outcome is reported as unknown within a deadline', async () => {
+  test('for good: the outcome is reported as unknown within a deadline', async () => {
     await open(hasty);
     const account = await suite.openAccount(firstShard);
     proxy.judge = (passage) => {
@@ -192,7 +192,7 @@ describe('a connection that breaks around a commit', () => {
     expect(row).toEqual({ version: 1 });
   });
 
-  it('of a script: the outcome is reported as unknown', async () => {
+  test('of a script: the outcome is reported as unknown', async () => {
     await open();
     const manager = suite.fixture.databases.transactionManager(firstShard);
     const wasCut = cutOnce(proxy, 'commit\0', 'forward-and-cut');
@@ -204,7 +204,7 @@ describe('a connection that breaks around a commit', () => {
     expect(wasCut()).toBe(true);
   });
 
-  it('during a read: the action runs again', async () => {
+  test('during a read: the action runs again', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, 'framework_read', 'forward-and-cut');

@@ -2,7 +2,7 @@ import { openDatabases } from '@framework/core';
 import { firstShard } from '@framework/conformance';
 import { sql } from 'drizzle-orm';
 import { readFileSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { urlParameters } from '../src/connection/postgres-options.js';
 import { PgTransactionManager, migrateShards, postgres } from '../src/index.js';
@@ -12,7 +12,7 @@ import { query } from './fixtures/query.js';
 import { shardingConfig } from './fixtures/sharding-config.js';
 
 describe('the configuration of a database', () => {
-  it.each([
+  test.each([
     ['pool sizes', { 'maximum-pool-size': 5 }],
     ['timeouts', { 'statement-timeout-ms': 5 }],
     ['passwords', { password: 'another' }],
@@ -34,7 +34,7 @@ describe('the configuration of a database', () => {
     );
   });
 
-  it('is refused when it has an unknown driver option', () => {
+  test('is refused when it has an unknown driver option', () => {
     expect(() => postgres({ migrationFolder: 'migrations' } as object)).toThrow(
       expect.objectContaining({
         code: 'invalid-configuration',
@@ -43,7 +43,7 @@ describe('the configuration of a database', () => {
     );
   });
 
-  it.each([
+  test.each([
     ['another database', 'mysql://db/x', {}, 'jdbc-url'],
     ['a schema in the way of another driver', 'postgresql://db/x?currentSchema=a', {}, 'jdbc-url'],
     ['another driver', 'postgresql://db/x', { 'driver-class-name': 'com.mysql.Driver' }, 'driver-class-name'],
@@ -61,7 +61,7 @@ describe('the configuration of a database', () => {
     );
   });
 
-  it.each([
+  test.each([
     ['sslmod=require', [/sslmod, .*ignored.*sslmode/]],
     ['SSLMODE=require', [/SSLMODE, .*ignored.*sslmode/]],
     ['sslmode=require&sslrootcrt=a&port=5', [/sslrootcrt, .*ignored.*sslrootcert/]],
@@ -84,7 +84,7 @@ describe('the configuration of a database', () => {
     expect(() => openDatabases(config, postgres())).toThrow(refusal);
   });
 
-  it('does not reveal a part of a password that looks like a parameter', () => {
+  test('does not reveal a part of a password that looks like a parameter', () => {
     const url = 'postgresql://127.0.0.1:1/x?user=ann&password=12&s3cret';
     const config = shardingConfig([{ group: 0, member: 0, url }]);
     const open = (): unknown => openDatabases(config, postgres());
@@ -92,13 +92,13 @@ describe('the configuration of a database', () => {
     expect(open).not.toThrow(/s3cret/);
   });
 
-  it('is refused with an unknown parameter even by a job that only migrates', async () => {
+  test('is refused with an unknown parameter even by a job that only migrates', async () => {
     const { url } = await emptyDatabase();
     const config = shardingConfig([{ group: 0, member: 0, url: `${url}?sslmod=require` }]);
     await expect(migrateShards(config)).rejects.toMatchObject({ code: 'invalid-configuration' });
   });
 
-  it('accepts the parameters that the reference lists, and the reference lists all that it accepts', async () => {
+  test('accepts the parameters that the reference lists, and the reference lists all that it accepts', async () => {
     const { url } = await emptyDatabase();
     const reference = readFileSync(
       new URL('../../../docs/reference/configuration.md', import.meta.url),
@@ -114,7 +114,7 @@ describe('the configuration of a database', () => {
     expect(await suiteOn(registry).openAccount(firstShard)).toMatchObject({ version: 1 });
   });
 
-  it('accepts JDBC URLs and the name of the PostgreSQL driver', async () => {
+  test('accepts JDBC URLs and the name of the PostgreSQL driver', async () => {
     const { url } = await emptyDatabase();
     const settings = { 'driver-class-name': 'org.postgresql.Driver' };
     const registry = openRegistry([{ group: 0, member: 0, url: `jdbc:${url}`, settings }]);
@@ -122,7 +122,7 @@ describe('the configuration of a database', () => {
     expect(await suiteOn(registry).openAccount(firstShard)).toMatchObject({ version: 1 });
   });
 
-  it('gives an additional named config its own transactions', async () => {
+  test('gives an additional named config its own transactions', async () => {
     const [primary, secondary] = await Promise.all([emptyDatabase(), emptyDatabase()]);
     const configs = {
       'secondary-config': { 'jdbc-url': secondary.url },
@@ -147,7 +147,7 @@ describe('the configuration of a database', () => {
     );
   });
 
-  it('does not migrate the database of an additional named config', async () => {
+  test('does not migrate the database of an additional named config', async () => {
     const [primary, secondary] = await Promise.all([emptyDatabase(), emptyDatabase()]);
     const configs = { 'secondary-config': { 'jdbc-url': secondary.url } };
     await openRegistry([{ group: 0, member: 0, url: primary.url, configs }]).ready();
@@ -155,7 +155,7 @@ describe('the configuration of a database', () => {
     expect(found).toEqual([{ found: null }]);
   });
 
-  it('lets transactions of two configs of one shard nest', async () => {
+  test('lets transactions of two configs of one shard nest', async () => {
     const { url } = await emptyDatabase();
     const registry = openRegistry([
       { group: 0, member: 0, url, configs: { 'lock-config': { 'jdbc-url': url } } },

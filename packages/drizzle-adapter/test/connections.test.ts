@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { type SuiteContext, firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { backendPid, backendPidOf } from './fixtures/backend-pid.js';
 import { openRegistry, openSuite, suiteOn } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
@@ -22,13 +22,13 @@ describe('the connections of a database', () => {
   const open = (settings: Readonly<Record<string, unknown>>): Promise<SuiteContext> =>
     openSuite(database.url, settings);
 
-  it('are limited in number, however many statements run at once', async () => {
+  test('are limited in number, however many statements run at once', async () => {
     const suite = await open({ 'maximum-pool-size': 3 });
     const pids = await Promise.all(Array.from({ length: 30 }, () => backendPid(suite)));
     expect(new Set(pids).size).toBeLessThanOrEqual(3);
   });
 
-  it('are refused to a caller that has waited too long', async () => {
+  test('are refused to a caller that has waited too long', async () => {
     const suite = await open({ 'maximum-pool-size': 1, 'acquisition-timeout-ms': 500 });
     const transactions = suite.fixture.databases.transactionManager(firstShard);
     const account = await suite.openAccount(firstShard);
@@ -41,7 +41,7 @@ describe('the connections of a database', () => {
     expect(await suite.credit(account, '1')).toMatchObject({ version: 2 });
   });
 
-  it('are opened outside any async context by the readiness check', async () => {
+  test('are opened outside any async context by the readiness check', async () => {
     const suite = await open({});
     const request = new AsyncLocalStorage<string>();
     const contexts: unknown[] = [];
@@ -57,7 +57,7 @@ describe('the connections of a database', () => {
     expect(contexts).toEqual([undefined]);
   });
 
-  it('report whether the server is ready even when none is left for the check', async () => {
+  test('report whether the server is ready even when none is left for the check', async () => {
     const role = `connections_${randomUUID().slice(0, 8)}`;
     await query(database.url, `create role ${role} login password '${role}' in role pg_read_all_data`);
     onTestFinished(async () => void (await query(database.url, `drop role ${role}`)));
@@ -81,7 +81,7 @@ describe('the connections of a database', () => {
     await expect.poll(() => databases.status(), patience).toMatchObject(refused);
   });
 
-  it('are refused to a caller that finds the queue full', async () => {
+  test('are refused to a caller that finds the queue full', async () => {
     const suite = await open({ 'maximum-pool-size': 1, 'acquisition-queue-max': 2 });
     const release = Promise.withResolvers<void>();
     const held = Promise.withResolvers<void>();
@@ -97,7 +97,7 @@ describe('the connections of a database', () => {
     expect(await Promise.all(waiting)).toHaveLength(2);
   });
 
-  it('need no queue while some of them are free', async () => {
+  test('need no queue while some of them are free', async () => {
     const suite = await open({ 'maximum-pool-size': 2, 'acquisition-queue-max': 0 });
     expect(await Promise.all([backendPid(suite), backendPid(suite)])).toHaveLength(2);
     const outcomes = await Promise.all([1, 2, 3].map(() => refusal(backendPid(suite))));
@@ -106,7 +106,7 @@ describe('the connections of a database', () => {
     ]);
   });
 
-  it('close when running work has finished, and later callers are refused', async () => {
+  test('close when running work has finished, and later callers are refused', async () => {
     const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
     await registry.ready();
     const suite = suiteOn(registry);
@@ -133,7 +133,7 @@ describe('the connections of a database', () => {
     expect(row).toEqual({ note: 'finished' });
   });
 
-  it('close after the callers that wait for one have had theirs', async () => {
+  test('close after the callers that wait for one have had theirs', async () => {
     const settings = { 'maximum-pool-size': 1, 'acquisition-timeout-ms': 30_000 };
     const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }]);
     await registry.ready();
@@ -155,7 +155,7 @@ describe('the connections of a database', () => {
     expect(await waiting).toBe('served');
   });
 
-  it('are shared by the members that name the same database', async () => {
+  test('are shared by the members that name the same database', async () => {
     // The other tests open theirs with one shard, and it holds no other from then on.
     const own = await createTestDatabase();
     onTestFinished(() => own.drop());
@@ -171,7 +171,7 @@ describe('the connections of a database', () => {
     expect(new Set(pids).size).toBe(1);
   });
 
-  it('refuse transactions that bypass the framework', async () => {
+  test('refuse transactions that bypass the framework', async () => {
     const suite = await open({});
     const { accounts } = new PgFixture(suite.fixture.databases);
     await expect(accounts.db(firstShard).transaction(async () => 'never')).rejects.toMatchObject({

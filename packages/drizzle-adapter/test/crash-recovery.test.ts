@@ -7,7 +7,7 @@ import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { seededRandom } from '@framework/testing';
 import { decimal, firstShard } from '@framework/conformance';
 import { TestPostgres } from '@framework/testing/postgres';
-import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import pg from 'pg';
 import { allSlots } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
@@ -34,7 +34,7 @@ beforeAll(async () => {
 
 afterAll(() => server.stop());
 
-it.each([1, 2, 3])(
+test.each([1, 2, 3])(
   'commits after a crash are read although their transaction numbers were seen before it (seed %i)',
   async (seed) => {
     const { url } = await server.createDatabase();
@@ -65,7 +65,7 @@ it.each([1, 2, 3])(
   },
 );
 
-it('an update is stale when its read was lost in a crash under asynchronous commit', async () => {
+test('an update is stale when its read was lost in a crash under asynchronous commit', async () => {
   const { url, database } = await server.createDatabase();
   const account = await (await openSuite(url, {})).openAccount(firstShard);
   // With this, everything committed before is on disk.

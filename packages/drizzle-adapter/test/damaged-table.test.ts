@@ -3,14 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Account, once } from '@framework/conformance';
 import { EmbeddedPostgres } from '@framework/embedded-postgres';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { openSuite } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 
 const database = 'damaged';
 const pageBytes = 8_192;
 
-it('a row on a damaged page fails alone among concurrent reads', async () => {
+test('a row on a damaged page fails alone among concurrent reads', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'damaged-table-'));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const { accounts, damaged } = await fillAndDamage(directory);

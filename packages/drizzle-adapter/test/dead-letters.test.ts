@@ -1,10 +1,10 @@
 import type { DeliverableEvent } from '@framework/core/adapter';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { withEvents } from './fixtures/blocked-events.js';
 import { query } from './fixtures/query.js';
 
 describe('blocked events', () => {
-  it('are not searched from a place of unknown form', async () => {
+  test('are not searched from a place of unknown form', async () => {
     const { store, events } = await withEvents('a', 1);
     const [{ id }] = events as [DeliverableEvent];
     const nones = ['1.2.3', '1'].map((seconds) => `${seconds}/${id}/one`);
@@ -16,7 +16,7 @@ describe('blocked events', () => {
     }
   });
 
-  it('are listed in pages of bounded size, however large they are', { tags: ['slow'] }, async () => {
+  test('are listed in pages of bounded size, however large they are', { tags: ['slow'] }, async () => {
     const { store, events, block, url } = await withEvents('a', 1, 2, 3, 4);
     for (const event of events) await block({ event });
     const megabytes = (count: number): Promise<unknown> =>

@@ -4,7 +4,7 @@ import type {
   DeliveryStore,
   BlockedModel,
 } from '@framework/core/adapter';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { openStore } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry } from './fixtures/open-registry.js';
@@ -12,7 +12,7 @@ import { asJson, everywhere, withEvents } from './fixtures/blocked-events.js';
 import { query } from './fixtures/query.js';
 
 describe('a large backlog of blocked events', () => {
-  it(
+  test(
     'is read once while its models are listed in pages, rather than again for each page',
     { tags: ['slow'] },
     async () => {
@@ -43,7 +43,7 @@ describe('a large backlog of blocked events', () => {
     },
   );
 
-  it('is searched through matching indexes', { tags: ['slow'] }, async () => {
+  test('is searched through matching indexes', { tags: ['slow'] }, async () => {
     const { url } = await openStore();
     const of = `from eventlog.parked_events where dead and`;
     const order = 'order by parked_date, event_id, handler limit 100';
@@ -69,7 +69,7 @@ describe('a large backlog of blocked events', () => {
     }
   });
 
-  it('is searched about as quickly while many models are being tried', { tags: ['slow'] }, async () => {
+  test('is searched about as quickly while many models are being tried', { tags: ['slow'] }, async () => {
     const { store, url, events, block } = await withEvents('a', 1);
     await block({ event: events[0]! });
     await query(
@@ -102,7 +102,7 @@ describe('a large backlog of blocked events', () => {
     expect(await quickestMs(tried)).toBeLessThan(15 * (await quickestMs([])));
   });
 
-  it('is copied within the database, so no event is too large for a message', async () => {
+  test('is copied within the database, so no event is too large for a message', async () => {
     const { events, block, store } = await withEvents('a', 1);
     const [event] = events;
     const unread = Object.defineProperty(

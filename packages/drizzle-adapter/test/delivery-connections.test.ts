@@ -2,7 +2,7 @@ import type { DatabaseRegistry } from '@framework/core';
 import type { DeliveryStore } from '@framework/core/adapter';
 import { firstShard } from '@framework/conformance';
 import pg from 'pg';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
 import { NotificationListener } from '../src/delivery/pg-notifications.js';
 import { postgres } from '../src/index.js';
@@ -16,7 +16,7 @@ import { query } from './fixtures/query.js';
 const leaseMs = 60_000;
 
 describe('the connections of delivery', () => {
-  it('are separate from those of requests, which may all be in use', async () => {
+  test('are separate from those of requests, which may all be in use', async () => {
     const { registry, store } = await openDelivery();
     const [held, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     onTestFinished(() => release.resolve());
@@ -32,7 +32,7 @@ describe('the connections of delivery', () => {
     await holder;
   });
 
-  it('may all be in use while requests continue and leases are renewed', async () => {
+  test('may all be in use while requests continue and leases are renewed', async () => {
     const { registry, store, url } = await openDelivery();
     await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
     const locker = new pg.Client({ connectionString: url });
@@ -50,7 +50,7 @@ describe('the connections of delivery', () => {
     expect(await connectionCount(url, 'framework leases')).toBe(1);
   });
 
-  it('are opened when delivery is first used, and closed with the database', async () => {
+  test('are opened when delivery is first used, and closed with the database', async () => {
     const { registry, store, url } = await openDelivery();
     expect(await connectionCount(url, 'framework delivery')).toBe(0);
     await store.deadLetters.find({}, { limit: 1 });
@@ -63,7 +63,7 @@ describe('the connections of delivery', () => {
     await expect(store.leases.list()).rejects.toMatchObject({ code: 'shard-unavailable' });
   });
 
-  it('close while the network is silent, including the one that listens for notifications', async () => {
+  test('close while the network is silent, including the one that listens for notifications', async () => {
     const database = await emptyDatabase();
     const { proxy, url } = await proxied(database);
     const listener = new NotificationListener(
@@ -77,7 +77,7 @@ describe('the connections of delivery', () => {
     expect(await listener.close()).toBeUndefined();
   });
 
-  it.each([0, -1, 1.5, NaN, 1_001])('cannot number %d', (deliveryPoolMax) => {
+  test.each([0, -1, 1.5, NaN, 1_001])('cannot number %d', (deliveryPoolMax) => {
     expect(() => postgres({ deliveryPoolMax })).toThrow(
       expect.objectContaining({ code: 'invalid-configuration' }),
     );

@@ -1,5 +1,5 @@
 import { ShardIdentifier } from '@framework/core';
-import { expect, it, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { withEvents } from './fixtures/blocked-events.js';
 import { allSlots, openStore } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
@@ -9,7 +9,7 @@ const leaseMs = 60_000;
 const mails = { name: 'mails', aliases: [], startFrom: 'beginning' } as const;
 const books = { name: 'books', aliases: [], startFrom: 'beginning' } as const;
 
-it('the slots of a vanished process are free after its lease, even if the database clock went back', async () => {
+test('the slots of a vanished process are free after its lease, even if the database clock went back', async () => {
   const { store, url } = await openStore();
   await store.cursors.register([mails, books]);
   await store.leases.renew('alive', ['books'], leaseMs);
@@ -29,7 +29,7 @@ it('the slots of a vanished process are free after its lease, even if the databa
   expect(holders.get('alive')!.getTime()).toBeLessThan(Date.now() + leaseMs + 1_000);
 });
 
-it('the cursors of a new handler stand at the time that it asks for', async () => {
+test('the cursors of a new handler stand at the time that it asks for', async () => {
   const { store, url } = await openStore();
   const time = new Date('2020-01-01');
   await store.cursors.register([{ name: 'since', aliases: [], startFrom: { time } }]);
@@ -41,7 +41,7 @@ it('the cursors of a new handler stand at the time that it asks for', async () =
     expect(Number(cursor.split(':')[1])).toBeLessThanOrEqual(Number(xmax));
 });
 
-it('a cursor set to a time stands before open transactions and after earlier commits', async () => {
+test('a cursor set to a time stands before open transactions and after earlier commits', async () => {
   const { store, url } = await openStore();
   const [long, open, writer] = [
     await EventWriter.connect(url),
@@ -67,7 +67,7 @@ it('a cursor set to a time stands before open transactions and after earlier com
   expect(events.map(({ id }) => id).toSorted()).toEqual([...late, ...first, ...next].toSorted());
 });
 
-it('an event missing from the log may come again if another database may have held its shard', async () => {
+test('an event missing from the log may come again if another database may have held its shard', async () => {
   const { store, url } = await withEvents('a', 1);
   const dayMs = 24 * 60 * 60 * 1_000;
   const [held, moved] = [ShardIdentifier.of(0, 0), ShardIdentifier.of(0, 1)];

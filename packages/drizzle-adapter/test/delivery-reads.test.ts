@@ -1,12 +1,12 @@
 import { type Cursor, type DeliverableEvent, type DeliveryStore } from '@framework/core/adapter';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { ChildProgram } from './fixtures/child-program.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { query } from './fixtures/query.js';
 
 describe('a read of the log between cursors', () => {
-  it(
+  test(
     'passes one transaction of 200,000 events to a process with a small heap',
     { timeout: 180_000, tags: ['slow'] },
     async () => {
@@ -26,7 +26,7 @@ describe('a read of the log between cursors', () => {
     },
   );
 
-  it.each([1, 2, 1_000])(
+  test.each([1, 2, 1_000])(
     'keeps versions in order when an earlier xid wrote a later version (batches of %i)',
     async (limit) => {
       const { store, url } = await openStore();
@@ -45,7 +45,7 @@ describe('a read of the log between cursors', () => {
     },
   );
 
-  it('does not confuse models of different classes that share an id', async () => {
+  test('does not confuse models of different classes that share an id', async () => {
     const { store, url } = await openStore();
     const [early, other] = [await EventWriter.connect(url), await EventWriter.connect(url)];
     await early.begin();

@@ -1,6 +1,6 @@
 import type { DeliveryStore } from '@framework/core/adapter';
 import pg from 'pg';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';
@@ -21,7 +21,7 @@ const writeInOldMonth = `
   values (gen_random_uuid(), gen_random_uuid(), 0, 'test', 'Write', '{}', 'test', 'a', 'Thing', 1, 'ThingChangedEvent',
     '{}', '{}', '2020-01-15', 0, '2020-01-15')`;
 
-it('a partition is dropped once it is old and every cursor has passed it', async () => {
+test('a partition is dropped once it is old and every cursor has passed it', async () => {
   const { store, url } = await openStore();
   await query(url, addOldMonth);
   await (await EventWriter.connect(url)).write('a', 1);
@@ -58,7 +58,7 @@ it('a partition is dropped once it is old and every cursor has passed it', async
   ]);
 });
 
-it('a partition is dropped once the last handler that had not passed it is retired', async () => {
+test('a partition is dropped once the last handler that had not passed it is retired', async () => {
   const { store, url } = await openStore();
   await query(url, addOldMonth);
   await query(url, writeInOldMonth);
@@ -68,7 +68,7 @@ it('a partition is dropped once the last handler that had not passed it is retir
   expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
 });
 
-it('a partition stays when a transaction as old as the partition commits while the drop waits', async () => {
+test('a partition stays when a transaction as old as the partition commits while the drop waits', async () => {
   const { store, url, reader: writer } = await withReader();
   await query(url, addOldMonth);
   await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
@@ -86,7 +86,7 @@ it('a partition stays when a transaction as old as the partition commits while t
   expect(await query(url, 'select model_id from eventlog.events')).toEqual([{ model_id: 'a' }]);
 });
 
-it('no commit waits for a process that goes silent while it drops a partition', async () => {
+test('no commit waits for a process that goes silent while it drops a partition', async () => {
   const database = await emptyDatabase();
   const { url } = database;
   const { proxy, url: proxiedUrl } = await proxied(database);
@@ -111,7 +111,7 @@ it('no commit waits for a process that goes silent while it drops a partition', 
 });
 
 describe('during a long read of the log', () => {
-  it('no commit waits for partitions to be created, which happens after the read', async () => {
+  test('no commit waits for partitions to be created, which happens after the read', async () => {
     const { store, url, reader } = await withReader();
     const [last] = await query<{ name: string }>(
       url,
@@ -128,7 +128,7 @@ describe('during a long read of the log', () => {
     expect(await query(url, `select from pg_class where oid = to_regclass('${last!.name}')`)).toHaveLength(1);
   });
 
-  it('no commit waits for a partition to be dropped, which happens after the read', async () => {
+  test('no commit waits for a partition to be dropped, which happens after the read', async () => {
     const { store, url, reader } = await withReader();
     await query(url, addOldMonth);
     await read(reader);
@@ -139,7 +139,7 @@ describe('during a long read of the log', () => {
     expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
   });
 
-  it('a process starts at once and blocks no commit', async () => {
+  test('a process starts at once and blocks no commit', async () => {
     const { url, reader } = await withReader();
     const months = await query<{ name: string }>(
       url,
@@ -154,7 +154,7 @@ describe('during a long read of the log', () => {
   });
 });
 
-it('partitions are created once when many processes create them at the same time', async () => {
+test('partitions are created once when many processes create them at the same time', async () => {
   const { store, url } = await openStore();
   await query(
     url,
@@ -174,7 +174,7 @@ it('partitions are created once when many processes create them at the same time
   ).toHaveLength(5);
 });
 
-it('a notification reaches its listener, even after the connection was lost', async () => {
+test('a notification reaches its listener, even after the connection was lost', async () => {
   const { store, url } = await openStore();
   const onNotification = vi.fn<() => void>();
   const stop = await store.notifications.listen(onNotification);

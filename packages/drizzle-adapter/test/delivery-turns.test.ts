@@ -1,7 +1,7 @@
 import type { DeliverableEvent, DeliveryStore, BlockedEvent } from '@framework/core/adapter';
 import { seededRandom } from '@framework/testing';
 import pg from 'pg';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { lockWaiters } from './fixtures/lock-waiters.js';
@@ -15,7 +15,7 @@ const models = ['a', 'b', 'c'];
 const versions = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 
 describe('the turn of a model', () => {
-  it.each([1, 2, 3, 4])(
+  test.each([1, 2, 3, 4])(
     'is never lost while its events are blocked, tried, skipped and replayed concurrently (seed %i)',
     async (seed) => {
       const random = seededRandom(seed);
@@ -60,7 +60,7 @@ describe('the turn of a model', () => {
   );
 });
 
-it('an event that is blocked while the one before it is removed is not forgotten', async () => {
+test('an event that is blocked while the one before it is removed is not forgotten', async () => {
   const { store, url, events } = await withBlockable();
   await store.blocked.block(events.slice(0, 1));
   const [head] = await store.blocked.dueHeads(everywhere, 10);

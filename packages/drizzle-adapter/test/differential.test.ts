@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { Session, operations } from './differential/session.js';
 import { StorePair } from './differential/store-pair.js';
 
@@ -32,7 +32,7 @@ const expected = [
   ...['beginAttempt', 'endAttempt'].flatMap((operation) => [`${operation}: true`, `${operation}: false`]),
 ];
 
-it(`the in-memory store answers as PostgreSQL does (${count} sequences, seed ${seed})`, async () => {
+test(`the in-memory store answers as PostgreSQL does (${count} sequences, seed ${seed})`, async () => {
   const open = await StorePair.opener();
   const met = new Set<string>();
   await fc.assert(

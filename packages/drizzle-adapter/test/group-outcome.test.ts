@@ -1,6 +1,6 @@
 import { type Account, type SuiteContext, decimal, firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { codeOf, groupMarker, lockRows, openGrouped } from './fixtures/grouped-suite.js';
 import { type ProxiedDatabase, isSent, proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
@@ -40,7 +40,7 @@ describe('a connection that breaks during a group commit', () => {
     return accounts.map(({ version, balance }) => [version, balance]);
   };
 
-  it('while it waits for a lock: the outcome is awaited, and all succeed', async () => {
+  test('while it waits for a lock: the outcome is awaited, and all succeed', async () => {
     const accounts = await open();
     const release = await lockRows(database, [accounts[3]!]);
     let questions = 0;
@@ -59,7 +59,7 @@ describe('a connection that breaks during a group commit', () => {
     expect(await suite.storedEvents()).toHaveLength(2 * accountCount);
   });
 
-  it('for good: each outcome is reported as unknown within a deadline', async () => {
+  test('for good: each outcome is reported as unknown within a deadline', async () => {
     const accounts = await open(hasty);
     proxy.judge = (passage) => {
       if (!isSent(passage, groupMarker)) return 'forward';
@@ -74,7 +74,7 @@ describe('a connection that breaks during a group commit', () => {
     expect(rows).toEqual([{ version: 1 }]);
   });
 
-  it('again and again: each successful action has one effect', async () => {
+  test('again and again: each successful action has one effect', async () => {
     const accounts = await open();
     loseTwoOfThree(proxy);
     const credits = [...accounts, ...accounts, ...accounts].map((account) =>
@@ -85,7 +85,7 @@ describe('a connection that breaks during a group commit', () => {
     expect(await suite.storedEvents()).toHaveLength(4 * accountCount);
   });
 
-  it('again and again: each idempotency key has one effect', async () => {
+  test('again and again: each idempotency key has one effect', async () => {
     const accounts = await open();
     loseTwoOfThree(proxy);
     const withdraw = (index: number): Promise<unknown> =>

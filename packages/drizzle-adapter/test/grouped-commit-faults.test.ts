@@ -3,7 +3,7 @@ import type { ChangeSet } from '@framework/core/adapter';
 import { Account, Tag, decimal, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import {
   accountsOf,
   codeOf,
@@ -33,7 +33,7 @@ describe('group commit', () => {
   });
   afterAll(() => database.drop());
 
-  it.each([
+  test.each([
     ['before', 'cut'],
     ['after', 'forward-and-cut'],
   ] as const)(
@@ -58,7 +58,7 @@ describe('group commit', () => {
     },
   );
 
-  it('reports a stale plan truthfully when the connection is lost after its group arrived', async () => {
+  test('reports a stale plan truthfully when the connection is lost after its group arrived', async () => {
     const through = await proxied(database);
     const suite = await openGrouped(through.url);
     const accounts = await suite.store(...accountsOf(3));
@@ -76,7 +76,7 @@ describe('group commit', () => {
     expect(stored.map(({ version }) => version)).toEqual([2, 1, 2]);
   });
 
-  it.each([
+  test.each([
     ['a row', (account: Account) => ['select from accounts where id = $1 for update', account.id.value]],
     [
       'an idempotency key',
@@ -114,7 +114,7 @@ describe('group commit', () => {
     expect(await executions[3]).toMatchObject({ version: 2 });
   });
 
-  it('delays no other plan while more rows are locked than there are places to wait for them', async () => {
+  test('delays no other plan while more rows are locked than there are places to wait for them', async () => {
     const suite = await openGrouped(database.url, patient, patientQueue);
     const [held, free] = [await suite.store(...accountsOf(12)), await suite.store(...accountsOf(12))];
     const release = await lockRows(database, held);
@@ -129,7 +129,7 @@ describe('group commit', () => {
     expect((await Promise.all(waiting)).map(({ version }) => version)).toEqual(held.map(() => 2));
   });
 
-  it('does not delay plans written singly for a check constraint while other rows are locked', async () => {
+  test('does not delay plans written singly for a check constraint while other rows are locked', async () => {
     const suite = await openGrouped(database.url, patient, patientQueue);
     await query(database.url, 'alter table accounts add constraint positive check (balance >= 0)');
     onTestFinished(
@@ -152,7 +152,7 @@ describe('group commit', () => {
     expect(stored.map(({ balance }) => balance)).toEqual([decimal('10'), decimal('10')]);
   });
 
-  it('leaves no lock timeout behind on the connection', async () => {
+  test('leaves no lock timeout behind on the connection', async () => {
     const suite = await openGrouped(database.url);
     const accounts = await suite.store(...accountsOf(3));
     await Promise.all(
@@ -163,7 +163,7 @@ describe('group commit', () => {
     expect(rows).toEqual([{ lock_timeout: '0' }]);
   });
 
-  it("excludes a table's rows from groups, and no others, after the database refused its types", async () => {
+  test("excludes a table's rows from groups, and no others, after the database refused its types", async () => {
     const suite = await openGrouped(database.url);
     await query(
       database.url,
@@ -184,7 +184,7 @@ describe('group commit', () => {
     expect(await manager.persistAll(group())).toEqual(['written', 'single']);
   });
 
-  it('excludes no rows from groups because a trigger failed', async () => {
+  test('excludes no rows from groups because a trigger failed', async () => {
     const suite = await openGrouped(database.url);
     await query(
       database.url,

@@ -1,7 +1,7 @@
 import { systemClock } from '@framework/core';
 import { Account, Tag, decimal, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { accountsOf, codeOf, groupMarker, openGrouped, queueTogether } from './fixtures/grouped-suite.js';
 import { proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
@@ -13,7 +13,7 @@ describe('group commit', () => {
   });
   afterAll(() => database.drop());
 
-  it('lets 64 deposits into one account succeed at the first attempt', async () => {
+  test('lets 64 deposits into one account succeed at the first attempt', async () => {
     const suite = await openGrouped(database.url);
     const account = await suite.openAccount(firstShard);
     const results = await Promise.all(Array.from({ length: 64 }, () => suite.credit(account, '0.01', once)));
@@ -35,7 +35,7 @@ describe('group commit', () => {
     expect(early).toBe(0);
   });
 
-  it('writes successive versions of one account by one update of its row', async () => {
+  test('writes successive versions of one account by one update of its row', async () => {
     const suite = await openGrouped(database.url);
     const account = await suite.openAccount(firstShard);
     const executions = await queueTogether(suite, () =>
@@ -51,7 +51,7 @@ describe('group commit', () => {
     expect(row).toEqual({ xids: 1, events: 20 });
   });
 
-  it('commits a lone plan as a single action', async () => {
+  test('commits a lone plan as a single action', async () => {
     const through = await proxied(database);
     const suite = await openGrouped(through.url);
     const account = await suite.openAccount(firstShard);
@@ -67,7 +67,7 @@ describe('group commit', () => {
     expect(sent.filter((text) => text.includes('framework_'))).toHaveLength(4);
   });
 
-  it('does not let a stale plan affect the others', async () => {
+  test('does not let a stale plan affect the others', async () => {
     const suite = await openGrouped(database.url);
     const accounts = await suite.store(...accountsOf(4));
     const stale = accounts[1]!.variant({ version: 7 });
@@ -84,7 +84,7 @@ describe('group commit', () => {
     expect((await suite.storedEvents()).filter(({ modelId }) => modelId === stale.id.value)).toHaveLength(1);
   });
 
-  it('does not let a stale plan of several rows affect the others', async () => {
+  test('does not let a stale plan of several rows affect the others', async () => {
     const suite = await openGrouped(database.url);
     const accounts = await suite.store(...accountsOf(6));
     const plans = [
@@ -107,7 +107,7 @@ describe('group commit', () => {
     expect(await suite.fixture.tags.count()).toBe(2);
   });
 
-  it('fails only the plan that violates a constraint', async () => {
+  test('fails only the plan that violates a constraint', async () => {
     const suite = await openGrouped(database.url);
     const [there] = await suite.store(Account.open(firstShard, systemClock.now()));
     const again = there.variant({ version: 0 });
@@ -134,7 +134,7 @@ describe('group commit', () => {
     expect(await suite.accounts.countByOwner('new')).toBe(7);
   });
 
-  it('applies each idempotency key once, whatever the group', async () => {
+  test('applies each idempotency key once, whatever the group', async () => {
     const suite = await openGrouped(database.url);
     const accounts = await suite.store(...accountsOf(4, '10'));
     const keys = ['a', 'b', 'a', 'c'];
@@ -155,7 +155,7 @@ describe('group commit', () => {
     expect(await suite.accounts.getById(accounts[0]!.id)).toMatchObject({ version: 2 });
   });
 
-  it('stores no key of a stale plan, which does not affect the others', async () => {
+  test('stores no key of a stale plan, which does not affect the others', async () => {
     const suite = await openGrouped(database.url);
     const accounts = await suite.store(...accountsOf(4));
     const stale = accounts[1]!.variant({ version: 7 });
@@ -173,7 +173,7 @@ describe('group commit', () => {
     expect(await suite.fixture.keyCount(firstShard)).toBe(3);
   });
 
-  it('loses nothing and causes no deadlock when two processes write the same accounts', async () => {
+  test('loses nothing and causes no deadlock when two processes write the same accounts', async () => {
     const suites = [await openGrouped(database.url), await openGrouped(database.url)];
     const accounts = await suites[0]!.store(...accountsOf(10));
     const before = await deadlocks(database.url);

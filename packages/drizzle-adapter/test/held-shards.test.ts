@@ -1,6 +1,6 @@
 import { type DatabaseRegistry, ShardIdentifier } from '@framework/core';
 import { Account } from '@framework/conformance';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { adoptShards, migrateShards, releaseShards } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { LimitedRole } from './fixtures/limited-role.js';
@@ -22,14 +22,14 @@ async function refusal(registry: DatabaseRegistry): Promise<string> {
 }
 
 describe('a database', () => {
-  it('records the shards that it holds once, when many registries open it for the first time', async () => {
+  test('records the shards that it holds once, when many registries open it for the first time', async () => {
     const one = await emptyDatabase();
     const members = [at(first, one), at(second, one)];
     await Promise.all(Array.from({ length: 5 }, () => openRegistry(members).ready()));
     expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
   });
 
-  it('of the previous release records at its first start the shards that it has always held', async () => {
+  test('of the previous release records at its first start the shards that it has always held', async () => {
     const one = await emptyDatabase();
     const registry = openRegistry([at(first, one)]);
     await registry.ready();
@@ -47,7 +47,7 @@ describe('a database', () => {
     expect(await query(one.url, sinceWhen)).toEqual([{ always: true }]);
   });
 
-  it('that two configurations open for the first time at once holds what one of them says', async () => {
+  test('that two configurations open for the first time at once holds what one of them says', async () => {
     const one = await emptyDatabase();
     const registries = [openRegistry([at(first, one)]), openRegistry([at(third, one)])];
     const outcomes = await Promise.all(registries.map(refusal));
@@ -55,7 +55,7 @@ describe('a database', () => {
     expect(Object.keys((await heldBy(one)) as object)).toHaveLength(1);
   });
 
-  it.each(['on-start', 'check', 'off'] as const)(
+  test.each(['on-start', 'check', 'off'] as const)(
     'of another shard is refused with both names and receives no writes (migrate: %s)',
     async (migrate) => {
       const [one, other] = [await emptyDatabase(), await emptyDatabase()];
@@ -86,7 +86,7 @@ describe('a database', () => {
     },
   );
 
-  it('of another shard does not affect the others', async () => {
+  test('of another shard does not affect the others', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await opened(at(first, one), at(second, other));
     const registry = openRegistry([at(first, one), at(third, other)]);
@@ -97,7 +97,7 @@ describe('a database', () => {
     await expect.poll(() => suite.store(Account.open(ShardIdentifier.of(0, 0), new Date()))).toHaveLength(1);
   });
 
-  it('may be configured for fewer shards than it holds, but not for more', async () => {
+  test('may be configured for fewer shards than it holds, but not for more', async () => {
     const one = await emptyDatabase();
     await opened(at(first, one), at(second, one));
     await opened(at(second, one));
@@ -107,7 +107,7 @@ describe('a database', () => {
     expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
   });
 
-  it('that replaces another one at the same address is refused by the next connection', async () => {
+  test('that replaces another one at the same address is refused by the next connection', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await opened(at(first, one), at(third, other));
     const registry = openRegistry([at(first, one)]);
@@ -135,7 +135,7 @@ describe('a database', () => {
     }
   });
 
-  it('of another shard is not migrated by a job', async () => {
+  test('of another shard is not migrated by a job', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     const place = new URL(other.url).host;
     await migrateShards(shardingConfig([at(first, one), at(third, other)]));
@@ -147,7 +147,7 @@ describe('a database', () => {
     ]);
   });
 
-  it('of another shard does not receive the framework migrations that it lacks', async () => {
+  test('of another shard does not receive the framework migrations that it lacks', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await migrateShards(shardingConfig([at(first, one), at(third, other)]));
     const journal = 'eventlog.migrations';
@@ -162,7 +162,7 @@ describe('a database', () => {
 });
 
 describe('a shard', () => {
-  it('that is put into a shared database is adopted by an operator, even while processes wait for it', async () => {
+  test('that is put into a shared database is adopted by an operator, even while processes wait for it', async () => {
     const one = await emptyDatabase();
     await opened(at(first, one));
     const members = [at(first, one), at(second, one)];
@@ -178,7 +178,7 @@ describe('a shard', () => {
       .toEqual([true, true, false]);
   });
 
-  it('that moves to another database is adopted there and released by the previous one', async () => {
+  test('that moves to another database is adopted there and released by the previous one', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     const before = [at(first, one), at(second, one)];
     await opened(...before);
@@ -199,7 +199,7 @@ describe('a shard', () => {
     await opened(...before);
   });
 
-  it('that has moved is no longer written by a process with the old configuration, whose other shards continue', async () => {
+  test('that has moved is no longer written by a process with the old configuration, whose other shards continue', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await opened(at(third, other));
     const old = openRegistry([at(first, one), at(second, one)]);
@@ -213,7 +213,7 @@ describe('a shard', () => {
     expect(await query(one.url, 'select version::int from accounts')).toEqual([{ version: 1 }]);
   });
 
-  it('that moves is reported with the sessions that the operator may not end', async () => {
+  test('that moves is reported with the sessions that the operator may not end', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await opened(at(first, one), at(second, one));
     await opened(at(third, other));
@@ -239,7 +239,7 @@ describe('a shard', () => {
     ]);
   });
 
-  it('is held by one database when two operators move it back and forth concurrently', async () => {
+  test('is held by one database when two operators move it back and forth concurrently', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     const before = [at(first, one), at(second, one), at(third, other)];
     await opened(...before);
@@ -254,7 +254,7 @@ describe('a shard', () => {
     }
   });
 
-  it('stays where it is when a database in the move cannot be reached', async () => {
+  test('stays where it is when a database in the move cannot be reached', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await opened(at(first, one), at(second, one), at(third, other));
     const after = [at(first, one), at(second, other), at(third, other)];
@@ -264,7 +264,7 @@ describe('a shard', () => {
     expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
   });
 
-  it('is not adopted by a database that released it unless an operator says so', async () => {
+  test('is not adopted by a database that released it unless an operator says so', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await opened(at(first, one), at(third, other));
     await adoptShards(shardingConfig([at(first, other), at(third, one)]), [ShardIdentifier.of(0, 0)]);
@@ -272,7 +272,7 @@ describe('a shard', () => {
     expect(await refusal(openRegistry([at(third, one)]))).toContain('the database holds no shard');
   });
 
-  it('that was alone in its database is released before it moves, and no longer written there', async () => {
+  test('that was alone in its database is released before it moves, and no longer written there', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     const before = [at(first, one), at(third, other)];
     const old = openRegistry(before);
@@ -294,7 +294,7 @@ describe('a shard', () => {
     );
   });
 
-  it('that was released is taken back only by an operator', async () => {
+  test('that was released is taken back only by an operator', async () => {
     const one = await emptyDatabase();
     const sharding = shardingConfig([at(first, one), at(second, one)]);
     await opened(at(first, one), at(second, one));
@@ -310,7 +310,7 @@ describe('a shard', () => {
     await opened(at(first, one), at(second, one));
   });
 
-  it('is released even by a database that has not yet recorded what it holds', async () => {
+  test('is released even by a database that has not yet recorded what it holds', async () => {
     const one = await emptyDatabase();
     const sharding = shardingConfig([at(first, one), at(second, one)]);
     await opened(at(first, one), at(second, one));
@@ -319,7 +319,7 @@ describe('a shard', () => {
     expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': false });
   });
 
-  it('is not released by a database that never held it, and nothing changes', async () => {
+  test('is not released by a database that never held it, and nothing changes', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await opened(at(first, one), at(third, other));
     const exchanged = shardingConfig([at(first, one), at(second, other)]);
@@ -333,7 +333,7 @@ describe('a shard', () => {
     expect(await heldBy(one)).toEqual({ '0/0': true });
   });
 
-  it('that is not configured is not adopted, and nothing changes while a database is unreachable', async () => {
+  test('that is not configured is not adopted, and nothing changes while a database is unreachable', async () => {
     const one = await emptyDatabase();
     await opened(at(first, one));
     const sharding = shardingConfig([
@@ -347,7 +347,7 @@ describe('a shard', () => {
     expect(await heldBy(one)).toEqual({ '0/0': true });
   });
 
-  it('is found in one database under two addresses, in either order', async () => {
+  test('is found in one database under two addresses, in either order', async () => {
     const one = await emptyDatabase();
     const { url } = await proxied(one);
     const registry = openRegistry([at(first, one), { group: 1, member: 0, url }]);

@@ -6,7 +6,7 @@ import type { DeliverableEvent, DeliveryStore } from '@framework/core/adapter';
 import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { seededRandom } from '@framework/testing';
 import { TestPostgres } from '@framework/testing/postgres';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { copyDatabase } from './fixtures/copy-database.js';
 import { allSlots } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
@@ -33,7 +33,7 @@ beforeAll(async () => {
 afterAll(() => elsewhere.stop());
 
 describe('a log that was copied to another server', () => {
-  it('continues at its cursors, delivering nothing twice and skipping nothing', async () => {
+  test('continues at its cursors, delivering nothing twice and skipping nothing', async () => {
     const source = await newDatabase();
     await burnTransactions(source);
     const store = await openStoreOn(source);
@@ -61,7 +61,7 @@ describe('a log that was copied to another server', () => {
     expect(await moved.cursors.lag()).toMatchObject([{ handler, pendingCount: 0 }]);
   });
 
-  it('keeps the boundary of its epochs while the first new batch is handled', async () => {
+  test('keeps the boundary of its epochs while the first new batch is handled', async () => {
     const source = await newDatabase();
     const before = await openStoreOn(source);
     await before.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
@@ -82,7 +82,7 @@ describe('a log that was copied to another server', () => {
     await expect(store.log.read(allSlots, old.next, 10)).rejects.toMatchObject({ code: 'history-changed' });
   });
 
-  it("begins an epoch after a base backup, although the server's identifier is the same", async () => {
+  test("begins an epoch after a base backup, although the server's identifier is the same", async () => {
     const source = await newDatabase();
     const target = await newDatabase(elsewhere);
     while ((await nextTransaction(source)) <= (await nextTransaction(target)) + 10_000n)
@@ -100,7 +100,7 @@ describe('a log that was copied to another server', () => {
     expect(await readOn(copy)).toEqual([]);
   });
 
-  it('starts handlers at its beginning or at its end, as they ask', async () => {
+  test('starts handlers at its beginning or at its end, as they ask', async () => {
     const source = await newDatabase();
     await burnTransactions(source);
     await openStoreOn(source);
@@ -117,7 +117,7 @@ describe('a log that was copied to another server', () => {
     expect(idsOf(await readOn(store, 'late'))).toEqual(newIds);
   });
 
-  it('shares one history with its copy on the same server, whose transaction numbers continue', async () => {
+  test('shares one history with its copy on the same server, whose transaction numbers continue', async () => {
     const source = await newDatabase();
     const store = await openStoreOn(source);
     await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
@@ -137,7 +137,7 @@ describe('a log that was copied to another server', () => {
     expect(await readOn(copy)).toEqual([]);
   });
 
-  it.each([1, 2, 3])(
+  test.each([1, 2, 3])(
     'delivers every event once, in order, however often it moves (seed %i)',
     async (seed) => {
       const random = seededRandom(seed);
@@ -172,7 +172,7 @@ describe('a log that was copied to another server', () => {
 });
 
 describe('a process whose connections reach another server', () => {
-  it('begins a new epoch before it writes anything there', async () => {
+  test('begins a new epoch before it writes anything there', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
     await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
@@ -186,7 +186,7 @@ describe('a process whose connections reach another server', () => {
     expect(await epochsOf(url)).toEqual([1, 2]);
   });
 
-  it('begins one epoch when many processes arrive at once', async () => {
+  test('begins one epoch when many processes arrive at once', async () => {
     const source = await newDatabase();
     await openStoreOn(source);
     const target = await newDatabase(elsewhere);
@@ -195,7 +195,7 @@ describe('a process whose connections reach another server', () => {
     expect(await epochsOf(target)).toEqual([1, 2]);
   });
 
-  it('treats a log ahead of a server that hides its identity as copied', async () => {
+  test('treats a log ahead of a server that hides its identity as copied', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
     await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
@@ -216,7 +216,7 @@ describe('a process whose connections reach another server', () => {
 });
 
 describe('a failover', () => {
-  it('ends every lease: state from before it is neither saved nor blocked nor read from', async () => {
+  test('ends every lease: state from before it is neither saved nor blocked nor read from', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
     await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
@@ -252,7 +252,7 @@ describe('a failover', () => {
     expect(idsOf(await readOn(store))).toEqual([event.id]);
   });
 
-  it('takes no slot from a process that renews its lease afterwards', async () => {
+  test('takes no slot from a process that renews its lease afterwards', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
     await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
@@ -267,7 +267,7 @@ describe('a failover', () => {
     expect(leases.some((lease) => lease.abandoned || lease.token === before[0]!.token)).toBe(false);
   });
 
-  it('does not hide a vanished process, whose slots are taken over a lease after the first renewal', async () => {
+  test('does not hide a vanished process, whose slots are taken over a lease after the first renewal', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
     await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);

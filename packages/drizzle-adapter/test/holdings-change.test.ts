@@ -2,7 +2,7 @@ import { ShardIdentifier } from '@framework/core';
 import type { FaultProxy } from '@framework/testing';
 import type { TestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { adoptShards, migrateShards } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { LimitedRole } from './fixtures/limited-role.js';
@@ -73,7 +73,7 @@ function loseLocks(...places: readonly TestDatabase[]): Promise<unknown> {
 }
 
 describe('a shard that is adopted', () => {
-  it('ends the sessions of the previous database even if the new one recorded it first', async () => {
+  test('ends the sessions of the previous database even if the new one recorded it first', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     const forgotten = openRegistry([at(first, one), at(second, one)], { migrationsFolder });
     await forgotten.ready();
@@ -87,7 +87,7 @@ describe('a shard that is adopted', () => {
     await expect(suite.credit(account, '1')).rejects.toMatchObject({ kind: 'other-shards' });
   });
 
-  it('ends the sessions of the previous database when an interrupted adoption is repeated', async () => {
+  test('ends the sessions of the previous database when an interrupted adoption is repeated', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     const settings = { 'idle-timeout': 0 };
     const before = [at(first, one), at(second, one)].map((member) => ({ ...member, settings }));
@@ -108,7 +108,7 @@ describe('a shard that is adopted', () => {
     await expect(suite.credit(account, '1')).rejects.toMatchObject({ kind: 'other-shards' });
   });
 
-  it('is not recorded again by a migrated but unopened database after it moved away', async () => {
+  test('is not recorded again by a migrated but unopened database after it moved away', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     const before = [at(first, one), at(second, one)];
     await migrateShards(shardingConfig(before), migrationsFolder);
@@ -120,7 +120,7 @@ describe('a shard that is adopted', () => {
     expect(await Promise.all([one, other].map(heldBy))).toEqual([{ '0/0': true }, { '0/1': true }]);
   });
 
-  it(
+  test(
     'is held by one database when the locks are lost and another operator moves it back',
     { timeout: 60_000 },
     async () => {
@@ -155,7 +155,7 @@ describe('a shard that is adopted', () => {
     },
   );
 
-  it.each<[event: string, interrupt: (proxy: FaultProxy, ...databases: TestDatabase[]) => unknown]>([
+  test.each<[event: string, interrupt: (proxy: FaultProxy, ...databases: TestDatabase[]) => unknown]>([
     ['the operator is cut off', (proxy) => proxy.cut('reset')],
     ['the locks are lost', (_proxy, ...databases) => loseLocks(...databases)],
   ])(
@@ -188,7 +188,7 @@ describe('a shard that is adopted', () => {
     },
   );
 
-  it('stays where it is when the new database is read-only', async () => {
+  test('stays where it is when the new database is read-only', async () => {
     const { one, other, after } = await aboutToMove();
     const { pathname } = new URL(other.url);
     await query(other.url, `alter database ${pathname.slice(1)} set default_transaction_read_only = on`);
@@ -196,14 +196,14 @@ describe('a shard that is adopted', () => {
     expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
   });
 
-  it('stays where it is when the new database refuses the record', async () => {
+  test('stays where it is when the new database refuses the record', async () => {
     const { one, other, after } = await aboutToMove();
     await query(other.url, 'alter table eventlog.shards add check (shard_group > 0)');
     await expect(adoptShards(after, [shard])).rejects.toThrow('violates check constraint');
     expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
   });
 
-  it('may be named twice in one call', async () => {
+  test('may be named twice in one call', async () => {
     const { one, other, after } = await aboutToMove();
     await adoptShards(after, [shard, shard]);
     expect(await Promise.all([one, other].map(heldBy))).toEqual([
@@ -213,7 +213,7 @@ describe('a shard that is adopted', () => {
   });
 });
 
-it('a database without a record of its shards is not mistaken for the one that was opened', async () => {
+test('a database without a record of its shards is not mistaken for the one that was opened', async () => {
   const one = await emptyDatabase();
   const registry = openRegistry([at(first, one)]);
   await registry.ready();

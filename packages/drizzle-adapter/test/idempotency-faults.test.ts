@@ -8,7 +8,7 @@ import {
   principal,
 } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { type ProxiedDatabase, proxied } from './fixtures/proxied.js';
 
@@ -40,7 +40,7 @@ describe('an idempotency key', () => {
     await suite.fixture.clear();
   };
 
-  it.each<[title: string, verdict: Verdict]>([
+  test.each<[title: string, verdict: Verdict]>([
     ['after the commit arrived', 'forward-and-cut'],
     ['before the commit arrived', 'cut'],
   ])('makes a repeat harmless when the database was lost %s', async (_title, verdict) => {
@@ -64,7 +64,7 @@ describe('an idempotency key', () => {
     expect(await suite.fixture.keyCount(firstShard)).toBe(1);
   });
 
-  it('has one effect when every second answer is lost', async () => {
+  test('has one effect when every second answer is lost', async () => {
     await open();
     const account = await suite.openAccount(firstShard, { balance: decimal('10') });
     let turn = 0;
@@ -76,7 +76,7 @@ describe('an idempotency key', () => {
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 4, balance: decimal('7') });
   });
 
-  it('does not wait long for a silent database that the request does not need, nor wait again', async () => {
+  test('does not wait long for a silent database that the request does not need, nor wait again', async () => {
     await open(patient, { idempotency: { searchWaitMs } });
     const account = await suite.openAccount(otherDatabaseShard, { balance: decimal('10') });
     await suite.openAccount(firstShard);
@@ -94,7 +94,7 @@ describe('an idempotency key', () => {
     expect(await suite.accounts.getById(account.id)).toMatchObject({ balance: decimal('5') });
   });
 
-  it('is found again on a database that was silent', async () => {
+  test('is found again on a database that was silent', async () => {
     await open();
     const account = await suite.openAccount(firstShard, { balance: decimal('10') });
     await suite.withdraw(account, '10', key);

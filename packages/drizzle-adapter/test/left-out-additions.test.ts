@@ -1,7 +1,7 @@
 import { type DatabaseRegistry, systemClock } from '@framework/core';
 import { Account, type SuiteContext, Tag, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { changeSetOf } from './fixtures/persist.js';
 import { query } from './fixtures/query.js';
@@ -48,7 +48,7 @@ const key = { ...once, idempotencyKey: 'k', searchKeyOnAllDatabases: false } as 
 const nothing = { tags: 0, accounts: 0, trace: 0, events: 0, keys: 0 };
 
 describe('an addition that a trigger suppresses', () => {
-  it.each([
+  test.each([
     ['alone', once, () => [tag()]],
     ['after another one', once, () => [account(), tag()]],
     ['before another one', once, () => [tag(), Tag.of(firstShard, 'other')]],
@@ -60,7 +60,7 @@ describe('an addition that a trigger suppresses', () => {
     expect(await counts()).toEqual(nothing);
   });
 
-  it('is refused with the update of its plan, and is not blamed for a stale plan', async () => {
+  test('is refused with the update of its plan, and is not blamed for a stale plan', async () => {
     const [stored] = await suite.store(account());
     const before = await counts();
     const plan = (version: number): Promise<void> =>
@@ -74,7 +74,7 @@ describe('an addition that a trigger suppresses', () => {
     expect(await suite.accounts.getById(stored.id)).toMatchObject({ version: 1 });
   });
 
-  it('undoes its group, in which only its own plan is refused', async () => {
+  test('undoes its group, in which only its own plan is refused', async () => {
     const manager = registry.transactionManager(firstShard);
     const group = ['one', 'left out', 'other'].map((label) => {
       const { id, state } = Tag.of(firstShard, label);

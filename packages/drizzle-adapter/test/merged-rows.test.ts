@@ -3,7 +3,7 @@ import type { ChangeSet, GroupOutcome } from '@framework/core/adapter';
 import { Account, Tag, decimal, firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pgEnum, pgTable, varchar } from 'drizzle-orm/pg-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PgRepository, entityColumns } from '../src/index.js';
 import { Gadget, PgGadgetRepository, gadgetStatements } from './fixtures/gadget.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
@@ -70,12 +70,12 @@ async function renamedTwice(): Promise<readonly GroupOutcome[]> {
 }
 
 describe('a row that two plans of a group change', () => {
-  it('is written once', async () => {
+  test('is written once', async () => {
     expect(await renamedTwice()).toEqual(['written', 'written']);
   });
 
   const trigger = `create function look() returns trigger language plpgsql as 'begin return new; end'`;
-  it.each([
+  test.each([
     [
       'a check',
       `alter table tags add constraint rule check (label <> 'no')`,
@@ -160,7 +160,7 @@ describe('a row that two plans of a group change', () => {
     expect(await renamedTwice()).toEqual(['written', 'single']);
   });
 
-  it.each([
+  test.each([
     ['an index of a column', 'create index rule on tags (label)', 'drop index rule'],
     [
       'a publication of additions',
@@ -177,7 +177,7 @@ describe('a row that two plans of a group change', () => {
     expect(await renamedTwice()).toEqual(['written', 'written']);
   });
 
-  it.each([
+  test.each([
     ['once where a column has the length that Drizzle says', 9, 'written'],
     ['twice where a column is shorter than Drizzle says', 8, 'single'],
     ['twice where a column is longer than Drizzle says', 10, 'single'],
@@ -192,7 +192,7 @@ describe('a row that two plans of a group change', () => {
     expect(await registry.transactionManager(firstShard).persistAll(group)).toEqual(['written', outcome]);
   });
 
-  it('is written twice when a column is NOT NULL only in the database', async () => {
+  test('is written twice when a column is NOT NULL only in the database', async () => {
     const accounts = new PgAccountRepository(registry);
     const group = (): readonly ChangeSet[] => {
       const account = Account.open(firstShard, systemClock.now(), { note: 'a note' });
@@ -209,7 +209,7 @@ describe('a row that two plans of a group change', () => {
     expect(await other.transactionManager(firstShard).persistAll(group())).toEqual(['written', 'single']);
   });
 
-  it.each([
+  test.each([
     ['once where it has every label of an enum', `'first', 'second', 'third'`, 'written'],
     ['twice where it lacks a label of an enum', `'first', 'third'`, 'single'],
   ])('is written %s', async (_what, labels, outcome) => {
@@ -223,7 +223,7 @@ describe('a row that two plans of a group change', () => {
     expect(await registry.transactionManager(firstShard).persistAll(group)).toEqual(['written', outcome]);
   });
 
-  it('is written twice when only the database knows the whole row', async () => {
+  test('is written twice when only the database knows the whole row', async () => {
     await alter(gadgetStatements, 'drop schema inventory cascade');
     const gadgets = new PgGadgetRepository(registry);
     const gadget = Gadget.of({ version: 1 });
@@ -231,7 +231,7 @@ describe('a row that two plans of a group change', () => {
     expect(await registry.transactionManager(firstShard).persistAll(group)).toEqual(['written', 'single']);
   });
 
-  it('is written twice some time after the table was altered', async () => {
+  test('is written twice some time after the table was altered', async () => {
     let nowMs = 0;
     const clock = vi.spyOn(performance, 'now').mockImplementation(() => nowMs);
     onTestFinished(() => clock.mockRestore());
@@ -242,7 +242,7 @@ describe('a row that two plans of a group change', () => {
   });
 });
 
-it('a plan that a constraint refuses fails, whatever follows it in its group', async () => {
+test('a plan that a constraint refuses fails, whatever follows it in its group', async () => {
   const suite = suiteOn(registry, { groupCommit: true });
   await alter(
     'alter table accounts add constraint never_below_zero check (balance >= 0)',
@@ -273,7 +273,7 @@ it('a plan that a constraint refuses fails, whatever follows it in its group', a
   expect(await deposited).toMatchObject({ version: 2, balance: decimal('10') });
 });
 
-it.each([
+test.each([
   [
     'a trigger',
     `create function fee() returns trigger language plpgsql as 'begin new.balance := new.balance - 1; return new; end';
@@ -300,7 +300,7 @@ it.each([
   expect([version, Number(balance)]).toEqual([9, sum]);
 });
 
-it('a row of a plain table is read as it was sent before it is written', async () => {
+test('a row of a plain table is read as it was sent before it is written', async () => {
   const suite = suiteOn(registry, { groupCommit: true });
   const [account] = await suite.store(Account.open(firstShard, systemClock.now()));
   const groups = vi.spyOn(registry.transactionManager(firstShard), 'persistAll');

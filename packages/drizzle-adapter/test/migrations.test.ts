@@ -1,7 +1,7 @@
 import type { ShardStatus } from '@framework/core/adapter';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import pg from 'pg';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
 import { migrateShards } from '../src/index.js';
 import { ChildProgram } from './fixtures/child-program.js';
@@ -18,7 +18,7 @@ const patience = { timeout: 30_000, interval: 100 };
 const migrationCount = readMigrationFiles({ migrationsFolder: frameworkMigrationsFolder }).length;
 
 describe('migrations', () => {
-  it('are applied once when many registries open concurrently', async () => {
+  test('are applied once when many registries open concurrently', async () => {
     const [one, other] = await Promise.all([emptyDatabase(), emptyDatabase()]);
     const registries = Array.from({ length: processCount }, () =>
       openRegistry([
@@ -31,7 +31,7 @@ describe('migrations', () => {
       expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
-  it.each(['repeatable read', 'serializable'])(
+  test.each(['repeatable read', 'serializable'])(
     'are applied once by concurrent registries when transactions default to %s',
     async (level) => {
       const { url, database } = await emptyDatabase();
@@ -44,7 +44,7 @@ describe('migrations', () => {
     },
   );
 
-  it('are applied once when many processes start concurrently', async () => {
+  test('are applied once when many processes start concurrently', async () => {
     const { url } = await emptyDatabase();
     const program = await ChildProgram.of('migrating-process.ts');
     onTestFinished(() => program.remove());
@@ -53,7 +53,7 @@ describe('migrations', () => {
     expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
-  it('of the application are applied once to a database that holds several shards', async () => {
+  test('of the application are applied once to a database that holds several shards', async () => {
     const { url } = await emptyDatabase();
     await openRegistry([
       { group: 0, member: 0, url },
@@ -63,13 +63,13 @@ describe('migrations', () => {
     expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
-  it('of the application are omitted when there are none', async () => {
+  test('of the application are omitted when there are none', async () => {
     const { url } = await emptyDatabase();
     await openRegistry([{ group: 0, member: 0, url }], {}).ready();
     expect(await query(url, `select to_regclass('accounts')::text as found`)).toEqual([{ found: null }]);
   });
 
-  it('are omitted on request, and awaited', async () => {
+  test('are omitted on request, and awaited', async () => {
     const { url } = await emptyDatabase();
     const registry = openRegistry([{ group: 0, member: 0, url }], { migrate: 'off' });
     const told = Promise.withResolvers<ShardStatus>();
@@ -86,7 +86,7 @@ describe('migrations', () => {
     expect(await registry.status()).toMatchObject([{ ready: true }]);
   });
 
-  it('run from a separate job, for every shard', async () => {
+  test('run from a separate job, for every shard', async () => {
     const [one, other] = await Promise.all([emptyDatabase(), emptyDatabase()]);
     const members = [
       { group: 0, member: 0, url: one.url },
@@ -97,7 +97,7 @@ describe('migrations', () => {
       expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
-  it('that are faulty report the fault, leave nothing half done, and are applied once they are mended', async () => {
+  test('that are faulty report the fault, leave nothing half done, and are applied once they are mended', async () => {
     const { url } = await emptyDatabase();
     // It pauses for ten times as long as a try takes.
     await openRegistry([{ group: 0, member: 0, url }], {}).ready();
@@ -119,7 +119,7 @@ describe('migrations', () => {
     expect(await registry.status()).toMatchObject([{ ready: true }]);
   });
 
-  it.each(['on-start', 'check'] as const)(
+  test.each(['on-start', 'check'] as const)(
     'of the application that are missing are reported with their folder (migrate: %s)',
     async (migrate) => {
       const { url } = await emptyDatabase();
@@ -133,7 +133,7 @@ describe('migrations', () => {
     },
   );
 
-  it('of the application are not read by a process that leaves the schema alone', async () => {
+  test('of the application are not read by a process that leaves the schema alone', async () => {
     const { url } = await emptyDatabase();
     const members = [{ group: 0, member: 0, url }];
     await migrateShards(shardingConfig(members));
@@ -142,7 +142,7 @@ describe('migrations', () => {
     expect(await registry.status()).toMatchObject([{ ready: true }]);
   });
 
-  it("take as long as they need, however short the role's transaction timeouts are", async ({ skip }) => {
+  test("take as long as they need, however short the role's transaction timeouts are", async ({ skip }) => {
     const { url, database } = await emptyDatabase();
     const known = await query(url, `select from pg_settings where name = 'transaction_timeout'`);
     if (known.length === 0) skip('PostgreSQL 17 and newer have transaction_timeout');
@@ -152,7 +152,7 @@ describe('migrations', () => {
     expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
-  it('leave a busy table alone between attempts, even when many processes wait with one', async () => {
+  test('leave a busy table alone between attempts, even when many processes wait with one', async () => {
     const { url } = await emptyDatabase();
     await query(url, 'create table busy (id int)');
     const reader = new pg.Client(url);
@@ -189,7 +189,7 @@ describe('migrations', () => {
     expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
-  it('hold no table of a previous migration', async () => {
+  test('hold no table of a previous migration', async () => {
     const { url } = await emptyDatabase();
     await query(url, 'create table held (id int); create table rewritten (id int)');
     const holder = new pg.Client({ connectionString: url });
@@ -211,7 +211,7 @@ describe('migrations', () => {
     expect(held).toEqual([{ name: 'free' }]);
   });
 
-  it('run again, each time in a new transaction, until they report that they are finished', async () => {
+  test('run again, each time in a new transaction, until they report that they are finished', async () => {
     const { url } = await emptyDatabase();
     const breakpoint = '--> statement-breakpoint';
     const folder = await folderOf(
@@ -230,7 +230,7 @@ describe('migrations', () => {
     expect(await query(url, 'select count(*)::int as steps from steps')).toEqual([{ steps: 3 }]);
   });
 
-  it('do not delay a process that has nothing to apply', async () => {
+  test('do not delay a process that has nothing to apply', async () => {
     const { url } = await emptyDatabase();
     await openRegistry([{ group: 0, member: 0, url }]).ready();
     const client = new pg.Client(url);
@@ -243,7 +243,7 @@ describe('migrations', () => {
     expect(await registry.status()).toMatchObject([{ ready: true }]);
   });
 
-  it('create partitions of the log for this month and the next three', async () => {
+  test('create partitions of the log for this month and the next three', async () => {
     const { url } = await emptyDatabase();
     await openRegistry([{ group: 0, member: 0, url }], {}).ready();
     const partitions = await query<{ name: string }>(
@@ -269,7 +269,7 @@ async function applied(url: string): Promise<unknown> {
   return counts;
 }
 
-it('a migration is cancelled by the server when the migrating process goes silent', async () => {
+test('a migration is cancelled by the server when the migrating process goes silent', async () => {
   const { url } = await emptyDatabase();
   const folder = await folderOf(
     `create table seen as select current_setting('idle_in_transaction_session_timeout') as value`,

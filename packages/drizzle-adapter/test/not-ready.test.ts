@@ -2,7 +2,7 @@ import type { DatabaseRegistry } from '@framework/core';
 import type { ShardStatus } from '@framework/core/adapter';
 import { otherDatabaseShard, firstShard } from '@framework/conformance';
 import type { TestDatabase } from '@framework/testing/postgres';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { PostgresWarning } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { migrationsFolder } from './fixtures/migrations-folder.js';
@@ -97,7 +97,7 @@ const faults: readonly (readonly [string, (database: TestDatabase) => Promise<Fa
 ];
 
 describe('a database', () => {
-  it.each(faults)(
+  test.each(faults)(
     '%s says why everywhere, affects no other shard, and serves once the fault is removed',
     async (_what, makeFaulty, expected) => {
       const { kind, text } = expected as { readonly kind: string; readonly text: RegExp };
@@ -143,7 +143,7 @@ describe('a database', () => {
     },
   );
 
-  it('is opened even if the callback for its warnings throws', async () => {
+  test('is opened even if the callback for its warnings throws', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     await proxy.refuse();
     const fail = vi.fn<() => never>(() => {
@@ -157,7 +157,7 @@ describe('a database', () => {
     expect(await suiteOn(registry).fixture.databases.status()).toMatchObject([{ ready: true }]);
   });
 
-  it('whose first attempt fails says why, and warns of nothing when the second succeeds', async () => {
+  test('whose first attempt fails says why, and warns of nothing when the second succeeds', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     proxy.judge = ({ connection }) => (connection === 1 ? 'cut' : 'forward');
     const warnings: PostgresWarning[] = [];
@@ -170,7 +170,7 @@ describe('a database', () => {
     expect(warnings).toEqual([]);
   });
 
-  it('warns again when the reason changes', async () => {
+  test('warns again when the reason changes', async () => {
     const database = await emptyDatabase();
     const { proxy, url } = await proxied(database);
     await proxy.refuse();
@@ -188,7 +188,7 @@ describe('a database', () => {
     ]);
   });
 
-  it('warns once of each reason when every attempt fails for a different one', async () => {
+  test('warns once of each reason when every attempt fails for a different one', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     proxy.judge = ({ connection }) => {
       if (connection % 2 === 0) proxy.cut('close');
@@ -205,7 +205,7 @@ describe('a database', () => {
     await registry.ready();
   });
 
-  it('continues to serve when its certificate and the file that vouches for it are renewed', async () => {
+  test('continues to serve when its certificate and the file that vouches for it are renewed', async () => {
     const server = await startTlsServer();
     await server.trust();
     const registry = openRegistry([{ group: 0, member: 0, url: server.url }]);
@@ -217,7 +217,7 @@ describe('a database', () => {
     expect(await registry.status()).toMatchObject([{ ready: true }]);
   }, 60_000);
 
-  it('that goes down later says why, with its shard, host and name', async () => {
+  test('that goes down later says why, with its shard, host and name', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     const registry = openRegistry([{ group: 0, member: 0, url }]);
     await registry.ready();

@@ -3,7 +3,7 @@ import { type Account, type SuiteContext, Tag, firstShard, once } from '@framewo
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 
 import { pgManager } from '../src/pg-transaction-manager.js';
 import { backendPid } from './fixtures/backend-pid.js';
@@ -33,7 +33,7 @@ describe('connections whose server or table has changed', () => {
   const narrow = (): Promise<unknown> =>
     query(database.url, 'alter table accounts alter column balance type numeric(38, 18)');
 
-  it('continue to serve when another process widens a column', async () => {
+  test('continue to serve when another process widens a column', async () => {
     const suite = await open(pair);
     const account = await suite.openAccount(firstShard);
     await Promise.all([1, 2, 3, 4].map(() => suite.accounts.getById(account.id)));
@@ -45,7 +45,7 @@ describe('connections whose server or table has changed', () => {
     }
   });
 
-  it('let an action with its own transaction run again when another process alters its table', async () => {
+  test('let an action with its own transaction run again when another process alters its table', async () => {
     const suite = await open(single);
     const account = await suite.openAccount(firstShard);
     const { databases } = suite.fixture;
@@ -60,7 +60,7 @@ describe('connections whose server or table has changed', () => {
     expect(await read()).toMatchObject({ version: 1 });
   });
 
-  it('continue to serve when their prepared statements are gone', async () => {
+  test('continue to serve when their prepared statements are gone', async () => {
     const suite = await open(single);
     const account = await suite.openAccount(firstShard);
     await suite.credit(account, '1');
@@ -68,7 +68,7 @@ describe('connections whose server or table has changed', () => {
     expect(await suite.credit(account, '1')).toMatchObject({ version: 3 });
   });
 
-  it('cost no attempt when the prepared statement of a write is gone', async () => {
+  test('cost no attempt when the prepared statement of a write is gone', async () => {
     const suite = await open(single);
     const account = await suite.openAccount(firstShard);
     const credit = (credited: Account): Promise<void> =>
@@ -79,7 +79,7 @@ describe('connections whose server or table has changed', () => {
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 3 });
   });
 
-  it('split no group when its prepared statement is gone', async () => {
+  test('split no group when its prepared statement is gone', async () => {
     const { databases } = (await open(single)).fixture;
     const tags = new PgTagRepository(databases);
     const before = await tags.count();
@@ -95,7 +95,7 @@ describe('connections whose server or table has changed', () => {
     expect(await tags.count()).toBe(before + 4);
   });
 
-  it('are all replaced when one is refused, to spare the others that', async () => {
+  test('are all replaced when one is refused, to spare the others that', async () => {
     const suite = await open(several);
     const account = await suite.openAccount(firstShard);
     await prepareReads(suite, account);
@@ -104,7 +104,7 @@ describe('connections whose server or table has changed', () => {
     expect(await suite.accounts.getById(account.id)).toEqual(account);
   });
 
-  it('are all replaced when one is refused within a transaction, which may run again', async () => {
+  test('are all replaced when one is refused within a transaction, which may run again', async () => {
     const suite = await open(several);
     const account = await suite.openAccount(firstShard);
     await prepareReads(suite, account);
@@ -117,7 +117,7 @@ describe('connections whose server or table has changed', () => {
     expect(await read()).toEqual(account);
   });
 
-  it('are closed to later callers after one of them was refused', async () => {
+  test('are closed to later callers after one of them was refused', async () => {
     const suite = await open(single);
     await suite.openAccount(firstShard);
     const { pool } = pgManager(suite.fixture.databases.transactionManager(firstShard)).database;
@@ -138,7 +138,7 @@ describe('connections whose server or table has changed', () => {
     expect(clients[1]).not.toBe(clients[0]);
   });
 
-  it('report a locked table to every caller that shares one, and no missing statement', async () => {
+  test('report a locked table to every caller that shares one, and no missing statement', async () => {
     const suite = await open({ ...single, 'statement-timeout-ms': 1_000 });
     const holder = new pg.Client({ connectionString: database.url });
     await holder.connect();
@@ -150,7 +150,7 @@ describe('connections whose server or table has changed', () => {
     expect(await suite.openAccount(firstShard)).toMatchObject({ version: 1 });
   });
 
-  it('are kept when a transaction fails in its work or at a deferred constraint', async () => {
+  test('are kept when a transaction fails in its work or at a deferred constraint', async () => {
     const suite = await open(single);
     const manager = suite.fixture.databases.transactionManager(firstShard);
     const { accounts } = new PgFixture(suite.fixture.databases);
@@ -175,7 +175,7 @@ describe('connections whose server or table has changed', () => {
     expect(await backendPid(suite)).toBe(before);
   });
 
-  it('are discarded after a timeout in a transaction, even one that its work hides', async () => {
+  test('are discarded after a timeout in a transaction, even one that its work hides', async () => {
     const suite = await open({ ...single, 'statement-timeout-ms': 1_000 });
     const before = await backendPid(suite);
     const { accounts, databases } = new PgFixture(suite.fixture.databases);

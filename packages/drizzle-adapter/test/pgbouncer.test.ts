@@ -2,7 +2,7 @@ import { FaultProxy } from '@framework/testing';
 import { type SuiteContext, type SuiteOptions, decimal, firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 
 import { NotificationListener } from '../src/delivery/pg-notifications.js';
 import type { PostgresWarning } from '../src/index.js';
@@ -22,7 +22,7 @@ describe.skipIf(pgBouncer === undefined)('PgBouncer in transaction mode', () => 
   });
   afterAll(() => database.drop());
 
-  it('lets many processes migrate a database once, although others hold some of its few sessions', async () => {
+  test('lets many processes migrate a database once, although others hold some of its few sessions', async () => {
     const empty = await emptyDatabase();
     const url = await behindPgBouncer(empty, { default_pool_size: 3 });
     const other = new pg.Client({ connectionString: url });
@@ -38,7 +38,7 @@ describe.skipIf(pgBouncer === undefined)('PgBouncer in transaction mode', () => 
     expect(await query(empty.url, locks)).toEqual([]);
   });
 
-  it.each([
+  test.each([
     ['action by action', false],
     ['in groups', true],
   ])('commits %s over more connections than there are server sessions', async (_how, groupCommit) => {
@@ -58,7 +58,7 @@ describe.skipIf(pgBouncer === undefined)('PgBouncer in transaction mode', () => 
     expect((await Promise.all(withdrawn)).map(({ version }) => version)).toEqual([42, 42]);
   });
 
-  it('runs transactions of scripts', async () => {
+  test('runs transactions of scripts', async () => {
     const suite = await open(await behindPgBouncer(database, { default_pool_size: 2 }));
     const account = await suite.openAccount(firstShard);
     await suite.fixture.databases.transactionManager(firstShard).inTransaction(async () => {
@@ -67,7 +67,7 @@ describe.skipIf(pgBouncer === undefined)('PgBouncer in transaction mode', () => 
     expect(await suite.accounts.getById(account.id)).toMatchObject({ note: 'kept' });
   });
 
-  it('finds a commit whose answer was lost, and reports one that was never sent as unknown', async () => {
+  test('finds a commit whose answer was lost, and reports one that was never sent as unknown', async () => {
     const { port } = new URL(await behindPgBouncer(database));
     const proxy = await FaultProxy.to({ host: '127.0.0.1', port: Number(port) });
     onTestFinished(() => proxy.close());
@@ -89,7 +89,7 @@ describe.skipIf(pgBouncer === undefined)('PgBouncer in transaction mode', () => 
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 2 });
   });
 
-  it('warns once which server timeout is missing, until the role or the database sets it', async () => {
+  test('warns once which server timeout is missing, until the role or the database sets it', async () => {
     const empty = await emptyDatabase();
     const url = await behindPgBouncer(empty);
     const warnings: PostgresWarning[] = [];
@@ -103,7 +103,7 @@ describe.skipIf(pgBouncer === undefined)('PgBouncer in transaction mode', () => 
     expect(warnings).toHaveLength(1);
   });
 
-  it('refuses a role whose settings would change values, and names them', async () => {
+  test('refuses a role whose settings would change values, and names them', async () => {
     const empty = await emptyDatabase();
     await query(empty.url, `alter database ${empty.database} set extra_float_digits = 0`);
     const suite = await open(await behindPgBouncer(empty));
@@ -112,7 +112,7 @@ describe.skipIf(pgBouncer === undefined)('PgBouncer in transaction mode', () => 
     expect(refused).toMatchObject({ code: 'shard-unavailable', cause: { message: says } });
   });
 
-  it("passes no setting and no LISTEN on to later users of the server's sessions", async () => {
+  test("passes no setting and no LISTEN on to later users of the server's sessions", async () => {
     const url = await behindPgBouncer(database, { default_pool_size: 1 });
     const suite = await open(url);
     await suite.openAccount(firstShard);

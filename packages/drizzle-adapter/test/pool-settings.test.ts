@@ -1,6 +1,6 @@
 import { firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type PostgresWarning, migrateShards } from '../src/index.js';
 import { backendPid } from './fixtures/backend-pid.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
@@ -38,7 +38,7 @@ describe('the settings of a pool', () => {
     return (await query<{ pid: number }>(database.url, text, [applicationName])).map(({ pid }) => pid);
   };
 
-  it('keep minimum-idle connections open from the start, and reopen them when they are lost', async () => {
+  test('keep minimum-idle connections open from the start, and reopen them when they are lost', async () => {
     await open('minimum-idle', { 'minimum-idle': 3 });
     await vi.waitFor(async () => expect(await pidsOf('minimum-idle')).toHaveLength(3), patience);
     const before = await pidsOf('minimum-idle');
@@ -52,7 +52,7 @@ describe('the settings of a pool', () => {
     }, patience);
   });
 
-  it('leave open connections to the requests while a lost one cannot be replaced', async () => {
+  test('leave open connections to the requests while a lost one cannot be replaced', async () => {
     const { proxy, url } = await proxied(database);
     const settings = { 'minimum-idle': 2, 'idle-timeout': 0, 'acquisition-timeout-ms': 1_000 };
     const suite = await open('not-replaced', settings, undefined, url);
@@ -65,13 +65,13 @@ describe('the settings of a pool', () => {
     expect(await backendPid(suite)).toBe(left);
   });
 
-  it('close surplus connections after idle-timeout', async () => {
+  test('close surplus connections after idle-timeout', async () => {
     const suite = await open('idle-timeout', { 'minimum-idle': 1, 'idle-timeout': 50 });
     await Promise.all([1, 2, 3, 4].map(() => backendPid(suite)));
     await vi.waitFor(async () => expect(await pidsOf('idle-timeout')).toHaveLength(1), patience);
   });
 
-  it('replace a connection after max-lifetime, including one that listens for notifications', async () => {
+  test('replace a connection after max-lifetime, including one that listens for notifications', async () => {
     const suite = await open('max-lifetime', { 'minimum-idle': 1, 'idle-timeout': 0, 'max-lifetime': 100 });
     const [delivery] = suite.fixture.databases.deliveries();
     const close = await delivery!.store.notifications.listen(() => undefined);
@@ -90,7 +90,7 @@ describe('the settings of a pool', () => {
     }
   });
 
-  it("report a connection held longer than leak-detection-threshold, with its borrower's stack", async () => {
+  test("report a connection held longer than leak-detection-threshold, with its borrower's stack", async () => {
     const warnings: PostgresWarning[] = [];
     const suite = await open('leaks', { 'leak-detection-threshold': 20 }, (warning) =>
       warnings.push(warning),
@@ -113,7 +113,7 @@ describe('the settings of a pool', () => {
     expect(warnings).toHaveLength(1);
   });
 
-  it.each(['on-start', 'check', 'off'] as const)(
+  test.each(['on-start', 'check', 'off'] as const)(
     'do not let one database be opened under two addresses (migrate: %s)',
     async (migrate) => {
       const { url } = await proxied(database);
@@ -131,7 +131,7 @@ describe('the settings of a pool', () => {
     },
   );
 
-  it('treat two spellings of an address as the same database', async () => {
+  test('treat two spellings of an address as the same database', async () => {
     const { url } = await emptyDatabase();
     const other = new URL(url);
     other.hostname = 'LOCALHOST';

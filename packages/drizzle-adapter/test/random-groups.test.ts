@@ -12,7 +12,7 @@ import {
 } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
 import { proxied } from './fixtures/proxied.js';
@@ -62,7 +62,7 @@ describe(`random groups (seed ${seed})`, () => {
   });
   afterAll(() => Promise.all([grouped.fixture.close(), single.fixture.close()]));
 
-  it('of executions end as if each ran after the other', async () => {
+  test('of executions end as if each ran after the other', async () => {
     await fc.assert(
       fc.asyncProperty(batches, async (sequence) => {
         await Promise.all([grouped.fixture.clear(), single.fixture.clear()]);
@@ -84,7 +84,7 @@ describe(`random groups (seed ${seed})`, () => {
     );
   });
 
-  it('of change sets are written as if each were written after the other', async () => {
+  test('of change sets are written as if each were written after the other', async () => {
     await fc.assert(
       fc.asyncProperty(batches, async (sequence) => {
         await Promise.all([grouped.fixture.clear(), single.fixture.clear()]);
@@ -113,7 +113,7 @@ describe(`random executions (seed ${seed})`, () => {
   });
   afterAll(() => database.drop());
 
-  it.each([
+  test.each([
     ['one that works', 0],
     ['one that loses connections', 0.3],
   ])('on a database, %s, lose nothing, repeat nothing and never stall', async (_what, lossShare) => {

@@ -9,7 +9,7 @@ import {
   otherDatabaseShard,
 } from '@framework/conformance';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { groupCommit } from './fixtures/group-commit.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
 import { readableJson } from './fixtures/readable-json.js';
@@ -58,7 +58,7 @@ describe(`random plans over two shards (seed ${seed})`, () => {
   beforeAll(async () => suite.open(await PgFixture.open(), { groupCommit }));
   afterAll(() => suite.fixture.close());
 
-  it('leave the rows and events that a reference model predicts', async () => {
+  test('leave the rows and events that a reference model predicts', async () => {
     await fc.assert(
       fc.asyncProperty(plans, async (sequence) => {
         await suite.fixture.clear();

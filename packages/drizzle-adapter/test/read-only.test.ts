@@ -1,6 +1,6 @@
 import { type Account, type SuiteContext, firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { backendPid } from './fixtures/backend-pid.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
@@ -43,7 +43,7 @@ describe('a database that is read-only for a while', () => {
   const openSessions = async (): Promise<ReadonlySet<number>> =>
     new Set(await Promise.all(Array.from({ length: connectionCount }, () => backendPid(suite))));
 
-  it('refuses writes as unavailable, with the reason and a remedy, and still serves reads', async () => {
+  test('refuses writes as unavailable, with the reason and a remedy, and still serves reads', async () => {
     await setReadOnly(true);
     const refused = await refusal(suite.credit(account, '1'));
     expect(refused).toMatchObject({ code: 'shard-unavailable', shard: firstShard });
@@ -54,7 +54,7 @@ describe('a database that is read-only for a while', () => {
     expect(String(status?.reason)).toMatch(/takes no writes.*turn that off/);
   });
 
-  it('accepts the first write afterwards, whatever sessions were opened meanwhile', async () => {
+  test('accepts the first write afterwards, whatever sessions were opened meanwhile', async () => {
     await setReadOnly(true);
     const before = await openSessions();
     await expect(suite.credit(account, '1')).rejects.toMatchObject({ code: 'shard-unavailable' });
@@ -67,7 +67,7 @@ describe('a database that is read-only for a while', () => {
     expect(await suite.fixture.databases.status()).toMatchObject([{ ready: true }]);
   });
 
-  it('does not lose a connection for each write that it refuses', async () => {
+  test('does not lose a connection for each write that it refuses', async () => {
     await setReadOnly(true);
     await refusal(suite.credit(account, '1'));
     const pids = new Set<number>();

@@ -2,7 +2,7 @@ import { systemClock } from '@framework/core';
 import { Account, firstShard, once } from '@framework/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
-import { afterEach, expect, it, onTestFinished, vi } from 'vitest';
+import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 
 afterEach(() => vi.restoreAllMocks());
@@ -20,7 +20,7 @@ function refuseBegin(): { readonly refused: () => number } {
   return { refused: () => refused };
 }
 
-it.each([undefined, 'key-1'])(
+test.each([undefined, 'key-1'])(
   'a plan of many statements writes nothing when the server refuses to begin its transaction (key: %s)',
   async (idempotencyKey) => {
     const database = await createTestDatabase();

@@ -1,7 +1,7 @@
 import type { DatabaseRegistry } from '@framework/core';
 import { type Account, type SuiteContext, firstShard } from '@framework/conformance';
 import type { TestDatabase } from '@framework/testing/postgres';
-import { expect, it, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 
 import { keyedTables } from '../src/migration/schema-check.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
@@ -40,7 +40,7 @@ async function whileClosed({ url, database }: TestDatabase, statements: string):
   for (const statement of statements.split(';')) await query(admin.href, statement);
 }
 
-it('an empty database that replaces an opened one is not ready until the original returns', async () => {
+test('an empty database that replaces an opened one is not ready until the original returns', async () => {
   const { database, registry, suite, account } = await openedDatabase();
   const { database: name } = database;
   await whileClosed(database, `alter database ${name} rename to ${name}_away; create database ${name}`);
@@ -57,7 +57,7 @@ it('an empty database that replaces an opened one is not ready until the origina
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-it('a database without a record of its shards that replaces an opened one is not ready without it', async () => {
+test('a database without a record of its shards that replaces an opened one is not ready without it', async () => {
   const { database, registry, suite, account } = await openedDatabase();
   await query(database.url, 'create table noted as table eventlog.shards; delete from eventlog.shards');
   await whileClosed(database, `alter database ${database.database} with allow_connections true`);
@@ -72,7 +72,7 @@ it('a database without a record of its shards that replaces an opened one is not
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-it('a database is not ready while a restore has loaded its rows but not created its keys', async () => {
+test('a database is not ready while a restore has loaded its rows but not created its keys', async () => {
   const { database, registry, suite, account } = await openedDatabase();
   await query(database.url, 'alter table eventlog.idempotency_keys drop constraint idempotency_keys_pkey');
   await whileClosed(database, `alter database ${database.database} with allow_connections true`);
@@ -93,7 +93,7 @@ it('a database is not ready while a restore has loaded its rows but not created 
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-it("a database that loses the framework's tables while connected is not ready until they return", async () => {
+test("a database that loses the framework's tables while connected is not ready until they return", async () => {
   const { database, suite, account } = await openedDatabase();
   await query(database.url, 'alter schema eventlog rename to eventlog_away');
   await expect(suite.credit(account, '1')).rejects.toMatchObject(notMigrated);
@@ -101,7 +101,7 @@ it("a database that loses the framework's tables while connected is not ready un
   expect(await suite.credit(account, '1')).toMatchObject({ version: 2 });
 });
 
-it('each framework table whose key statements rely on is checked for that key', async () => {
+test('each framework table whose key statements rely on is checked for that key', async () => {
   const { database } = await openedDatabase();
   const tables = await query<{ name: string }>(
     database.url,

@@ -1,7 +1,7 @@
 import { Account } from '@framework/conformance';
 import { ShardIdentifier } from '@framework/core';
 import type { ShardStatus } from '@framework/core/adapter';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type PostgresWarning, migrateShards } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { LimitedRole } from './fixtures/limited-role.js';
@@ -25,7 +25,7 @@ function sharding(url: string): ReturnType<typeof shardingConfig> {
 }
 
 describe('a schema that is only checked', () => {
-  it('is not ready until it is migrated, and says what is missing', async () => {
+  test('is not ready until it is migrated, and says what is missing', async () => {
     const { url } = await emptyDatabase();
     const registry = openRegistry([{ group: 0, member: 0, url }], {
       migrate: 'check',
@@ -54,7 +54,7 @@ describe('a schema that is only checked', () => {
     expect((await migrateShards(sharding(url), migrationsFolder))[0]?.applied).toEqual([]);
   });
 
-  it("is not ready without the framework's tables when checks are off, until it is migrated", async () => {
+  test("is not ready without the framework's tables when checks are off, until it is migrated", async () => {
     const { url } = await emptyDatabase();
     const registry = openRegistry([{ group: 0, member: 0, url }], { migrate: 'off', commands });
     const told = Promise.withResolvers<ShardStatus>();
@@ -72,7 +72,7 @@ describe('a schema that is only checked', () => {
     await suiteOn(registry).openAccount(firstShard);
   });
 
-  it('is not ready while only application migrations are missing', async () => {
+  test('is not ready while only application migrations are missing', async () => {
     const { url } = await emptyDatabase();
     const [before, after] = [await folderOf('select 1'), await folderOf('select 1', 'select 2')];
     await migrateShards(sharding(url), before);
@@ -89,7 +89,7 @@ describe('a schema that is only checked', () => {
     await ready;
   });
 
-  it.each(['eventlog.migrations', 'drizzle.__drizzle_migrations'])(
+  test.each(['eventlog.migrations', 'drizzle.__drizzle_migrations'])(
     'is refused when it is newer than the code, naming the unknown migrations, in %s',
     async (journal) => {
       const { url } = await emptyDatabase();
@@ -105,7 +105,7 @@ describe('a schema that is only checked', () => {
     },
   );
 
-  it.each(['on-start', 'off'] as const)(
+  test.each(['on-start', 'off'] as const)(
     'is accepted when newer than the code, so that releases can overlap (migrate: %s)',
     async (migrate) => {
       const { url } = await emptyDatabase();
@@ -126,7 +126,7 @@ describe('a schema that is only checked', () => {
 });
 
 describe('a role that owns nothing', () => {
-  it('cannot migrate, and is told what is missing and what to do', async () => {
+  test('cannot migrate, and is told what is missing and what to do', async () => {
     const database = await emptyDatabase();
     const role = await LimitedRole.create(database.url);
     onTestFinished(() => role.drop(database.url));
@@ -144,7 +144,7 @@ describe('a role that owns nothing', () => {
     });
   });
 
-  it.each(['on-start', 'check', 'off'] as const)(
+  test.each(['on-start', 'check', 'off'] as const)(
     'serves a migrated database and creates and drops its partitions (migrate: %s)',
     async (migrate) => {
       const database = await emptyDatabase();
@@ -172,7 +172,7 @@ describe('a role that owns nothing', () => {
     },
   );
 
-  it('serves without the right to create partitions, with a warning', async () => {
+  test('serves without the right to create partitions, with a warning', async () => {
     const database = await emptyDatabase();
     const role = await LimitedRole.create(database.url);
     onTestFinished(() => role.drop(database.url));

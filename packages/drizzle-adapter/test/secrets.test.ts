@@ -3,7 +3,7 @@ import { openDatabases, parseFrameworkConfig } from '@framework/core';
 import { firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PgTransactionManager, postgres } from '../src/index.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
@@ -32,7 +32,7 @@ describe('a password', () => {
     await query(server.href, `drop role ${role}`);
   });
 
-  it('does not appear in the configuration, the registry or anything reachable from it', async () => {
+  test('does not appear in the configuration, the registry or anything reachable from it', async () => {
     const config = shardingConfig([{ group: 0, member: 0, url }]);
     const registry = openRegistry([{ group: 0, member: 0, url }]);
     await registry.ready();
@@ -46,7 +46,7 @@ describe('a password', () => {
     }
   });
 
-  it('does not appear in errors', async () => {
+  test('does not appear in errors', async () => {
     const registry = openRegistry([{ group: 0, member: 0, url, settings: { 'statement-timeout-ms': 500 } }]);
     await registry.ready();
     const { accounts, tags } = new PgFixture(registry);
@@ -65,7 +65,7 @@ describe('a password', () => {
     }
   });
 
-  it('does not appear when the database cannot be reached', async () => {
+  test('does not appear when the database cannot be reached', async () => {
     const { proxy, url: through } = await proxied(database);
     await proxy.refuse();
     const unreachable = new URL(through);
@@ -80,7 +80,7 @@ describe('a password', () => {
     expectNoPassword(failure);
   });
 
-  it('does not appear when it is refused', async () => {
+  test('does not appear when it is refused', async () => {
     const wrong = new URL(url);
     wrong.pathname = '/no_such_database';
     const registry = openRegistry([{ group: 0, member: 0, url: wrong.href }]);
@@ -89,7 +89,7 @@ describe('a password', () => {
     expectNoPassword(failure);
   });
 
-  it.each([
+  test.each([
     ['in a URL of another database', { 'jdbc-url': `jdbc:mysql://${role}:${password}@db/x` }],
     ['in a malformed URL', { 'jdbc-url': `://${role}:${password}@db` }],
     [

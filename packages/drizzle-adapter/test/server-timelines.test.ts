@@ -2,7 +2,7 @@ import { type DatabaseConfig, primaryConfig } from '@framework/core/adapter';
 import { firstShard, otherDatabaseShard } from '@framework/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 
 import { ConnectionPool } from '../src/connection/connection-pool.js';
 import { DatabasePlace } from '../src/connection/not-ready-error.js';
@@ -39,7 +39,7 @@ async function serversByName(group = 0): Promise<ServersByName> {
   return { url, lead };
 }
 
-it('a refused server does not take over, and connections to the previous one continue to serve', async () => {
+test('a refused server does not take over, and connections to the previous one continue to serve', async () => {
   const { url, lead } = await serversByName();
   const pool = await openPool(url);
   await query(url, 'create table noted as table eventlog.shards');
@@ -57,7 +57,7 @@ it('a refused server does not take over, and connections to the previous one con
   expect(await pool.use(firstShard, pidOf)).toBe(after);
 });
 
-it('a server that answers late does not take over from a server known to be newer', async () => {
+test('a server that answers late does not take over from a server known to be newer', async () => {
   const { url, lead } = await serversByName();
   const pool = await openPool(url);
   const holder = new pg.Client(url);
@@ -77,7 +77,7 @@ it('a server that answers late does not take over from a server known to be newe
   });
 });
 
-it('a caller that keeps receiving outdated connections is refused in time', async () => {
+test('a caller that keeps receiving outdated connections is refused in time', async () => {
   const { url } = await serversByName();
   const config = configOf(url);
   const gone = Object.assign(new pg.DatabaseError('gone', 1, 'error'), { code: '26000' });
@@ -96,7 +96,7 @@ it('a caller that keeps receiving outdated connections is refused in time', asyn
   expect(openedCount).toBeGreaterThan(1);
 });
 
-it('an action on several shards commits on none after a takeover on one of the shards it read', async () => {
+test('an action on several shards commits on none after a takeover on one of the shards it read', async () => {
   const [first, second] = [await serversByName(), await serversByName(1)];
   const suite = suiteOn(
     openRegistry([

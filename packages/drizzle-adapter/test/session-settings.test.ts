@@ -1,6 +1,6 @@
 import { type SuiteContext, decimal, firstShard } from '@framework/conformance';
 import { sql } from 'drizzle-orm';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
@@ -28,7 +28,7 @@ async function open(url: string): Promise<SuiteContext> {
 }
 
 describe('the contents of a database', () => {
-  it('are read and written the same, whatever the settings of the role or the database', async () => {
+  test('are read and written the same, whatever the settings of the role or the database', async () => {
     const [plain, hostiled] = await Promise.all([emptyDatabase(), emptyDatabase()]);
     const [row] = await query<{ name: string }>(hostiled.url, 'select current_database() as name');
     for (const [name, value] of Object.entries(hostile))
@@ -49,7 +49,7 @@ describe('the contents of a database', () => {
 });
 
 describe('a transaction', () => {
-  it("sees others' commits before each statement, whatever the settings of the role or the database", async () => {
+  test("sees others' commits before each statement, whatever the settings of the role or the database", async () => {
     const { url, database } = await emptyDatabase();
     await query(url, `alter database ${database} set default_transaction_isolation = 'serializable'`);
     const { fixture } = await open(url);

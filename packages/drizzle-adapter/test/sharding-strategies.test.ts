@@ -1,7 +1,7 @@
 import { ShardIdentifier, type ShardingStrategy, systemClock } from '@framework/core';
 import { Account, SuiteContext, firstShard, otherDatabaseShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { groupCommit } from './fixtures/group-commit.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { PgAccountRepository } from './fixtures/pg-account-repository.js';
@@ -54,7 +54,7 @@ describe('a custom sharding strategy', () => {
   describe('by a hash of the id', () => {
     beforeEach(() => useStrategy(byHash));
 
-    it('places rows and events, and finds them by id', async () => {
+    test('places rows and events, and finds them by id', async () => {
       const accounts = await suite.store(...accountsOf(20));
       for (const shard of shards) {
         const expected = accounts
@@ -70,7 +70,7 @@ describe('a custom sharding strategy', () => {
       expect(await suite.accounts.findAll()).toEqual(accounts);
     });
 
-    it('updates the row in place', async () => {
+    test('updates the row in place', async () => {
       const [account] = await suite.store(...accountsOf(1));
       const credited = await suite.credit(account!, '1');
       expect(await suite.accounts.getById(account!.id)).toEqual(credited);
@@ -80,7 +80,7 @@ describe('a custom sharding strategy', () => {
   describe('by a column', () => {
     beforeEach(() => useStrategy(byOwner));
 
-    it('places rows, and finds them by a condition on all shards', async () => {
+    test('places rows, and finds them by a condition on all shards', async () => {
       const near = Account.open(inTheBits, systemClock.now(), { owner: 'near' });
       const far = Account.open(inTheBits, systemClock.now(), { owner: 'far away' });
       const stored = await suite.store(near, far);
@@ -92,7 +92,7 @@ describe('a custom sharding strategy', () => {
       expect((await suite.accounts.findPage({ limit: 1 })).items).toEqual([stored[0]]);
     });
 
-    it('refuses reads by id', async () => {
+    test('refuses reads by id', async () => {
       const [account] = await suite.store(Account.open(inTheBits, systemClock.now()));
       const refusal = { code: 'shard-undetermined', model: 'Account', id: account.id.value };
       await expect(suite.accounts.getById(account.id)).rejects.toMatchObject(refusal);
@@ -101,7 +101,7 @@ describe('a custom sharding strategy', () => {
       await expect(suite.accounts.findAllByIds([account.id])).rejects.toMatchObject(refusal);
     });
 
-    it('updates the row in place', async () => {
+    test('updates the row in place', async () => {
       const [account] = await suite.store(Account.open(inTheBits, systemClock.now(), { owner: 'far away' }));
       await suite.stage((plan) => plan.update(account.credit('1')));
       expect(await suite.accounts.findOneByOwner('far away')).toMatchObject({ version: 2 });

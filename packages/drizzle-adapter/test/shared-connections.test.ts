@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { SuiteContext, firstShard, once, sameDatabaseShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
-import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { openRegistry } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
 import { query } from './fixtures/query.js';
@@ -33,13 +33,13 @@ describe('connections that commits share', () => {
     return suite;
   };
 
-  it('fill the pool when there is much to do', async () => {
+  test('fill the pool when there is much to do', async () => {
     const suite = await open(20);
     await Promise.all(Array.from({ length: 200 }, () => suite.openAccount()));
     expect(await sessions(database)).toHaveLength(20);
   });
 
-  it('keep the outcomes of commits apart', async () => {
+  test('keep the outcomes of commits apart', async () => {
     const suite = await open(1);
     const account = await suite.openAccount();
     await suite.credit(account, '1');
@@ -58,7 +58,7 @@ describe('connections that commits share', () => {
     expect(await sessions(database)).toHaveLength(1);
   });
 
-  it('take no new commit while one of theirs waits for a lock', async () => {
+  test('take no new commit while one of theirs waits for a lock', async () => {
     const suite = await open(3);
     const account = await suite.openAccount();
     const release = await lock(database, account.id.value);
@@ -70,7 +70,7 @@ describe('connections that commits share', () => {
     expect(await blocked).toMatchObject({ version: 2 });
   });
 
-  it('do not delay commits that were sent behind one that waits for a lock', async () => {
+  test('do not delay commits that were sent behind one that waits for a lock', async () => {
     const suite = await open(2);
     const accounts = await Promise.all(Array.from({ length: 12 }, () => suite.openAccount()));
     const [held, ...free] = accounts;
@@ -87,7 +87,7 @@ describe('connections that commits share', () => {
     expect(await blocked).toMatchObject({ version: 2 });
   });
 
-  it('are never all taken by commits that wait for locks', async () => {
+  test('are never all taken by commits that wait for locks', async () => {
     const suite = await open(4);
     const accounts = await Promise.all(Array.from({ length: 6 }, () => suite.openAccount()));
     const release = await lock(database, ...accounts.map(({ id }) => id.value));
@@ -104,7 +104,7 @@ describe('connections that commits share', () => {
     expect((await Promise.all(blocked)).map(({ version }) => version)).toEqual([2, 2, 2, 2, 2, 2]);
   });
 
-  it('serve a row that becomes free while others wait for rows that stay locked', async () => {
+  test('serve a row that becomes free while others wait for rows that stay locked', async () => {
     const suite = await open(4);
     const accounts = await Promise.all(Array.from({ length: 3 }, () => suite.openAccount()));
     const [first, second, third] = accounts.map(({ id }) => id.value);
@@ -124,7 +124,7 @@ describe('connections that commits share', () => {
     expect(await Promise.all([one, other])).toMatchObject([{ version: 2 }, { version: 2 }]);
   });
 
-  it('write every change that concurrent executions make to a locked row, without wasted attempts', async () => {
+  test('write every change that concurrent executions make to a locked row, without wasted attempts', async () => {
     const suite = await open(20);
     const account = await suite.openAccount();
     const release = await lock(database, account.id.value);
@@ -135,7 +135,7 @@ describe('connections that commits share', () => {
     expect(new Set(versions).size).toBe(100);
   });
 
-  it('complete a commit whose caller holds the lock in a transaction on another shard', async () => {
+  test('complete a commit whose caller holds the lock in a transaction on another shard', async () => {
     const suite = await open(3);
     const account = await suite.openAccount();
     const manager = suite.fixture.databases.transactionManager(firstShard);
@@ -150,7 +150,7 @@ describe('connections that commits share', () => {
     expect(await blocked).toMatchObject({ version: 2 });
   });
 
-  it('may break under several commits, each of which happens once', async () => {
+  test('may break under several commits, each of which happens once', async () => {
     const suite = await open(2);
     const accounts = await Promise.all(Array.from({ length: 12 }, () => suite.openAccount()));
     const release = await lock(database, accounts[0]?.id.value ?? '');

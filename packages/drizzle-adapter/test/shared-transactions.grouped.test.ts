@@ -1,12 +1,12 @@
 import { firstShard } from '@framework/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 
 const accountCount = 16;
 
-it('concurrent executions of a suite share transactions', async () => {
+test('concurrent executions of a suite share transactions', async () => {
   const database = await createTestDatabase();
   onTestFinished(() => database.drop());
   const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);

@@ -1,10 +1,10 @@
 import pg from 'pg';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 
 import { SilenceWatch } from '../src/connection/silence-watch.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 
-it('a connection whose session is at work is kept, even if a pooler adds the host to its name', async () => {
+test('a connection whose session is at work is kept, even if a pooler adds the host to its name', async () => {
   const { url } = await emptyDatabase();
   const settings = { connectionString: url, application_name: 'framework migrations 0123456789ab' };
   const client = new pg.Client({

@@ -1,7 +1,7 @@
 import type { FaultProxy } from '@framework/testing';
 import { firstShard, once, otherDatabaseShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { isSent, proxied } from './fixtures/proxied.js';
 
@@ -36,7 +36,7 @@ describe('a network that goes silent', () => {
     return { proxy, suite: suiteOn(registry) };
   };
 
-  it('rejects a read in time, leaves the other shard alone, and has no effect once it recovers', async () => {
+  test('rejects a read in time, leaves the other shard alone, and has no effect once it recovers', async () => {
     const { proxy, suite } = await open();
     const account = await suite.openAccount(firstShard);
     proxy.silence();
@@ -50,7 +50,7 @@ describe('a network that goes silent', () => {
     expect(await suite.accounts.getById(account.id)).toEqual(account);
   });
 
-  it('rejects an action in time, however many idle connections the pool has', async () => {
+  test('rejects an action in time, however many idle connections the pool has', async () => {
     const { proxy, suite } = await open({ 'maximum-pool-size': 4, 'idle-timeout': 0 });
     const account = await suite.openAccount(firstShard);
     const { databases } = suite.fixture;
@@ -69,7 +69,7 @@ describe('a network that goes silent', () => {
     ['accepts nothing but a login', { 'statement-timeout-ms': 60_000 }, dropStatements],
     ['accepts nothing but a login, with short timeouts', { 'acquisition-timeout-ms': 5_000 }, dropStatements],
   ])('when the server %s', (_title, own, fallSilent) => {
-    it('rejects a caller that needs a new connection in time', async () => {
+    test('rejects a caller that needs a new connection in time', async () => {
       const { proxy, suite } = await open(own);
       fallSilent(proxy);
       const { error, durationMs } = await timed(() => suite.openAccount(firstShard));
@@ -79,7 +79,7 @@ describe('a network that goes silent', () => {
       await expect.poll(() => suite.openAccount(firstShard)).toMatchObject({ version: 1 });
     });
 
-    it('makes one caller at a time wait for a connection, refusing others', async () => {
+    test('makes one caller at a time wait for a connection, refusing others', async () => {
       const { proxy, suite } = await open(own);
       const read = () => suite.accounts.findAll();
       fallSilent(proxy);
@@ -101,7 +101,7 @@ describe('a network that goes silent', () => {
     });
   });
 
-  it('rejects a transaction in time', async () => {
+  test('rejects a transaction in time', async () => {
     const { proxy, suite } = await open();
     const account = await suite.openAccount(firstShard);
     const { error, durationMs } = await timed(() =>
@@ -114,7 +114,7 @@ describe('a network that goes silent', () => {
     expect(durationMs).toBeLessThan(statementTimeoutMs + graceMs + toleranceMs);
   });
 
-  it('leaves the outcome of a commit unknown while it lasts, reported in time', async () => {
+  test('leaves the outcome of a commit unknown while it lasts, reported in time', async () => {
     const { proxy, suite } = await open();
     const account = await suite.openAccount(firstShard);
     const { error, durationMs } = await timed(() =>

@@ -7,7 +7,7 @@ import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import type { Verdict } from '@framework/testing';
 import { Tag, firstShard } from '@framework/conformance';
 import { TestDatabase } from '@framework/testing/postgres';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { openRegistry } from './fixtures/open-registry.js';
 import { changeSetOf } from './fixtures/persist.js';
 import { PgTagRepository } from './fixtures/pg-tag-repository.js';
@@ -18,7 +18,7 @@ const name = 'wallets';
 /** So that a standby is not asked for long without success. */
 const hasty = { 'statement-timeout-ms': 1_000 };
 
-it('only the original server reports a lost commit as missing; a standby reports only commits that it has', async () => {
+test('only the original server reports a lost commit as missing; a standby reports only commits that it has', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'standby-'));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const primary = await start(directory);

@@ -1,7 +1,7 @@
 import { FaultProxy } from '@framework/testing';
 import { type Account, type SuiteContext, decimal, firstShard } from '@framework/conformance';
 import type { EmbeddedPostgres } from '@framework/embedded-postgres';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { promote, serverWithStandby, twinStandbys } from './fixtures/standby.js';
 
@@ -11,7 +11,7 @@ const keyScope = { key: 'withdraw', principal: 'auditor', namespace: 'conformanc
 const unavailable = { code: 'shard-unavailable', shard: firstShard, retryable: true };
 const settings = { 'statement-timeout-ms': 2_000, 'acquisition-timeout-ms': 1_000, 'minimum-idle': 0 };
 
-it("a standby behind the primary's name serves nothing until it is promoted, and then answers a repeat", async () => {
+test("a standby behind the primary's name serves nothing until it is promoted, and then answers a repeat", async () => {
   const opening = Promise.withResolvers<Account>();
   const servers = await serverWithStandby(database, (url) => openAccountIn(url).then(opening.resolve));
   const account = await opening.promise;
@@ -57,7 +57,7 @@ it("a standby behind the primary's name serves nothing until it is promoted, and
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-it('an update whose read a takeover lost is stale, even if another writer reused the version', async () => {
+test('an update whose read a takeover lost is stale, even if another writer reused the version', async () => {
   const opening = Promise.withResolvers<Account>();
   const servers = await serverWithStandby(database, (url) => openAccountIn(url).then(opening.resolve));
   const account = await opening.promise;
@@ -70,7 +70,7 @@ it('an update whose read a takeover lost is stale, even if another writer reused
   expect(outcome).toEqual(readTwice);
 });
 
-it('an update whose read a takeover lost is stale, even on a timeline of the same number', async () => {
+test('an update whose read a takeover lost is stale, even on a timeline of the same number', async () => {
   const opening = Promise.withResolvers<Account>();
   const [one, other] = await twinStandbys(database, (url) => openAccountIn(url).then(opening.resolve));
   const account = await opening.promise;

@@ -1,7 +1,7 @@
 import { ShardedId } from '@framework/core';
 import { Account, firstShard, otherDatabaseShard } from '@framework/conformance';
 import pg from 'pg';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { migrateShards } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { folderOf } from './fixtures/migration-folder.js';
@@ -14,7 +14,7 @@ import { shardingConfig } from './fixtures/sharding-config.js';
 const patience = { timeout: 30_000, interval: 20 };
 
 describe('a database that is down at the start', () => {
-  it('delays only its own shard, and serves as soon as it is up', async () => {
+  test('delays only its own shard, and serves as soon as it is up', async () => {
     const [down, up] = [await proxied(await emptyDatabase()), await emptyDatabase()];
     await down.proxy.refuse();
     const registry = openRegistry([
@@ -43,7 +43,7 @@ describe('a database that is down at the start', () => {
     expect((await registry.status()).map((status) => status.ready)).toEqual([true, true]);
   });
 
-  it('reports what is wrong while it is awaited', async () => {
+  test('reports what is wrong while it is awaited', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     await proxy.refuse();
     const registry = openRegistry([{ group: 0, member: 0, url }]);
@@ -53,7 +53,7 @@ describe('a database that is down at the start', () => {
     }, patience);
   });
 
-  it('becomes ready when its connection breaks during the migrations', async () => {
+  test('becomes ready when its connection breaks during the migrations', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     let cuts = 0;
     proxy.judge = ({ bytes }) => (bytes.includes('create_partitions') && cuts++ === 0 ? 'cut' : 'forward');
@@ -63,7 +63,7 @@ describe('a database that is down at the start', () => {
     expect(await suiteOn(registry).openAccount(firstShard)).toMatchObject({ version: 1 });
   });
 
-  it.each([
+  test.each([
     ['check', 'eventlog.shards', 'on'],
     ['on-start', 'pg_advisory_xact_lock', 'on'],
     ['on-start', 'create_partitions', 'on'],
@@ -88,7 +88,7 @@ describe('a database that is down at the start', () => {
     },
   );
 
-  it.each(['on', 'off'])(
+  test.each(['on', 'off'])(
     'is awaited while its busy server says nothing (track_activities: %s)',
     async (tracked) => {
       const { url, database } = await emptyDatabase();
@@ -101,7 +101,7 @@ describe('a database that is down at the start', () => {
     },
   );
 
-  it.each([
+  test.each([
     ['on-start', 'eventlog.shards'],
     ['check', 'eventlog.shards'],
     ['on-start', 'eventlog.migrations'],
@@ -128,7 +128,7 @@ describe('a database that is down at the start', () => {
     },
   );
 
-  it('does not stop the registry from closing, which rejects all who wait for it', async () => {
+  test('does not stop the registry from closing, which rejects all who wait for it', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     await proxy.refuse();
     const registry = openRegistry([{ group: 0, member: 0, url }]);
@@ -138,7 +138,7 @@ describe('a database that is down at the start', () => {
     await expect(suiteOn(registry).accounts.findAll()).rejects.toMatchObject({ code: 'shard-unavailable' });
   });
 
-  it('is left alone by the server when the registry closes during a migration', async () => {
+  test('is left alone by the server when the registry closes during a migration', async () => {
     const { url } = await emptyDatabase();
     const folder = await folderOf('select pg_sleep(300)');
     const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder });
@@ -150,7 +150,7 @@ describe('a database that is down at the start', () => {
     await vi.waitFor(async () => expect(await query(url, working)).toEqual([]), patience);
   });
 
-  it('does not stop the registry from closing while the network is silent', async () => {
+  test('does not stop the registry from closing while the network is silent', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     let silent = false;
     proxy.judge = ({ bytes }) => {

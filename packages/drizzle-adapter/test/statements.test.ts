@@ -3,7 +3,7 @@ import type { FaultProxy } from '@framework/testing';
 import { Account, type SuiteContext, Tag, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
 import { proxied } from './fixtures/proxied.js';
@@ -25,7 +25,7 @@ describe('the statements of a commit', () => {
     suite = suiteOn(registry);
   });
 
-  it('take one round trip, even when they are prepared', async () => {
+  test('take one round trip, even when they are prepared', async () => {
     const account = await suite.openAccount(firstShard);
     expect(await roundTrips(proxy, () => suite.stage((plan) => plan.update(account.credit('1'))))).toBe(1);
     const opening = (): Promise<unknown> => suite.openAccount(firstShard);
@@ -33,7 +33,7 @@ describe('the statements of a commit', () => {
     expect(await roundTrips(proxy, opening)).toBe(1);
   });
 
-  it('take one round trip for several models with several events', async () => {
+  test('take one round trip for several models with several events', async () => {
     const accounts = await suite.store(...accountsOf(5));
     const trips = await roundTrips(proxy, () =>
       suite.stage((plan) => {
@@ -44,7 +44,7 @@ describe('the statements of a commit', () => {
     expect(trips).toBe(1);
   });
 
-  it('take one round trip when they are stale', async () => {
+  test('take one round trip when they are stale', async () => {
     const [first, second] = await suite.store(...accountsOf(2));
     await suite.credit(second!, '1');
     const stale = (): Promise<unknown> =>
@@ -54,12 +54,12 @@ describe('the statements of a commit', () => {
     expect(await roundTrips(proxy, stale)).toBe(1);
   });
 
-  it('take two round trips for an action that reads one model by its id', async () => {
+  test('take two round trips for an action that reads one model by its id', async () => {
     const account = await suite.openAccount(firstShard);
     expect(await roundTrips(proxy, () => suite.credit(account, '1'))).toBe(2);
   });
 
-  it('are prepared once for each shape, whatever the values', async () => {
+  test('are prepared once for each shape, whatever the values', async () => {
     const accounts = await suite.store(...accountsOf(3));
     for (const account of accounts) await suite.credit(account, '1');
     const before = await prepared(suite);
@@ -72,7 +72,7 @@ describe('the statements of a commit', () => {
     expect(await prepared(suite)).toHaveLength(before.length + 1);
   });
 
-  it('have a text that does not depend on the values', async () => {
+  test('have a text that does not depend on the values', async () => {
     const hostile = `'; drop table accounts; --`;
     const [account] = await suite.store(
       Account.open(firstShard, systemClock.now(), {

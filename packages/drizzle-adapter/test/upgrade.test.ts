@@ -6,7 +6,7 @@ import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
 import { keyClause, keyValues } from '../src/write/write-statement.js';
 import { allSlots } from './fixtures/delivery-store.js';
@@ -39,7 +39,7 @@ interface Journal {
 }
 
 describe('a database of the previous release', () => {
-  it('is migrated in place, and delivery continues without repeats or loss', async () => {
+  test('is migrated in place, and delivery continues without repeats or loss', async () => {
     const { url, restIds, blockedId } = await filledDatabase();
     const registry = openRegistry([{ group: 0, member: 0, url }], {});
     await registry.ready();
@@ -67,7 +67,7 @@ describe('a database of the previous release', () => {
     expect((await store.log.read(allSlots, next, 100)).events.map(({ id }) => id)).toEqual(newIds);
   });
 
-  it('gains the new index of epochs and loses the old one', async () => {
+  test('gains the new index of epochs and loses the old one', async () => {
     const { url } = await filledDatabase();
     await openRegistry([{ group: 0, member: 0, url }], {}).ready();
     await vi.waitFor(
@@ -78,7 +78,7 @@ describe('a database of the previous release', () => {
     );
   });
 
-  it('is served by new processes once they know it, no longer by old ones', async () => {
+  test('is served by new processes once they know it, no longer by old ones', async () => {
     const { url } = await filledDatabase();
     const before = await query<{ slot: number }>(
       url,
@@ -98,7 +98,7 @@ describe('a database of the previous release', () => {
     expect((await store.leases.renew('new', [handler], leaseMs)).leases).toEqual(leases);
   });
 
-  it('has the slots of a vanished process taken over as abandoned', async () => {
+  test('has the slots of a vanished process taken over as abandoned', async () => {
     const { url } = await filledDatabase();
     await query(url, `select slot from eventlog.renew_leases('old', '300 milliseconds')`);
     const registry = openRegistry([{ group: 0, member: 0, url }], {});
@@ -112,7 +112,7 @@ describe('a database of the previous release', () => {
     expect(leases.every(({ abandoned }) => abandoned)).toBe(true);
   });
 
-  it('begins a new epoch if it was restored on another server before the migration', async () => {
+  test('begins a new epoch if it was restored on another server before the migration', async () => {
     const { url, restIds } = await filledDatabase();
     // The numbers of its original server were far higher.
     await query(
@@ -135,7 +135,7 @@ describe('a database of the previous release', () => {
     expect(read).toEqual([...restIds, ...newIds]);
   });
 
-  it("keeps handlers' keys apart from clients' keys, including those that its old processes still write", async () => {
+  test("keeps handlers' keys apart from clients' keys, including those that its old processes still write", async () => {
     const { url } = await filledDatabase();
     await query(url, `insert into eventlog.handlers (handler) values ('to/notify')`);
     const before = keysAt('before');
@@ -167,7 +167,7 @@ describe('a database of the previous release', () => {
     expect(await writeKeyAsBefore(url, foreign!)).toBe(true);
   });
 
-  it("continues to accept events and keys while handlers' keys are moved", async () => {
+  test("continues to accept events and keys while handlers' keys are moved", async () => {
     const { url } = await filledDatabase();
     const [ofHandler = ''] = keysAt('before');
     await writeKeyAsBefore(url, ofHandler);
@@ -191,7 +191,7 @@ describe('a database of the previous release', () => {
     expect(await namespacesOf(url, ofHandler)).toEqual(['test#handlers']);
   });
 
-  it("repeats no action of its old processes' handlers before the keys are moved", async () => {
+  test("repeats no action of its old processes' handlers before the keys are moved", async () => {
     const { url } = await filledDatabase();
     const [[held = ''], [executed = '']] = [keysAt('held'), keysAt('executed')];
     for (const key of [held, executed]) expect(await writeKeyAsBefore(url, key)).toBe(true);
@@ -207,7 +207,7 @@ describe('a database of the previous release', () => {
     expect(await namespacesOf(url, executed)).toEqual(['test#handlers']);
   });
 
-  it("repeats no action of its old processes' handlers while a key is being moved", async () => {
+  test("repeats no action of its old processes' handlers while a key is being moved", async () => {
     const { url } = await filledDatabase();
     const [executed = ''] = keysAt('executed');
     expect(await writeKeyAsBefore(url, executed)).toBe(true);
@@ -227,7 +227,7 @@ describe('a database of the previous release', () => {
     expect(await namespacesOf(url, executed)).toEqual(['test#handlers']);
   });
 
-  it('abandons a step that deadlocks with an old process, which does not fail', async () => {
+  test('abandons a step that deadlocks with an old process, which does not fail', async () => {
     const { url } = await filledDatabase();
     // In the order in which a step takes them.
     const [first, second] = ['0', 'f'].map(
@@ -251,7 +251,7 @@ describe('a database of the previous release', () => {
     for (const key of [first!, second!]) expect(await namespacesOf(url, key)).toEqual(['test#handlers']);
   });
 
-  it("moves handlers' keys in steps, and resumes with the next step after an interruption", async () => {
+  test("moves handlers' keys in steps, and resumes with the next step after an interruption", async () => {
     const { url } = await filledDatabase();
     const keyCount = 2_500;
     await query(
@@ -283,7 +283,7 @@ describe('a database of the previous release', () => {
     ]);
   });
 
-  it("is migrated even if a handler's key exists among those of both clients and handlers", async () => {
+  test("is migrated even if a handler's key exists among those of both clients and handlers", async () => {
     const { url } = await filledDatabase();
     const [twice = ''] = keysAt('twice');
     await writeKeyAsBefore(url, twice);

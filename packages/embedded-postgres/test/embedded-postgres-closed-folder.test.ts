@@ -1,6 +1,6 @@
 import { chmod, cp, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { serverAccount } from '../src/server-account.js';
 import { packagedServer, serverBinaries } from '../src/server-binaries.js';
@@ -9,7 +9,7 @@ import { query, serverFolder, startServer } from './fixtures/server-folder.js';
 const rootOnLinux = process.platform === 'linux' && process.getuid?.() === 0;
 
 describe.skipIf(!rootOnLinux)('EmbeddedPostgres below a root-only folder', () => {
-  it('keeps its data there', async () => {
+  test('keeps its data there', async () => {
     const closed = await serverFolder();
     const directory = join(closed, 'server');
     const first = await startServer(directory, { settings: { fsync: 'off' } });
@@ -23,7 +23,7 @@ describe.skipIf(!rootOnLinux)('EmbeddedPostgres below a root-only folder', () =>
   });
 
   // In addition, a cache that the server cannot read either is skipped.
-  it('runs a copy of its programs, made once, when the server cannot read the originals', async () => {
+  test('runs a copy of its programs, made once, when the server cannot read the originals', async () => {
     const closed = await serverFolder();
     const packaged = await packagedServer();
     const native = join(closed, 'native');

@@ -1,6 +1,6 @@
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 
 import { dataDirectoryIn, isAlive, readPostmaster } from '../src/cluster.js';
 import { serves } from '../src/server-process.js';
@@ -10,7 +10,7 @@ import { query, serverFolder, startServer } from './fixtures/server-folder.js';
 import { until } from './fixtures/until.js';
 
 describe('EmbeddedPostgres after processes were killed', () => {
-  it('stops the server when the process that started it is killed', async () => {
+  test('stops the server when the process that started it is killed', async () => {
     const directory = await serverFolder();
     const { owner } = await ownedServer(directory);
     await owner.kill();
@@ -18,14 +18,14 @@ describe('EmbeddedPostgres after processes were killed', () => {
     expect(await answersAfterStart(directory)).toEqual([{ answer: 42 }]);
   });
 
-  it('restarts at once after the process that started it was killed', async () => {
+  test('restarts at once after the process that started it was killed', async () => {
     const directory = await serverFolder();
     const { owner } = await ownedServer(directory);
     await owner.kill();
     expect(await answersAfterStart(directory)).toEqual([{ answer: 42 }]);
   });
 
-  it('recovers committed data after the server was killed', async () => {
+  test('recovers committed data after the server was killed', async () => {
     const directory = await serverFolder();
     const server = await startServer(directory);
     await query(server.url('postgres'), 'create table kept as select 42 as answer');
@@ -34,7 +34,7 @@ describe('EmbeddedPostgres after processes were killed', () => {
     expect(await answersAfterStart(directory)).toEqual([{ answer: 42 }]);
   });
 
-  it('recovers committed data after everything was killed', async () => {
+  test('recovers committed data after everything was killed', async () => {
     const directory = await serverFolder();
     const { owner, pid } = await ownedServer(directory);
     process.kill(-(await groupOf(pid)), 'SIGKILL');
@@ -42,7 +42,7 @@ describe('EmbeddedPostgres after processes were killed', () => {
     expect(await answersAfterStart(directory)).toEqual([{ answer: 42 }]);
   });
 
-  it('replaces a server whose owner and supervisor were killed', async () => {
+  test('replaces a server whose owner and supervisor were killed', async () => {
     const directory = await serverFolder();
     const { owner, pid } = await ownedServer(directory);
     await killSupervisor(pid);
@@ -52,7 +52,7 @@ describe('EmbeddedPostgres after processes were killed', () => {
     expect(await serves(pid, dataDirectoryIn(directory))).toBe(false);
   });
 
-  it('starts even if another process now has the process id of a killed server', async () => {
+  test('starts even if another process now has the process id of a killed server', async () => {
     const directory = await serverFolder();
     const server = await startServer(directory);
     await query(server.url('postgres'), 'create table kept as select 42 as answer');
@@ -62,7 +62,7 @@ describe('EmbeddedPostgres after processes were killed', () => {
     expect(isAlive(other)).toBe(true);
   });
 
-  it('stays owned when the server restarts its processes after a crash', async () => {
+  test('stays owned when the server restarts its processes after a crash', async () => {
     const directory = await serverFolder();
     const server = await startServer(directory);
     const url = server.url('postgres');
@@ -76,7 +76,7 @@ describe('EmbeddedPostgres after processes were killed', () => {
     await expect(startServer(directory)).rejects.toMatchObject({ code: 'directory-in-use' });
   });
 
-  it('creates the data directory anew when its creation was interrupted by a kill', async () => {
+  test('creates the data directory anew when its creation was interrupted by a kill', async () => {
     const directory = await serverFolder();
     const owner = new OwnerProcess(directory);
     await until('the creation', async () => {

@@ -1,7 +1,7 @@
 import { chown, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 
 import type { EmbeddedPostgres } from '../src/index.js';
 import { OwnerProcess } from './fixtures/owner-process.js';
@@ -11,13 +11,13 @@ import { canDrop, without } from './fixtures/without-capabilities.js';
 const rights = ['dac_override', 'dac_read_search'] as const;
 
 describe('EmbeddedPostgres in a folder that cannot be used', () => {
-  it('reports the fault when the folder is a file', async () => {
+  test('reports the fault when the folder is a file', async () => {
     const directory = join(await serverFolder(), 'file');
     await writeFile(directory, '');
     await expect(start(directory)).rejects.toMatchObject(unusable(/file already exists, mkdir/));
   });
 
-  it.skipIf(!canDrop(rights))("refuses another user's folder", async () => {
+  test.skipIf(!canDrop(rights))("refuses another user's folder", async () => {
     const directory = await serverFolder();
     await mkdir(join(directory, 'cluster', 'data'), { recursive: true });
     await chown(directory, 65_534, 65_534);
@@ -26,14 +26,14 @@ describe('EmbeddedPostgres in a folder that cannot be used', () => {
     await expect(owner.ready()).rejects.toMatchObject({ code: 'directory-unusable' });
   });
 
-  it('reports a missing data directory', async () => {
+  test('reports a missing data directory', async () => {
     const directory = await serverFolder();
     await mkdir(join(directory, 'cluster'));
     await writeFile(join(directory, 'cluster', 'password'), 'secret');
     await expect(start(directory)).rejects.toMatchObject(unusable(/cluster\/data is missing/));
   });
 
-  it('reports a missing or empty password and keeps the data', async () => {
+  test('reports a missing or empty password and keeps the data', async () => {
     const directory = await serverFolder();
     const version = join(directory, 'cluster', 'data', 'PG_VERSION');
     await mkdir(join(directory, 'cluster', 'data'), { recursive: true });
@@ -44,7 +44,7 @@ describe('EmbeddedPostgres in a folder that cannot be used', () => {
     expect(await readFile(version, 'utf8')).toBe('18');
   });
 
-  it('fails at once when the server refuses the password, leaving it running', async () => {
+  test('fails at once when the server refuses the password, leaving it running', async () => {
     const directory = await serverFolder();
     const first = await start(directory);
     await writeFile(join(directory, 'cluster', 'password'), 'wrong');

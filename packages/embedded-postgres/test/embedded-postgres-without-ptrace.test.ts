@@ -1,4 +1,4 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 
 import { dataDirectoryIn, readPostmaster } from '../src/cluster.js';
 import { claimForOtherProcess } from './fixtures/claim-for-other-process.js';
@@ -13,7 +13,7 @@ const mountProc = 'mount -t proc -o hidepid=ptraceable proc /proc && exec "$@"';
 const hidingOthers = ['unshare', '--mount', 'sh', '-c', mountProc, 'sh'] as const;
 
 describe.skipIf(!canDrop(ptrace))('EmbeddedPostgres of a root user without ptrace', () => {
-  it.for([
+  test.for([
     { shows: 'shows that they exist', wrapper: [] },
     { shows: 'hides them', wrapper: hidingOthers },
   ])('refuses a second start and keeps the first claim where /proc $shows', async ({ wrapper }, context) => {
@@ -29,7 +29,7 @@ describe.skipIf(!canDrop(ptrace))('EmbeddedPostgres of a root user without ptrac
     expect(await query(first.url('postgres'), 'select 1 as one')).toEqual([{ one: 1 }]);
   });
 
-  it('starts even if another process now has the process id of a killed server', async () => {
+  test('starts even if another process now has the process id of a killed server', async () => {
     const directory = await serverFolder();
     const killed = await startServer(directory);
     await query(killed.url('postgres'), 'create table kept as select 42 as answer');

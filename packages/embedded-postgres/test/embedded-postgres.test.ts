@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 
 import { Client } from 'pg';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { EmbeddedPostgres } from '../src/index.js';
 import { query, serverFolder, startServer } from './fixtures/server-folder.js';
@@ -14,7 +14,7 @@ import { query, serverFolder, startServer } from './fixtures/server-folder.js';
 const unsafeButFast = { fsync: 'off' };
 
 describe('EmbeddedPostgres', () => {
-  it('keeps its data between starts, of which later ones are faster', async () => {
+  test('keeps its data between starts, of which later ones are faster', async () => {
     const directory = await serverFolder();
     const [first, firstMs] = await timed(() => startServer(directory));
     await query(first.url('postgres'), 'create table kept as select 42 as answer');
@@ -26,7 +26,7 @@ describe('EmbeddedPostgres', () => {
     expect(second.password).toBe(first.password);
   });
 
-  it('serves clients of a database that it created', async () => {
+  test('serves clients of a database that it created', async () => {
     const directory = await serverFolder();
     const server = await EmbeddedPostgres.start({ directory });
     await server.ensureDatabase('wallet');
@@ -37,7 +37,7 @@ describe('EmbeddedPostgres', () => {
     await server.stop();
   });
 
-  it('stores UTF-8 under the same locale on every machine, and flushes commits', async () => {
+  test('stores UTF-8 under the same locale on every machine, and flushes commits', async () => {
     const server = await startServer(await serverFolder());
     const rows = await query(
       server.url('postgres'),
@@ -47,7 +47,7 @@ describe('EmbeddedPostgres', () => {
     expect(rows).toEqual([{ encoding: 'UTF8', locale: 'C.UTF-8', fsync: 'on' }]);
   });
 
-  it('refuses a wrong password and keeps the right one readable only by its owner', async () => {
+  test('refuses a wrong password and keeps the right one readable only by its owner', async () => {
     const directory = await serverFolder();
     const server = await startServer(directory, { settings: unsafeButFast });
     const wrong = server.url('postgres').replace(server.password, 'wrong');
@@ -55,7 +55,7 @@ describe('EmbeddedPostgres', () => {
     expect((await stat(join(directory, 'cluster/password'))).mode & 0o777).toBe(0o600);
   });
 
-  it('listens only on the loopback address', async (context) => {
+  test('listens only on the loopback address', async (context) => {
     const other = Object.values(networkInterfaces())
       .flatMap((addresses) => addresses ?? [])
       .find((address) => address.family === 'IPv4' && !address.internal);
@@ -65,7 +65,7 @@ describe('EmbeddedPostgres', () => {
     await expect(once(socket, 'connect')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
   });
 
-  it('creates a database once, even for concurrent requests', async () => {
+  test('creates a database once, even for concurrent requests', async () => {
     const server = await startServer(await serverFolder(), { settings: unsafeButFast });
     await Promise.all([1, 2, 3].map(() => server.ensureDatabase('wallet "1"')));
     expect(await query(server.url('wallet "1"'), 'select current_database() as name')).toEqual([
@@ -73,7 +73,7 @@ describe('EmbeddedPostgres', () => {
     ]);
   });
 
-  it('refuses a second start while the first server is in use, and does not disturb it', async () => {
+  test('refuses a second start while the first server is in use, and does not disturb it', async () => {
     const directory = await serverFolder();
     const first = await startServer(directory, { settings: unsafeButFast });
     await expect(startServer(directory)).rejects.toMatchObject({
@@ -83,14 +83,14 @@ describe('EmbeddedPostgres', () => {
     expect(await query(first.url('postgres'), 'select 1 as one')).toEqual([{ one: 1 }]);
   });
 
-  it('lets one of two simultaneous first starts win and refuses the other', async () => {
+  test('lets one of two simultaneous first starts win and refuses the other', async () => {
     const directory = await serverFolder();
     const starts = await Promise.allSettled([startServer(directory), startServer(directory)]);
     const lost = starts.filter((start) => start.status === 'rejected');
     expect(lost.map((start) => start.reason.code)).toEqual(['directory-in-use']);
   });
 
-  it('reports the last lines of the log when the server does not start', async () => {
+  test('reports the last lines of the log when the server does not start', async () => {
     const start = startServer(await serverFolder(), { settings: { work_mem: 'plenty' } });
     await expect(start).rejects.toMatchObject({
       code: 'start-failed',
@@ -98,7 +98,7 @@ describe('EmbeddedPostgres', () => {
     });
   });
 
-  it('reports its progress while it creates the data directory', async () => {
+  test('reports its progress while it creates the data directory', async () => {
     const heard: string[] = [];
     const directory = await serverFolder();
     const options = { settings: unsafeButFast, onProgress: (message: string) => heard.push(message) };
@@ -107,7 +107,7 @@ describe('EmbeddedPostgres', () => {
     expect(heard).toEqual(['Creating the PostgreSQL data directory']);
   });
 
-  it('deletes a temporary server together with the remains of killed processes', async () => {
+  test('deletes a temporary server together with the remains of killed processes', async () => {
     const { pid } = spawnSync('true');
     const remains = await mkdtemp(join(tmpdir(), `temporary-postgres-${pid}-`));
     const server = await EmbeddedPostgres.startTemporary({ settings: unsafeButFast });

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import { FaultProxy } from './fault-proxy.js';
 
@@ -28,12 +28,12 @@ describe('FaultProxy', () => {
     target.close();
   });
 
-  it('forwards data in both directions', async () => {
+  test('forwards data in both directions', async () => {
     expect(await answer(open(proxy), 'hello')).toBe('echo hello');
     expect(proxy.connectionCount).toBe(1);
   });
 
-  it('can cut a connection before the server sees the bytes', async () => {
+  test('can cut a connection before the server sees the bytes', async () => {
     proxy.judge = ({ bytes }) => (bytes.includes('bad') ? 'cut' : 'forward');
     const client = open(proxy);
     expect(await answer(client, 'good')).toBe('echo good');
@@ -41,7 +41,7 @@ describe('FaultProxy', () => {
     expect(received).toEqual(['good']);
   });
 
-  it('can cut a connection after the server received the bytes, before its answer returns', async () => {
+  test('can cut a connection after the server received the bytes, before its answer returns', async () => {
     proxy.judge = ({ direction }) => (direction === 'to-server' ? 'forward-and-cut' : 'forward');
     const arrived = once(target, 'connection').then(async ([socket]) => once(socket as Socket, 'end'));
     expect(await answer(open(proxy), 'last words')).toBe('ended');
@@ -49,7 +49,7 @@ describe('FaultProxy', () => {
     expect(received).toEqual(['last words']);
   });
 
-  it('holds back all data while it is silent, even on new connections', async () => {
+  test('holds back all data while it is silent, even on new connections', async () => {
     const client = open(proxy);
     await answer(client, 'before');
     proxy.silence();
@@ -63,7 +63,7 @@ describe('FaultProxy', () => {
     expect((await answers).map(([bytes]) => String(bytes))).toEqual(['echo one', 'echo two']);
   });
 
-  it('holds back the end of a connection while silent, even one sent with the last bytes', async () => {
+  test('holds back the end of a connection while silent, even one sent with the last bytes', async () => {
     const connected = once(target, 'connection');
     const client = open(proxy);
     const [socket] = (await connected) as [Socket];
@@ -84,7 +84,7 @@ describe('FaultProxy', () => {
     expect(received).toEqual([]);
   });
 
-  it.each(['close', 'reset'] as const)('ends connections by a %s', async (manner) => {
+  test.each(['close', 'reset'] as const)('ends connections by a %s', async (manner) => {
     const client = open(proxy);
     await answer(client, 'hello');
     const ended = new Promise((resolve) => client.once('close', resolve));
@@ -92,7 +92,7 @@ describe('FaultProxy', () => {
     expect(await ended).toBe(manner === 'reset');
   });
 
-  it('refuses connections until it accepts them again on the same port', async () => {
+  test('refuses connections until it accepts them again on the same port', async () => {
     await proxy.refuse();
     const refused = await new Promise((resolve) => open(proxy).once('error', resolve));
     expect(refused).toMatchObject({ code: 'ECONNREFUSED' });

@@ -1,18 +1,18 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { VirtualClock } from './virtual-clock.js';
 
 const start = new Date('2026-03-01T12:00:00Z');
 
 describe('VirtualClock', () => {
-  it('stands still until it is advanced', async () => {
+  test('stands still until it is advanced', async () => {
     const clock = new VirtualClock(start);
     expect(clock.now()).toEqual(start);
     await clock.advance(1_500);
     expect(clock.now()).toEqual(new Date('2026-03-01T12:00:01.500Z'));
   });
 
-  it('wakes sleepers in order, each at its own instant', async () => {
+  test('wakes sleepers in order, each at its own instant', async () => {
     const clock = new VirtualClock(start);
     const woken: string[] = [];
     const sleep = async (name: string, durationMs: number): Promise<void> => {
@@ -28,7 +28,7 @@ describe('VirtualClock', () => {
     expect(woken.at(-1)).toBe('beyond 31');
   });
 
-  it('wakes a sleeper that falls asleep while it advances', async () => {
+  test('wakes a sleeper that falls asleep while it advances', async () => {
     const clock = new VirtualClock(start);
     let rounds = 0;
     const work = (async () => {
@@ -41,7 +41,7 @@ describe('VirtualClock', () => {
     await work;
   });
 
-  it('lets the continuations of a sleeper run before it advances further', async () => {
+  test('lets the continuations of a sleeper run before it advances further', async () => {
     const clock = new VirtualClock(start);
     let seen: Date | undefined;
     const work = (async () => {
@@ -55,14 +55,14 @@ describe('VirtualClock', () => {
     expect(seen).toEqual(new Date(start.getTime() + 10));
   });
 
-  it('does not suspend a sleeper for zero time', async () => {
+  test('does not suspend a sleeper for zero time', async () => {
     const clock = new VirtualClock(start);
     await clock.sleep(0);
     await clock.sleep(-1);
     expect(clock.sleeperCount).toBe(0);
   });
 
-  it('can be set to another time of day without waking a sleeper', async () => {
+  test('can be set to another time of day without waking a sleeper', async () => {
     const clock = new VirtualClock(start);
     let awake = false;
     const work = clock.sleep(10).then(() => (awake = true));
@@ -76,12 +76,12 @@ describe('VirtualClock', () => {
     expect(clock.now()).toEqual(new Date('2020-01-01T00:00:00.001Z'));
   });
 
-  it('refuses to advance by a negative time', async () => {
+  test('refuses to advance by a negative time', async () => {
     await expect(new VirtualClock().advance(-1)).rejects.toBeInstanceOf(RangeError);
     await expect(new VirtualClock().advance(Number.NaN)).rejects.toBeInstanceOf(RangeError);
   });
 
-  it('lets a sleep end early and forgets it', async () => {
+  test('lets a sleep end early and forgets it', async () => {
     const clock = new VirtualClock(start);
     const ending = new AbortController();
     const slept = clock.sleep(10, ending.signal);
@@ -92,7 +92,7 @@ describe('VirtualClock', () => {
     expect(clock.now()).toEqual(start);
   });
 
-  it('lets a sleep that could have ended early end on time', async () => {
+  test('lets a sleep that could have ended early end on time', async () => {
     const clock = new VirtualClock(start);
     const ending = new AbortController();
     const [slept, beside] = [clock.sleep(10, ending.signal), clock.sleep(20)];
@@ -104,7 +104,7 @@ describe('VirtualClock', () => {
     await beside;
   });
 
-  it('calls back once in its turn unless the call is cancelled', async () => {
+  test('calls back once in its turn unless the call is cancelled', async () => {
     const clock = new VirtualClock(start);
     const called: string[] = [];
     const slept = clock.sleep(10).then(() => called.push('slept'));
@@ -119,7 +119,7 @@ describe('VirtualClock', () => {
     expect(called).toEqual(['slept', 'late 20']);
   });
 
-  it('calls back after zero time, once ready work has run, without advancing', async () => {
+  test('calls back after zero time, once ready work has run, without advancing', async () => {
     const clock = new VirtualClock(start);
     const called: string[] = [];
     await new Promise<void>((resolve) => {
@@ -135,7 +135,7 @@ describe('VirtualClock', () => {
     expect(clock.now()).toEqual(start);
   });
 
-  it('measures durations by its advances, even when the time of day is set', async () => {
+  test('measures durations by its advances, even when the time of day is set', async () => {
     const clock = new VirtualClock(start);
     await clock.advance(10);
     clock.set(new Date('2020-01-01T00:00:00Z'));
@@ -143,7 +143,7 @@ describe('VirtualClock', () => {
     expect(clock.elapsedMs()).toBe(15);
   });
 
-  it('advances to the next sleeper if there is one', async () => {
+  test('advances to the next sleeper if there is one', async () => {
     const clock = new VirtualClock(start);
     const slept = [clock.sleep(30), clock.sleep(10)];
     expect(await clock.wakeNext()).toBe(true);

@@ -6,7 +6,7 @@ import {
   type NamedHandlerOptions,
   FrameworkEventHandler,
 } from '@framework/events';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { composeWalletService } from '../../src/composition.js';
 import { type Wallet, WalletCreatedEvent, WalletMoneyDepositedEvent } from '../../src/wallet/wallet.js';
@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.end());
 
-it('a handler starts where it says, and a renamed one continues where it was', async () => {
+test('a handler starts where it says, and a renamed one continues where it was', async () => {
   const operator = new DeliveryOperator(fleet.service.databases);
   const wallets = await Promise.all(['DE', 'MX', 'DE', 'MX'].map((country) => fleet.openWallet(country)));
   const poisoned = wallets[0]!;

@@ -1,5 +1,5 @@
 import { tuneProcess } from '@framework/events/internal';
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import { withSession } from '../database-session.js';
 import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
 import { WalletClient } from '../wallet-client.js';
@@ -16,7 +16,7 @@ afterEach(async () => {
   tuneProcess({});
 });
 
-it('a process whose handlers hang exits with code 1, and the next one continues', async () => {
+test('a process whose handlers hang exits with code 1, and the next one continues', async () => {
   const fleet = await Fleet.create(impatient);
   ends.push(() => fleet.end());
   const service = fleet.startImpatient();
@@ -36,7 +36,7 @@ it('a process whose handlers hang exits with code 1, and the next one continues'
   }, patience);
 });
 
-it('a service that must be restarted is not ready for as long as it runs', async () => {
+test('a service that must be restarted is not ready for as long as it runs', async () => {
   tuneProcess({ abandonedMax: 1, abandonedForMs: 2_000 });
   const service: TestService = await startTestService({ delivery: impatient });
   ends.push(() => stopTestService(service));

@@ -1,5 +1,5 @@
 import { DeliveryOperator } from '@framework/events';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 
 import type { Wallet } from '../../src/wallet/wallet.js';
 import type { ServiceProcess } from '../service-process.js';
@@ -42,7 +42,7 @@ describe('an event that fails at every attempt', () => {
   // So that no lease is lost on a busy machine, which would cause repeats.
   withFleet({ 'lease-ms': 60_000 });
 
-  it('stops only its own wallet until it is replayed', async () => {
+  test('stops only its own wallet until it is replayed', async () => {
     const worker = fleet.startRecording();
     const { poisoned, others } = await depositAround('throws');
     await vi.waitFor(async () => expect(await deadAttempts()).toEqual([attemptsMax]), patience);
@@ -75,7 +75,7 @@ describe('an event that fails at every attempt', () => {
 describe('an event that kills its process', () => {
   withFleet();
 
-  it('becomes a dead letter after its attempts, and all other events arrive', async () => {
+  test('becomes a dead letter after its attempts, and all other events arrive', async () => {
     // Before delivery begins: on a slow machine, nothing might be running beside the poison event.
     const { poisoned, others } = await depositAround('kills');
     const workers = [

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { DeliveryOperator } from '@framework/events';
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import { lockedCount, rowsOf, withSession } from '../database-session.js';
 import { ServiceProcess } from '../service-process.js';
 import { WalletClient } from '../wallet-client.js';
@@ -20,7 +20,7 @@ afterEach(async () => {
   for (const fleet of fleets.splice(0)) await fleet.end();
 });
 
-it('a worker delivers what an http process commits, woken by its notifications', async () => {
+test('a worker delivers what an http process commits, woken by its notifications', async () => {
   const fleet = await newFleet(hardlyPolling);
   const http = fleet.start('http');
   const client = new WalletClient(await http.served());
@@ -43,7 +43,7 @@ it('a worker delivers what an http process commits, woken by its notifications',
   expect(worker.stdout).not.toContain('http://');
 });
 
-it('a worker needs no port', async () => {
+test('a worker needs no port', async () => {
   const fleet = await newFleet();
   const other = createServer().listen(0, '127.0.0.1');
   await once(other, 'listening');
@@ -53,7 +53,7 @@ it('a worker needs no port', async () => {
   other.close();
 });
 
-it('a worker is ready once every handler has its place in the log', async () => {
+test('a worker is ready once every handler has its place in the log', async () => {
   const fleet = await newFleet();
   const { global, mexico } = fleet.databases;
   const lock = "begin; select pg_advisory_xact_lock(hashtextextended('eventlog.handlers', 0))";
@@ -74,7 +74,7 @@ it('a worker is ready once every handler has its place in the log', async () => 
   await worker.printed('The wallet worker is ready');
 });
 
-it('a worker gives every slot back when it stops', async () => {
+test('a worker gives every slot back when it stops', async () => {
   const fleet = await newFleet();
   const workers = [fleet.start('worker'), fleet.start('worker')];
   await vi.waitFor(async () => {
@@ -90,7 +90,7 @@ it('a worker gives every slot back when it stops', async () => {
   expect(await holders(fleet)).toEqual([]);
 });
 
-it('a worker gives its slots back in time even while a handler hangs', async () => {
+test('a worker gives its slots back in time even while a handler hangs', async () => {
   // So that no lease is lost on a busy machine, and nothing is handled twice.
   const fleet = await newFleet({ 'lease-ms': 60_000 });
   const wallet = await fleet.openWallet('MX');
@@ -108,7 +108,7 @@ it('a worker gives its slots back in time even while a handler hangs', async () 
   expect(await holders(fleet)).toEqual([]);
 });
 
-it('a process gives its slots back in time even while a request hangs', async () => {
+test('a process gives its slots back in time even while a request hangs', async () => {
   const fleet = await newFleet();
   const service = fleet.start('all', { SHUTDOWN_TIMEOUT_MS: '6000' });
   const client = new WalletClient(await service.served());
@@ -126,7 +126,7 @@ it('a process gives its slots back in time even while a request hangs', async ()
   expect(await holders(fleet)).toEqual([]);
 });
 
-it.each(['http', 'worker'])('a process of role %s reports that it needs shared databases', async (role) => {
+test.each(['http', 'worker'])('a process of role %s reports that it needs shared databases', async (role) => {
   const process = new ServiceProcess({ WALLET_ROLE: role });
   expect(await process.exitCode()).toBe(1);
   expect(process.stderr).toContain('WALLET_ROLE');

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { seededRandom } from '@framework/testing';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { rowsOf } from '../database-session.js';
 import { moneyByCurrency } from '../money-in-all.js';
 import { anOwner } from '../wallet-client.js';
@@ -28,7 +28,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.end());
 
-it(
+test(
   `transfers end and money stays constant while processes are killed (seed ${seed})`,
   { timeout: 600_000 },
   async () => {

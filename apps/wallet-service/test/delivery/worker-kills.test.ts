@@ -1,6 +1,6 @@
 import { DeliveryOperator } from '@framework/events';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import type { Wallet } from '../../src/wallet/wallet.js';
 import { rowsOf } from '../database-session.js';
@@ -34,7 +34,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.end());
 
-it(
+test(
   'workers that are killed every second lose nothing, keep the order and repeat no effect',
   { timeout: 300_000 },
   async () => {

@@ -1,18 +1,18 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { faults } from './faults.js';
 
 const program = fileURLToPath(new URL('main.mjs', import.meta.url));
 const names = faults.map(({ name }) => name);
 
-it('the help names every fault', () => {
+test('the help names every fault', () => {
   const { status, stdout } = drill('--help');
   expect(status).toBe(0);
   for (const name of names) expect(stdout).toMatch(new RegExp(`^  ${name} `, 'm'));
 });
 
-it.each([
+test.each([
   [['--fault', 'killed', '--fault', 'absent'], `There is no fault absent: choose from ${names.join(', ')}`],
   [['--within', 'soon'], '--within is soon: give a number of seconds above 0'],
 ])('the arguments %s are refused', (args, message) => {

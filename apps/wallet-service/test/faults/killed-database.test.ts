@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { FaultHarness } from './fault-harness.js';
 
 const timeout = 240_000;
@@ -11,7 +11,7 @@ beforeEach(async () => {
 });
 afterEach(() => harness.end());
 
-it('a database that is killed under load and restarted recovers by itself', { timeout }, async () => {
+test('a database that is killed under load and restarted recovers by itself', { timeout }, async () => {
   const traffic = await harness.traffic();
   for (let kill = 1; kill <= 2; kill++) {
     await vi.waitFor(() => expect(traffic.transfers.size).toBeGreaterThan(10 * kill), patience);

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import { withSession } from '../database-session.js';
 import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
 import type { Answer, WalletBody } from '../wallet-client.js';
@@ -16,7 +16,7 @@ let service: TestService;
 
 afterEach(() => stopTestService(service));
 
-it('a locked wallet delays no other wallet, and its deposits are answered truthfully', async () => {
+test('a locked wallet delays no other wallet, and its deposits are answered truthfully', async () => {
   service = await startTestService();
   const { client } = service;
   const open = () => client.openWallet({ currency, initialBalance: '0' });
@@ -65,7 +65,7 @@ it('a locked wallet delays no other wallet, and its deposits are answered truthf
   expect(await client.wallet(locked.id)).toMatchObject({ balance: String(lockedOutCount) });
 });
 
-it('transfers to locked wallets delay no others and arrive once the wallets are unlocked', async () => {
+test('transfers to locked wallets delay no others and arrive once the wallets are unlocked', async () => {
   // No caller has to wait this long.
   const never = { 'statement-timeout-ms': 120_000, 'acquisition-timeout-ms': 120_000 };
   service = await startTestService({ mexico: never });

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { rowsOf } from '../database-session.js';
 import { WalletClient, anOwner, problem } from '../wallet-client.js';
 import { FaultHarness } from './fault-harness.js';
@@ -17,7 +17,7 @@ beforeEach(async () => {
 });
 afterEach(() => harness.end());
 
-it(
+test(
   'a process without a shard in its configuration refunds nothing that the shard has received',
   { timeout },
   async () => {

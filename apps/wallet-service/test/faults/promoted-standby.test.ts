@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { FaultHarness } from './fault-harness.js';
 
 const timeout = 240_000;
@@ -11,7 +11,7 @@ beforeEach(async () => {
 });
 afterEach(() => harness.end());
 
-it('a promoted standby serves by itself, with everything that was acknowledged', { timeout }, async () => {
+test('a promoted standby serves by itself, with everything that was acknowledged', { timeout }, async () => {
   const traffic = await harness.traffic();
   await vi.waitFor(() => expect(traffic.transfers.size).toBeGreaterThan(20), patience);
   await harness.killServer();

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { rowsOf } from '../database-session.js';
 import { problem } from '../wallet-client.js';
 import { FaultHarness } from './fault-harness.js';
@@ -15,7 +15,7 @@ beforeEach(async () => {
 });
 afterEach(() => harness.end());
 
-it.each([
+test.each([
   ['all sessions follow it', 'system', []],
   ['sessions keep it for their lives', 'database mexico', ['select pg_terminate_backend(pid) from sessions']],
 ])(

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { problem } from '../wallet-client.js';
 import { FaultHarness } from './fault-harness.js';
 
@@ -14,7 +14,7 @@ beforeEach(async () => {
 });
 afterEach(() => harness.end());
 
-it.each(['refuses', 'is silent'] as const)(
+test.each(['refuses', 'is silent'] as const)(
   'a shard that %s while processes are killed strands no transfer and is reported',
   { timeout },
   async (fault) => {

@@ -1,6 +1,6 @@
 import { CommitOutcomeUnknownError, FrameworkError, ShardedId, systemClock } from '@framework/core';
 import type { ChangeSet, TransactionManager } from '@framework/core/adapter';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { CreditAccountAction } from '../account-actions.js';
 import { Account, Tag, decimal } from '../account.js';
@@ -19,7 +19,7 @@ const uuidV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]
 /** Registers tests of what a successful commit leaves behind: rows, versions and the columns of the log. */
 export function describeCommits(context: SuiteContext): void {
   describe('a commit', () => {
-    it('writes the state and its events together', async () => {
+    test('writes the state and its events together', async () => {
       const account = await context.openAccount(firstShard, { owner: 'ada' });
       expect(await context.accounts.getById(account.id)).toEqual(account);
       const credited = await context.credit(account, '12.5');
@@ -32,7 +32,7 @@ export function describeCommits(context: SuiteContext): void {
       ]);
     });
 
-    it('fills every column of the log', async () => {
+    test('fills every column of the log', async () => {
       const account = await context.openAccount();
       const earliest = systemClock.now().getTime();
       const params = { accountId: account.id, amount: '3' };
@@ -62,7 +62,7 @@ export function describeCommits(context: SuiteContext): void {
       expect(credited?.id).not.toBe(credited?.actionId);
     });
 
-    it('writes exactly the own fields of an event, even if it has none', async () => {
+    test('writes exactly the own fields of an event, even if it has none', async () => {
       const account = await context.openAccount();
       await context.stage((plan) => plan.update(account.delete()));
       const [, deleted] = await context.storedEvents();
@@ -70,7 +70,7 @@ export function describeCommits(context: SuiteContext): void {
       expect(deleted?.payload).toEqual({});
     });
 
-    it('gives several events of one update the same version, in the order of attachment', async () => {
+    test('gives several events of one update the same version, in the order of attachment', async () => {
       const account = await context.openAccount();
       await context.stage((plan) => plan.update(account.credit('1').annotate('two').credit('3')));
       const events = (await context.storedEvents()).slice(1);
@@ -89,7 +89,7 @@ export function describeCommits(context: SuiteContext): void {
       ]);
     });
 
-    it('numbers the events of several models in the order of staging', async () => {
+    test('numbers the events of several models in the order of staging', async () => {
       const accounts = Array.from({ length: 3 }, () => Account.open(firstShard, systemClock.now()));
       const staged = accounts.toReversed();
       await context.stage((plan) => plan.addAll(staged));
@@ -98,7 +98,7 @@ export function describeCommits(context: SuiteContext): void {
       expect(events.map(({ modelId }) => modelId)).toEqual(staged.map(({ id }) => id.value));
     });
 
-    it('changes the updated date, and never the created date', async () => {
+    test('changes the updated date, and never the created date', async () => {
       const created = new Date('2026-01-02T03:04:05.678Z');
       const [account] = await context.store(Account.open(firstShard, created));
       expect(account).toMatchObject({ createdDate: created, updatedDate: created });
@@ -115,7 +115,7 @@ export function describeTransactions(context: SuiteContext): void {
   const onShard = (shard = firstShard) => context.fixture.databases.transactionManager(shard);
 
   describe('inTransaction', () => {
-    it('commits when the work resolves, and returns its result', async () => {
+    test('commits when the work resolves, and returns its result', async () => {
       const account = await context.openAccount();
       const result = await onShard().inTransaction(async () => {
         await context.fixture.overwriteNote(account, 'kept');
@@ -125,7 +125,7 @@ export function describeTransactions(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toMatchObject({ note: 'kept' });
     });
 
-    it('rolls back and passes the error on when the work rejects', async () => {
+    test('rolls back and passes the error on when the work rejects', async () => {
       const account = await context.openAccount();
       const failure = new Error('changed my mind');
       const work = onShard().inTransaction(async () => {
@@ -136,12 +136,12 @@ export function describeTransactions(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toMatchObject({ note: null });
     });
 
-    it('is joined by a query that its work returns and that begins only when it is awaited', async () => {
+    test('is joined by a query that its work returns and that begins only when it is awaited', async () => {
       const isJoined = onShard().inTransaction(() => lazily(async () => onShard().isInTransaction()));
       expect(await isJoined).toBe(true);
     });
 
-    it('includes every read of a repository', async () => {
+    test('includes every read of a repository', async () => {
       const account = await context.openAccount(firstShard, { owner: 'ada' });
       const notes = await onShard().inTransaction(async () => {
         await context.fixture.overwriteNote(account, 'inside');
@@ -158,7 +158,7 @@ export function describeTransactions(context: SuiteContext): void {
       expect(notes).toEqual(Array.from({ length: 5 }, () => 'inside'));
     });
 
-    it('is joined by reads with a condition on a shard that shares its database', async () => {
+    test('is joined by reads with a condition on a shard that shares its database', async () => {
       const account = await context.openAccount(sameDatabaseShard, { owner: 'ada' });
       await onShard(sameDatabaseShard).inTransaction(async () => {
         await context.fixture.overwriteNote(account, 'inside');
@@ -167,7 +167,7 @@ export function describeTransactions(context: SuiteContext): void {
       });
     });
 
-    it('is not visible from outside before it commits', async () => {
+    test('is not visible from outside before it commits', async () => {
       const account = await context.openAccount();
       const read = gate();
       const written = gate();
@@ -184,12 +184,12 @@ export function describeTransactions(context: SuiteContext): void {
       expect(await outside).toBeNull();
     });
 
-    it('is refused inside another one on the same shard', async () => {
+    test('is refused inside another one on the same shard', async () => {
       const nested = onShard().inTransaction(() => onShard().inTransaction(async () => 'never'));
       await expect(nested).rejects.toMatchObject({ code: 'nested-transaction', shard: firstShard });
     });
 
-    it('is possible inside another one on a different shard', async () => {
+    test('is possible inside another one on a different shard', async () => {
       const [here, there] = [
         await context.openAccount(firstShard),
         await context.openAccount(otherDatabaseShard),
@@ -203,7 +203,7 @@ export function describeTransactions(context: SuiteContext): void {
       expect(notes).toEqual(['outer', 'inner']);
     });
 
-    it('refuses to execute an action on the same shard', async () => {
+    test('refuses to execute an action on the same shard', async () => {
       const account = await context.openAccount();
       const executed = onShard().inTransaction(() => context.credit(account, '1'));
       await expect(executed).rejects.toMatchObject({ code: 'nested-transaction', shard: firstShard });
@@ -211,13 +211,13 @@ export function describeTransactions(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(1);
     });
 
-    it('lets an action run on another shard', async () => {
+    test('lets an action run on another shard', async () => {
       const account = await context.openAccount(otherDatabaseShard);
       await onShard().inTransaction(() => context.credit(account, '1'));
       expect(await context.accounts.getById(account.id)).toMatchObject({ version: 2 });
     });
 
-    it('refuses statements after it has ended', async () => {
+    test('refuses statements after it has ended', async () => {
       const account = await context.openAccount();
       const ended = gate();
       const late: Promise<unknown>[] = [];
@@ -239,7 +239,7 @@ export function describeTransactions(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toEqual(account);
     });
 
-    it('does not affect what follows it', async () => {
+    test('does not affect what follows it', async () => {
       await expect(onShard().inTransaction(() => Promise.reject(new Error('no')))).rejects.toThrow('no');
       await context.stage((plan) => plan.add(Account.open(firstShard, systemClock.now())));
       expect(await onShard().inTransaction(() => context.accounts.count())).toBe(1);
@@ -275,14 +275,14 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
   });
 
   describe('a commit whose answer was lost', () => {
-    it('is found if it happened', async () => {
+    test('is found if it happened', async () => {
       const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       await manager().persist(changes);
       expect(await manager().isCommitted(lost(changes))).toBe(true);
     });
 
-    it('prevents a repetition of its action from having a second effect', async () => {
+    test('prevents a repetition of its action from having a second effect', async () => {
       const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       await manager().persist(changes);
@@ -292,7 +292,7 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
       expect(await context.contents()).toEqual(before);
     });
 
-    it('prevents a repetition of many rows from being written', async () => {
+    test('prevents a repetition of many rows from being written', async () => {
       const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       await manager().persist(changes);
@@ -315,7 +315,7 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
       expect(await context.contents()).toEqual(before);
     });
 
-    it('lets a repetition be written if it did not happen', async () => {
+    test('lets a repetition be written if it did not happen', async () => {
       const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       const repetition = { ...(await again(changes, account, '5')), unknownCommits: [lost(changes)] };
@@ -326,7 +326,7 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
       });
     });
 
-    it('lets a repetition be stale if it did not happen', async () => {
+    test('lets a repetition be stale if it did not happen', async () => {
       const account = await context.openAccount(firstShard);
       const changes = { ...update(account, '5'), unknownCommits: [lost(update(account, '5'))] };
       await context.credit(account, '1');

@@ -1,5 +1,5 @@
 import { FrameworkError, systemClock } from '@framework/core';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { TransferAction } from '../account-actions.js';
 import { Account, Tag, decimal, sum } from '../account.js';
@@ -11,7 +11,7 @@ const roundCount = 30;
 /** Registers tests of many executions that want the same models at once. */
 export function describeConcurrency(context: SuiteContext): void {
   describe('concurrent executions', () => {
-    it('add up on one model: every success counts once, and versions and events have no gaps', async () => {
+    test('add up on one model: every success counts once, and versions and events have no gaps', async () => {
       const account = await context.openAccount();
       const outcomes = await Promise.allSettled(
         Array.from({ length: 64 }, () => context.credit(account, '0.01')),
@@ -27,7 +27,7 @@ export function describeConcurrency(context: SuiteContext): void {
       await expectContiguousHistory(context, account, 1 + successes);
     });
 
-    it('gives every success a version of its own', async () => {
+    test('gives every success a version of its own', async () => {
       const account = await context.openAccount();
       const outcomes = await Promise.allSettled(
         Array.from({ length: 16 }, () => context.credit(account, '1')),
@@ -39,7 +39,7 @@ export function describeConcurrency(context: SuiteContext): void {
     });
 
     // Without further attempts, which would hide a deadlock from the caller.
-    it('all end when two of them change models in opposite orders', async () => {
+    test('all end when two of them change models in opposite orders', async () => {
       const one = await context.openAccount(firstShard, { balance: decimal('1000') });
       const other = await context.openAccount(firstShard, { balance: decimal('1000') });
       const transfers = Array.from({ length: 32 }, (_unused, index) => {
@@ -58,7 +58,7 @@ export function describeConcurrency(context: SuiteContext): void {
       await expectContiguousHistory(context, other, 1 + successes);
     });
 
-    it('do not deadlock when they change many models in opposite orders', async () => {
+    test('do not deadlock when they change many models in opposite orders', async () => {
       let accounts: readonly Account[] = await context.store(...accountsOf(24));
       for (let round = 0; round < roundCount; round++) {
         const next = accounts.map((account) => account.credit('1'));
@@ -98,7 +98,7 @@ async function expectContiguousHistory(
 /** Registers tests that a plan with a stale row leaves nothing behind, and is tried again with fresh reads. */
 export function describeStaleRecords(context: SuiteContext): void {
   describe('a stale record', () => {
-    it('writes nothing when an update is stale', async () => {
+    test('writes nothing when an update is stale', async () => {
       const account = await context.openAccount();
       await context.credit(account, '1');
       const stale = context.stage((plan) => plan.update(account.credit('100')), once);
@@ -112,7 +112,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(2);
     });
 
-    it('writes nothing when an update without events is stale', async () => {
+    test('writes nothing when an update without events is stale', async () => {
       const [tag] = await context.store(Tag.of(firstShard, 'first'));
       await context.stage((plan) => plan.update(tag.rename('second')));
       const stale = context.stage((plan) => plan.update(tag.rename('lost')), once);
@@ -121,7 +121,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(2);
     });
 
-    it.each([
+    test.each([
       ['first', 0],
       ['middle', 2],
       ['last', 4],
@@ -140,7 +140,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await context.contents()).toEqual(before);
     });
 
-    it('writes nothing when the row of an update does not exist', async () => {
+    test('writes nothing when the row of an update does not exist', async () => {
       const ghost = Account.blank(firstShard, systemClock.now()).variant({ version: 3 });
       const refused = context.stage((plan) => {
         plan.add(Tag.of(firstShard, 'beside'));
@@ -150,7 +150,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await context.contents()).toEqual({ accounts: [], tags: [], events: [] });
     });
 
-    it('writes nothing when the version is ahead of the row', async () => {
+    test('writes nothing when the version is ahead of the row', async () => {
       const account = await context.openAccount();
       const ahead = account.variant({ version: 7 });
       await expect(context.stage((plan) => plan.update(ahead.credit('1')), once)).rejects.toMatchObject({
@@ -159,7 +159,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toEqual(account);
     });
 
-    it('makes the action run again, with fresh reads', async () => {
+    test('makes the action run again, with fresh reads', async () => {
       const account = await context.openAccount();
       let attempts = 0;
       await context.stage(async (plan) => {
@@ -173,7 +173,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(4);
     });
 
-    it('writes nothing when it was read on another timeline, where its version may differ', async () => {
+    test('writes nothing when it was read on another timeline, where its version may differ', async () => {
       const account = await context.openAccount();
       const manager = context.fixture.databases.transactionManager(firstShard);
       const next = account.credit('1').variant({ version: 2, events: [] });
@@ -188,7 +188,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await manager.persist({ ...update, timeline })).toBe('written');
     });
 
-    it('still works after refusals', async () => {
+    test('still works after refusals', async () => {
       const account = await context.openAccount();
       for (let round = 0; round < 30; round++) {
         const stale = account.variant({ version: 9 });

@@ -1,6 +1,6 @@
 import { systemClock } from '@framework/core';
 import { decodeEvent } from '@framework/core/adapter';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { FindOwnerAction } from '../account-actions.js';
 import { Account, AccountCreditedEvent, Tag, decimal } from '../account.js';
@@ -22,7 +22,7 @@ export function describeEventLog(context: SuiteContext): void {
       .log.findByModel({ name: 'Account', id: account.id.value }, page);
 
   describe('the log of a model', () => {
-    it('returns its events, oldest first, with their contents', async () => {
+    test('returns its events, oldest first, with their contents', async () => {
       const account = await context.openAccount(otherDatabaseShard, { owner: 'ada' });
       await context.credit(account, '2');
       const { items, next } = await history(account, { limit: 10 });
@@ -45,7 +45,7 @@ export function describeEventLog(context: SuiteContext): void {
       );
     });
 
-    it('returns events that can be decoded as their class', async () => {
+    test('returns events that can be decoded as their class', async () => {
       const account = await context.openAccount();
       await context.credit(account, '2');
       const logged = at((await history(account, { limit: 10 })).items, 1);
@@ -54,7 +54,7 @@ export function describeEventLog(context: SuiteContext): void {
       expect(event).toEqual(new AccountCreditedEvent(account.id, decimal('2'), decimal('2')));
     });
 
-    it.each([1, 2, 3, 5, 6, 7])(
+    test.each([1, 2, 3, 5, 6, 7])(
       'is returned in pages of %i without a gap, in the order of versions',
       async (limit) => {
         const account = await context.openAccount();
@@ -80,7 +80,7 @@ export function describeEventLog(context: SuiteContext): void {
       },
     );
 
-    it('excludes the events of other models and the records of actions', async () => {
+    test('excludes the events of other models and the records of actions', async () => {
       const account = await context.openAccount();
       await context.openAccount();
       await context.store(Account.blank(firstShard, systemClock.now()));
@@ -91,7 +91,7 @@ export function describeEventLog(context: SuiteContext): void {
       expect(others).toEqual({ items: [], next: undefined });
     });
 
-    it.each(['a\u0000b', '\ud83d', ''])(
+    test.each(['a\u0000b', '\ud83d', ''])(
       'is empty for an id or a name that no model has: %j',
       async (text) => {
         const { log } = context.fixture.databases.transactionManager(firstShard);
@@ -102,19 +102,19 @@ export function describeEventLog(context: SuiteContext): void {
       },
     );
 
-    it('has between one and 1,000 events on a page', async () => {
+    test('has between one and 1,000 events on a page', async () => {
       const account = await context.openAccount();
       await context.credit(account, '2');
       expect((await history(account, { limit: 0 })).items).toHaveLength(1);
       expect((await history(account, { limit: 1_000_000 })).items).toHaveLength(2);
     });
 
-    it.each(noLimits)('refuses a page of %s events', async (limit) => {
+    test.each(noLimits)('refuses a page of %s events', async (limit) => {
       const account = await context.openAccount();
       await expect(history(account, { limit })).rejects.toMatchObject({ code: 'invariant-violation' });
     });
 
-    it('refuses an invalid cursor', async () => {
+    test('refuses an invalid cursor', async () => {
       const account = await context.openAccount();
       await expect(history(account, { limit: 1, after: 'no cursor' })).rejects.toMatchObject({
         code: 'invalid-cursor',
@@ -141,7 +141,7 @@ const withoutModel = {
 /** Registers tests of how actions without events are recorded. */
 export function describeActionRecords(context: SuiteContext): void {
   describe('an action without events', () => {
-    it('is recorded by one row without an event type', async () => {
+    test('is recorded by one row without an event type', async () => {
       await context.store(
         Account.blank(firstShard, systemClock.now()),
         Account.blank(firstShard, systemClock.now()),
@@ -156,14 +156,14 @@ export function describeActionRecords(context: SuiteContext): void {
       });
     });
 
-    it('is recorded when it stages an entity, which has no events', async () => {
+    test('is recorded when it stages an entity, which has no events', async () => {
       const [tag] = await context.store(Tag.of(firstShard, 'red'));
       await context.stage((plan) => plan.update(tag.rename('blue')));
       expect(await context.fixture.tags.getById(tag.id)).toMatchObject({ label: 'blue', version: 2 });
       expect(await context.storedEvents()).toMatchObject([withoutModel, withoutModel]);
     });
 
-    it('is recorded on the shard that its params name if it stages nothing', async () => {
+    test('is recorded on the shard that its params name if it stages nothing', async () => {
       const account = await context.openAccount(otherDatabaseShard, { owner: 'grace' });
       const params = { accountId: account.id };
       expect(await context.executor.execute(principal, FindOwnerAction, params)).toBe('grace');
@@ -177,12 +177,12 @@ export function describeActionRecords(context: SuiteContext): void {
       });
     });
 
-    it('is recorded on the default shard if it stages nothing and its params name no shard', async () => {
+    test('is recorded on the default shard if it stages nothing and its params name no shard', async () => {
       await context.stage(() => undefined);
       expect(await context.storedEvents(firstShard)).toHaveLength(1);
     });
 
-    it('has rows with different ids for different actions', async () => {
+    test('has rows with different ids for different actions', async () => {
       await context.stage(() => undefined);
       await context.stage(() => undefined);
       const records = await context.storedEvents();
@@ -190,7 +190,7 @@ export function describeActionRecords(context: SuiteContext): void {
       expect(new Set(records.map(({ actionId }) => actionId)).size).toBe(2);
     });
 
-    it('leaves no record when perform throws', async () => {
+    test('leaves no record when perform throws', async () => {
       const failure = new Error('decided otherwise');
       const fails = context.stage((plan) => {
         plan.add(Account.open(firstShard, systemClock.now()));

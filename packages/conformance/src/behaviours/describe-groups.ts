@@ -1,6 +1,6 @@
 import { FrameworkError, systemClock } from '@framework/core';
 import type { ChangeSet, TransactionManager } from '@framework/core/adapter';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { Account, Tag, decimal } from '../account.js';
 import { type SuiteContext, at, changeSetOf, firstShard, once } from '../suite-context.js';
@@ -21,7 +21,7 @@ export function describeGroups(context: SuiteContext): void {
     (await context.accounts.findAllByIds(accounts.map(({ id }) => id))).map(({ version }) => version);
 
   describe('a group of change sets', () => {
-    it('is written as a whole, with events in the order of the change sets', async () => {
+    test('is written as a whole, with events in the order of the change sets', async () => {
       const accounts = await store(3);
       const updates = accounts.toReversed().map((account) => update(account, '1'));
       expect(await writeTogether(manager(), updates)).toEqual(['written', 'written', 'written']);
@@ -30,7 +30,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(events.map(({ actionId }) => actionId)).toEqual(updates.map(({ set }) => set.action.id));
     });
 
-    it('is written except for a stale one, of which nothing is written', async () => {
+    test('is written except for a stale one, of which nothing is written', async () => {
       const accounts = await store(3);
       const stale = accounts.map((account, index) =>
         index === 1 ? account.variant({ version: 7 }) : account,
@@ -44,7 +44,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(5);
     });
 
-    it('writes several versions of one row, with all their events', async () => {
+    test('writes several versions of one row, with all their events', async () => {
       const account = at(await store(1), 0);
       const chain = chainOf(account, 4, update);
       expect(await writeTogether(manager(), chain)).toEqual(chain.map(() => 'written'));
@@ -56,7 +56,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(events.map(({ modelVersion }) => modelVersion)).toEqual([1, 2, 3, 4, 5]);
     });
 
-    it('writes nothing of a change set that goes back before a version that the group writes', async () => {
+    test('writes nothing of a change set that goes back before a version that the group writes', async () => {
       const account = at(await store(1), 0);
       const both = [update(account, '100'), update(account, '5')];
       expect(await writeTogether(manager(), both)).toEqual(['written', 'stale-record']);
@@ -67,7 +67,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(2);
     });
 
-    it('is written except for one that was read on another timeline', async () => {
+    test('is written except for one that was read on another timeline', async () => {
       const accounts = await store(3);
       const { timeline } = manager();
       const updates = accounts.map((account, index) => {
@@ -78,7 +78,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(await versions(accounts)).toEqual([2, 1, 2]);
     });
 
-    it('writes nothing of a change set that follows a stale version', async () => {
+    test('writes nothing of a change set that follows a stale version', async () => {
       const accounts = await store(2);
       const [account, other] = [at(accounts, 0), at(accounts, 1)];
       const overtaken = await context.credit(account, '9');
@@ -88,7 +88,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toEqual(overtaken);
     });
 
-    it('writes each idempotency key with its change set, and no change set whose key is taken', async () => {
+    test('writes each idempotency key with its change set, and no change set whose key is taken', async () => {
       const accounts = await store(3);
       await context.withdraw(at(accounts, 0), '0', { idempotencyKey: 'taken' });
       const keyed = accounts.map((account, index) => {
@@ -100,7 +100,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(await context.fixture.keyCount(firstShard)).toBe(3);
     });
 
-    it('is refused inside a transaction on its shard, as isInTransaction says there', async () => {
+    test('is refused inside a transaction on its shard, as isInTransaction says there', async () => {
       const account = at(await store(1), 0);
       expect(manager().isInTransaction()).toBe(false);
       await manager().inTransaction(async () => {
@@ -174,7 +174,7 @@ const eventCount = 300;
 /** Registers tests that a plan stays atomic when it is too large for one statement. */
 export function describeLargePlans(context: SuiteContext): void {
   describe(`a plan of ${modelCount} models with ${eventCount} events`, () => {
-    it('is written as a whole', async () => {
+    test('is written as a whole', async () => {
       const accounts = await storeAccounts(context);
       await context.stage((plan) => plan.updateAll(changed(accounts)));
       const stored = await context.accounts.findAll();
@@ -187,7 +187,7 @@ export function describeLargePlans(context: SuiteContext): void {
       expect(new Set(events.map(({ id }) => id)).size).toBe(eventCount);
     });
 
-    it.each([
+    test.each([
       ['the first', 0],
       ['one in the middle', 101],
       ['the last', modelCount - 1],
@@ -207,7 +207,7 @@ export function describeLargePlans(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(modelCount + 1);
     });
 
-    it('leaves nothing behind when an added row in the middle already exists', async () => {
+    test('leaves nothing behind when an added row in the middle already exists', async () => {
       const accounts = Array.from({ length: modelCount }, () => Account.open(firstShard, systemClock.now()));
       await context.store(at(accounts, 101));
       await expect(context.stage((plan) => plan.addAll(accounts))).rejects.toMatchObject({
@@ -217,7 +217,7 @@ export function describeLargePlans(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(1);
     });
 
-    it('writes many events of one model with one version', async () => {
+    test('writes many events of one model with one version', async () => {
       const account = await context.openAccount();
       let next = account;
       for (let step = 0; step < eventCount; step++) next = next.credit('1');

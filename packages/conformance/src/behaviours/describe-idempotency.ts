@@ -1,5 +1,5 @@
 import { type ExecutionConfiguration, systemClock } from '@framework/core';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { FindOwnerAction, OpenAccountAction, Overdrawn, WithdrawAction } from '../account-actions.js';
 import { Account, Tag, decimal } from '../account.js';
@@ -32,7 +32,7 @@ export function describeIdempotency(context: SuiteContext): void {
       return configuration;
     };
 
-    it('returns the first result to a repeat, and writes nothing for it', async () => {
+    test('returns the first result to a repeat, and writes nothing for it', async () => {
       const account = await context.openAccount(otherDatabaseShard, {
         note: 'zwölf 🚲',
         settings: { a: [1, null] },
@@ -46,7 +46,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toMatchObject({ version: 2 });
     });
 
-    it(`has one effect for ${atOnce} simultaneous requests, and one answer for all`, async () => {
+    test(`has one effect for ${atOnce} simultaneous requests, and one answer for all`, async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       const key = keyed('k-1');
       const results = await Promise.all(
@@ -59,14 +59,14 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(2);
     });
 
-    it('returns the first result when the model has been deleted meanwhile', async () => {
+    test('returns the first result when the model has been deleted meanwhile', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       const stored = await context.withdraw(account, '1', keyed('k-1'));
       await context.stage((plan) => plan.update(stored.delete()));
       expect(await context.withdraw(account, '1', keyed('k-1'))).toEqual(stored);
     });
 
-    it('is refused for a different request, which writes nothing', async () => {
+    test('is refused for a different request, which writes nothing', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', keyed('k-1'));
       const before = await context.contents();
@@ -83,7 +83,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.contents()).toEqual(before);
     });
 
-    it('belongs to one principal', async () => {
+    test('belongs to one principal', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       const params = { accountId: account.id, amount: '1' };
       for (const name of ['ada', 'grace'])
@@ -91,7 +91,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toMatchObject({ balance: decimal('8') });
     });
 
-    it('is free again after the request was refused', async () => {
+    test('is free again after the request was refused', async () => {
       const account = await context.openAccount(firstShard);
       await expect(context.withdraw(account, '5', keyed('k-1'))).rejects.toBeInstanceOf(Overdrawn);
       expect(await context.fixture.keyCount(firstShard)).toBe(0);
@@ -99,7 +99,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.withdraw(account, '5', keyed('k-1'))).toMatchObject({ version: 3 });
     });
 
-    it.each([
+    test.each([
       ['the only row', 0, 0],
       ['a later row', 1, 0],
       ['a row of a later statement', 40, 40],
@@ -121,7 +121,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.fixture.tags.count()).toBe(0);
     });
 
-    it('allows a stale attempt to run again', async () => {
+    test('allows a stale attempt to run again', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('100') });
       const keys = Array.from({ length: 4 }, (_unused, index) => keyed(`k-${index}`));
       const retry = { attemptsMax: 50 };
@@ -132,7 +132,7 @@ export function describeIdempotency(context: SuiteContext): void {
       });
     });
 
-    it.each([firstShard, otherDatabaseShard])(
+    test.each([firstShard, otherDatabaseShard])(
       'makes one model on %s, although no params contain its id',
       async (shard) => {
         const params = { owner: 'ada', group: shard.group };
@@ -144,7 +144,7 @@ export function describeIdempotency(context: SuiteContext): void {
       },
     );
 
-    it('works for an action that stages nothing, on the shard that its params name', async () => {
+    test('works for an action that stages nothing, on the shard that its params name', async () => {
       const account = await context.openAccount(otherDatabaseShard, { owner: 'ada' });
       const params = { accountId: account.id };
       const find = (): Promise<string> =>
@@ -154,7 +154,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.fixture.keyCount(otherDatabaseShard)).toBe(1);
     });
 
-    it.each<[string, (account: Account) => Promise<Account | undefined>]>([
+    test.each<[string, (account: Account) => Promise<Account | undefined>]>([
       ['its id', ({ id }) => context.accounts.getById(id)],
       ['its ids', async ({ id }) => (await context.accounts.findAllByIds([id]))[0]],
       ['a query', async () => (await context.accounts.findAll())[0]],
@@ -178,7 +178,7 @@ export function describeIdempotency(context: SuiteContext): void {
       },
     );
 
-    it('returns the first result to a repeat that now has something to do, if nothing was read or done at first', async () => {
+    test('returns the first result to a repeat that now has something to do, if nothing was read or done at first', async () => {
       const account = await context.openAccount(otherDatabaseShard);
       const key = keyed('k-1');
       let isDue = false;
@@ -191,7 +191,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toEqual(account);
     });
 
-    it('works for a plan of several statements, repeated 10 times at once', async () => {
+    test('works for a plan of several statements, repeated 10 times at once', async () => {
       const key = keyed('k-1');
       await Promise.all(
         Array.from({ length: 10 }, () => context.stage((plan) => plan.addAll(newAccounts(100)), key)),
@@ -201,7 +201,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(100);
     });
 
-    it('is one key for all shards of a database', async () => {
+    test('is one key for all shards of a database', async () => {
       const one = await context.openAccount(firstShard);
       const other = await context.openAccount(sameDatabaseShard);
       await context.withdraw(one, '0', keyed('k-1'));
@@ -211,7 +211,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.accounts.getById(other.id)).toEqual(other);
     });
 
-    it('cannot be used with several shards', async () => {
+    test('cannot be used with several shards', async () => {
       const accounts = [firstShard, otherDatabaseShard].map((shard) =>
         Account.open(shard, systemClock.now()),
       );
@@ -226,7 +226,7 @@ export function describeIdempotency(context: SuiteContext): void {
     });
   });
 
-  it('finds a different request with the same idempotency key on any shard', async () => {
+  test('finds a different request with the same idempotency key on any shard', async () => {
     const one = await context.openAccount(firstShard);
     const other = await context.openAccount(otherDatabaseShard);
     await context.withdraw(one, '0', { idempotencyKey: 'k-1' });
@@ -246,7 +246,7 @@ const expiring = { idempotencyKey: 'k-1' };
 /** Registers tests that an expired key counts as absent, before and after it is deleted. */
 export function describeKeyExpiry(context: SuiteContext): void {
   describe('an expired idempotency key', () => {
-    it('is taken over by a repeat, which has an effect', async () => {
+    test('is taken over by a repeat, which has an effect', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', expiring);
       await context.fixture.expireKeys();
@@ -261,7 +261,7 @@ export function describeKeyExpiry(context: SuiteContext): void {
       expect(await context.fixture.keyCount(firstShard)).toBe(1);
     });
 
-    it('is taken over by a different request', async () => {
+    test('is taken over by a different request', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', expiring);
       await context.fixture.expireKeys();
@@ -271,7 +271,7 @@ export function describeKeyExpiry(context: SuiteContext): void {
       });
     });
 
-    it('is taken over by only one of 50 simultaneous requests', async () => {
+    test('is taken over by only one of 50 simultaneous requests', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', expiring);
       await context.fixture.expireKeys();
@@ -282,7 +282,7 @@ export function describeKeyExpiry(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(3);
     });
 
-    it('is deleted, no more at once than requested', async () => {
+    test('is deleted, no more at once than requested', async () => {
       const account = await context.openAccount(firstShard);
       for (let index = 0; index < 5; index++)
         await context.withdraw(account, '0', { idempotencyKey: `k-${index}` });
@@ -304,7 +304,7 @@ const now = { olderThanMs: 0, limit: 10 };
 /** Registers tests that keys of handlers are separate from those of clients, and stay until they are deleted by name. */
 export function describeHandlerKeys(context: SuiteContext): void {
   describe('an idempotency key of a handler', () => {
-    it('is different from the same key of a client', async () => {
+    test('is different from the same key of a client', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', byClient);
       expect(await context.withdraw(account, '2', byHandler)).toMatchObject({ balance: decimal('7') });
@@ -318,7 +318,7 @@ export function describeHandlerKeys(context: SuiteContext): void {
       });
     });
 
-    it('is listed in pages once it is old enough, and deleted by its name', async () => {
+    test('is listed in pages once it is old enough, and deleted by its name', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       for (let index = 0; index < 5; index++)
         await context.withdraw(account, '1', { ...byHandler, idempotencyKey: `k-${index}` });
@@ -338,7 +338,7 @@ export function describeHandlerKeys(context: SuiteContext): void {
       expect(await keys.deleteExpired(10)).toBe(0);
     });
 
-    it('is deleted only by its full name', async () => {
+    test('is deleted only by its full name', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', byHandler);
       const { keys } = context.fixture.databases.transactionManager(firstShard);

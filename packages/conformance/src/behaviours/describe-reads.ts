@@ -1,5 +1,5 @@
 import { type Page, ShardedId, systemClock } from '@framework/core';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { Account, Tag } from '../account.js';
 import {
@@ -16,14 +16,14 @@ import {
 /** Registers tests of a repository's reads, over all shards. */
 export function describeReads(context: SuiteContext): void {
   describe('reading', () => {
-    it('returns a model by its id', async () => {
+    test('returns a model by its id', async () => {
       const account = await context.openAccount(otherDatabaseShard);
       expect(await context.accounts.getById(account.id)).toEqual(account);
       expect(await context.accounts.findById(account.id.value)).toEqual(account);
       expect(await context.accounts.existsById(account.id)).toBe(true);
     });
 
-    it('accepts ids in upper case', async () => {
+    test('accepts ids in upper case', async () => {
       const { id } = await context.openAccount();
       const upperCase = id.value.toUpperCase();
       expect(await context.accounts.getById(upperCase)).toMatchObject({ id });
@@ -31,7 +31,7 @@ export function describeReads(context: SuiteContext): void {
       expect(await context.accounts.existsById(upperCase)).toBe(true);
     });
 
-    it('reports that a model does not exist', async () => {
+    test('reports that a model does not exist', async () => {
       const id = ShardedId.generate(Account, firstShard);
       expect(await context.accounts.findById(id)).toBeUndefined();
       expect(await context.accounts.existsById(id)).toBe(false);
@@ -42,7 +42,7 @@ export function describeReads(context: SuiteContext): void {
       });
     });
 
-    it('returns several models in the order of their ids, over all shards, without missing ones', async () => {
+    test('returns several models in the order of their ids, over all shards, without missing ones', async () => {
       const [one, two, three] = [
         await context.openAccount(firstShard),
         await context.openAccount(otherDatabaseShard),
@@ -54,7 +54,7 @@ export function describeReads(context: SuiteContext): void {
       expect(await context.accounts.findAllByIds([])).toEqual([]);
     });
 
-    it('returns different objects to executions that read a model at the same time', async () => {
+    test('returns different objects to executions that read a model at the same time', async () => {
       const account = await context.openAccount(firstShard, { settings: { tags: ['plain'] } });
       const own = [await context.openAccount(firstShard), await context.openAccount(firstShard)];
       const read: Account[] = [];
@@ -73,19 +73,19 @@ export function describeReads(context: SuiteContext): void {
       expect(one?.settings).not.toBe(other?.settings);
     });
 
-    it('returns each model of all shards once, in the order of ids', async () => {
+    test('returns each model of all shards once, in the order of ids', async () => {
       const stored = await accountsEverywhere(context, 3);
       expect(await context.accounts.findAll()).toEqual(stored);
       expect(await context.accounts.count()).toBe(stored.length);
     });
 
-    it('refuses to return more than the maximum', async () => {
+    test('refuses to return more than the maximum', async () => {
       await accountsEverywhere(context, 2);
       expect(await context.accounts.findAll(6)).toHaveLength(6);
       await expect(context.accounts.findAll(5)).rejects.toMatchObject({ code: 'limit-exceeded', maximum: 5 });
     });
 
-    it.each([-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY])(
+    test.each([-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY])(
       'refuses a maximum of %d, which would limit nothing',
       async (rowsMax) => {
         await expect(context.accounts.findAll(rowsMax)).rejects.toMatchObject({
@@ -94,7 +94,7 @@ export function describeReads(context: SuiteContext): void {
       },
     );
 
-    it('returns and counts what a condition matches on all shards', async () => {
+    test('returns and counts what a condition matches on all shards', async () => {
       const stored = await accountsEverywhere(context, 2, 'ada');
       await accountsEverywhere(context, 2, 'grace');
       expect(await context.accounts.findByOwner('ada')).toEqual(stored);
@@ -102,7 +102,7 @@ export function describeReads(context: SuiteContext): void {
       expect(await context.accounts.findByOwner('nobody else')).toEqual([]);
     });
 
-    it('returns the one model that a condition matches, on any shard', async () => {
+    test('returns the one model that a condition matches, on any shard', async () => {
       await accountsEverywhere(context, 1);
       const only = await context.openAccount(otherDatabaseShard, { owner: 'grace' });
       expect(await context.accounts.findOneByOwner('grace')).toEqual(only);
@@ -135,7 +135,7 @@ type ReadPage = (page: {
 /** Registers tests of pages over all shards, including shards that share a database. */
 export function describePages(context: SuiteContext): void {
   describe('pages', () => {
-    it.each([1, 2, 3, 7, 8, 9, 1_000])(
+    test.each([1, 2, 3, 7, 8, 9, 1_000])(
       'of %i return every model once, in the order of ids',
       async (limit) => {
         const stored = await storeEverywhere(context, 8);
@@ -145,18 +145,18 @@ export function describePages(context: SuiteContext): void {
       },
     );
 
-    it('with a condition leave out what does not match', async () => {
+    test('with a condition leave out what does not match', async () => {
       const stored = await storeEverywhere(context, 6, 'ada');
       await storeEverywhere(context, 6, 'grace');
       const { items } = await readAll((page) => context.accounts.findPageByOwner('ada', page), 4);
       expect(items).toEqual(stored);
     });
 
-    it('without any models are one empty page', async () => {
+    test('without any models are one empty page', async () => {
       expect(await context.accounts.findPage({ limit: 10 })).toEqual({ items: [], next: undefined });
     });
 
-    it('keep their position when models are added and removed meanwhile', async () => {
+    test('keep their position when models are added and removed meanwhile', async () => {
       const stored = await storeEverywhere(context, 6);
       const first = await context.accounts.findPage({ limit: 3 });
       const added = await context.openAccount(firstShard);
@@ -165,19 +165,19 @@ export function describePages(context: SuiteContext): void {
       expect([...first.items, ...second.items]).toEqual([...stored, added]);
     });
 
-    it('have between one and 1,000 items', async () => {
+    test('have between one and 1,000 items', async () => {
       await storeEverywhere(context, 2);
       expect((await context.accounts.findPage({ limit: 0 })).items).toHaveLength(1);
       expect((await context.accounts.findPage({ limit: 1_000_000 })).items).toHaveLength(2);
     });
 
-    it.each(noLimits)('refuse a limit of %s', async (limit) => {
+    test.each(noLimits)('refuse a limit of %s', async (limit) => {
       await expect(context.accounts.findPage({ limit })).rejects.toMatchObject({
         code: 'invariant-violation',
       });
     });
 
-    it.each([1, 3, 8, 9])('of %i return every model once, from the last to the first id', async (limit) => {
+    test.each([1, 3, 8, 9])('of %i return every model once, from the last to the first id', async (limit) => {
       const stored = await storeEverywhere(context, 8);
       const { items } = await readAll(
         (page) => context.accounts.findPage({ ...page, direction: 'descending' }),
@@ -186,7 +186,7 @@ export function describePages(context: SuiteContext): void {
       expect(items).toEqual(stored.toReversed());
     });
 
-    it.each<readonly [OrderedField, 'ascending' | 'descending', number]>([
+    test.each<readonly [OrderedField, 'ascending' | 'descending', number]>([
       ['owner', 'ascending', 1],
       ['owner', 'descending', 3],
       ['quota', 'ascending', 2],
@@ -210,7 +210,7 @@ export function describePages(context: SuiteContext): void {
       },
     );
 
-    it('by a field keep their position when models with the same value are added meanwhile', async () => {
+    test('by a field keep their position when models with the same value are added meanwhile', async () => {
       const stored = await storeOfFewValues(context);
       const request = { orderBy: 'owner', limit: 5 } as const;
       const first = await context.accounts.findPage(request);
@@ -220,7 +220,7 @@ export function describePages(context: SuiteContext): void {
       expect([...first.items, ...second.items]).toEqual(sorted);
     });
 
-    it.each([firstShard, sameDatabaseShard, otherDatabaseShard])(
+    test.each([firstShard, sameDatabaseShard, otherDatabaseShard])(
       'of %s alone leave out models of other shards',
       async (shard) => {
         const stored = await storeOfFewValues(context);
@@ -233,13 +233,13 @@ export function describePages(context: SuiteContext): void {
       },
     );
 
-    it('of an unconfigured shard are refused', async () => {
+    test('of an unconfigured shard are refused', async () => {
       await expect(context.accounts.findPage({ limit: 1, shard: unknown })).rejects.toMatchObject({
         code: 'unknown-shard',
       });
     });
 
-    it('refuse a cursor from another order', async () => {
+    test('refuse a cursor from another order', async () => {
       await storeOfFewValues(context);
       const { next } = await context.accounts.findPage({ limit: 1, orderBy: 'owner' });
       for (const orderBy of [undefined, 'quota', 'dueDate'] as const) {
@@ -249,21 +249,21 @@ export function describePages(context: SuiteContext): void {
       }
     });
 
-    it.each(['settings', 'nothing'])('refuse pages by %s, because it has no order', async (field) => {
+    test.each(['settings', 'nothing'])('refuse pages by %s, because it has no order', async (field) => {
       await storeEverywhere(context, 1);
       await expect(
         context.accounts.findPage({ limit: 1, orderBy: field as OrderedField }),
       ).rejects.toMatchObject({ code: 'invariant-violation' });
     });
 
-    it.each<unknown>(['no cursor', '', null, 5, {}])('refuse the invalid cursor %j', async (cursor) => {
+    test.each<unknown>(['no cursor', '', null, 5, {}])('refuse the invalid cursor %j', async (cursor) => {
       for (const orderBy of [undefined, 'owner'] as const) {
         const request = { limit: 1, after: cursor as string, orderBy };
         await expect(context.accounts.findPage(request)).rejects.toMatchObject({ code: 'invalid-cursor' });
       }
     });
 
-    it('refuse an unknown direction', async () => {
+    test('refuse an unknown direction', async () => {
       const direction = 'upwards' as 'ascending';
       for (const orderBy of [undefined, 'owner'] as const) {
         await expect(context.accounts.findPage({ limit: 1, direction, orderBy })).rejects.toMatchObject({
@@ -333,7 +333,7 @@ async function readAll(
 /** Registers tests that rows of state `DELETED` are left out of every read. */
 export function describeSoftDelete(context: SuiteContext): void {
   describe('a deleted model', () => {
-    it('is excluded from reads by id', async () => {
+    test('is excluded from reads by id', async () => {
       const { account } = await oneDeleted(context);
       expect(await context.accounts.findById(account.id)).toBeUndefined();
       expect(await context.accounts.existsById(account.id)).toBe(false);
@@ -341,14 +341,14 @@ export function describeSoftDelete(context: SuiteContext): void {
       await expect(context.accounts.getById(account.id)).rejects.toMatchObject({ code: 'entity-not-found' });
     });
 
-    it('is excluded from lists, pages and counts', async () => {
+    test('is excluded from lists, pages and counts', async () => {
       const { kept } = await oneDeleted(context);
       expect(await context.accounts.findAll()).toEqual([kept]);
       expect((await context.accounts.findPage({ limit: 10 })).items).toEqual([kept]);
       expect(await context.accounts.count()).toBe(1);
     });
 
-    it('is excluded from reads by a condition', async () => {
+    test('is excluded from reads by a condition', async () => {
       const { kept } = await oneDeleted(context);
       expect(await context.accounts.findByOwner('ada')).toEqual([kept]);
       expect(await context.accounts.findOneByOwner('ada')).toEqual(kept);
@@ -356,7 +356,7 @@ export function describeSoftDelete(context: SuiteContext): void {
       expect((await context.accounts.findPageByOwner('ada', { limit: 10 })).items).toEqual([kept]);
     });
 
-    it('keeps its id reserved, and its events', async () => {
+    test('keeps its id reserved, and its events', async () => {
       const { account } = await oneDeleted(context);
       const again = Account.blank(firstShard, systemClock.now()).variant({ id: account.id });
       await expect(context.stage((plan) => plan.add(again), once)).rejects.toMatchObject({
@@ -366,7 +366,7 @@ export function describeSoftDelete(context: SuiteContext): void {
       expect(types).toEqual(['AccountOpenedEvent', 'AccountDeletedEvent']);
     });
 
-    it('is left out even if it is an entity', async () => {
+    test('is left out even if it is an entity', async () => {
       const [tag] = await context.store(Tag.of(otherDatabaseShard, 'old'));
       await context.stage((plan) => plan.update(tag.delete()));
       expect(await context.fixture.tags.findById(tag.id)).toBeUndefined();

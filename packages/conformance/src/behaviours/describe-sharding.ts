@@ -1,5 +1,5 @@
 import { ShardedId, systemClock } from '@framework/core';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { TransferAction } from '../account-actions.js';
 import { Account, Tag, decimal } from '../account.js';
@@ -18,7 +18,7 @@ const allowed = { allowCrossShard: true, ...once };
 /** Registers tests of a plan that spans shards. */
 export function describeCrossShard(context: SuiteContext): void {
   describe('a plan over several shards', () => {
-    it.each([
+    test.each([
       ['in different databases', otherDatabaseShard],
       ['in one database', sameDatabaseShard],
     ])('is refused before anything is written, for shards %s', async (_where, shard) => {
@@ -36,7 +36,7 @@ export function describeCrossShard(context: SuiteContext): void {
       ).toBe(2);
     });
 
-    it('writes the events of each shard with its models, under one action, when it is allowed', async () => {
+    test('writes the events of each shard with its models, under one action, when it is allowed', async () => {
       const from = await context.openAccount(otherDatabaseShard, { balance: decimal('5') });
       const to = await context.openAccount(firstShard);
       const params = { fromId: from.id, toId: to.id, amount: '2' };
@@ -50,7 +50,7 @@ export function describeCrossShard(context: SuiteContext): void {
       expect(balances).toEqual([decimal('3'), decimal('2')]);
     });
 
-    it('leaves one record row on a shard for which it attached no event', async () => {
+    test('leaves one record row on a shard for which it attached no event', async () => {
       await context.stage((plan) => {
         plan.add(Account.open(firstShard, systemClock.now()));
         plan.addAll([Tag.of(otherDatabaseShard, 'one'), Tag.of(otherDatabaseShard, 'two')]);
@@ -61,7 +61,7 @@ export function describeCrossShard(context: SuiteContext): void {
       expect(records[0]).toMatchObject({ eventType: null, modelId: null, actionId: event?.actionId });
     });
 
-    it('leaves one record row for each shard of a database', async () => {
+    test('leaves one record row for each shard of a database', async () => {
       await context.stage(
         (plan) => plan.addAll([Tag.of(firstShard, 'one'), Tag.of(sameDatabaseShard, 'two')]),
         allowed,
@@ -72,7 +72,7 @@ export function describeCrossShard(context: SuiteContext): void {
       expect(new Set(records.map(({ id }) => id)).size).toBe(2);
     });
 
-    it('names the committed and the failed shards when a later shard fails', async () => {
+    test('names the committed and the failed shards when a later shard fails', async () => {
       const first = await context.openAccount(firstShard);
       const stale = await context.openAccount(otherDatabaseShard);
       await context.credit(stale, '1');
@@ -91,7 +91,7 @@ export function describeCrossShard(context: SuiteContext): void {
       expect(await context.storedEvents(otherDatabaseShard)).toHaveLength(2);
     });
 
-    it('writes nothing when the first shard fails', async () => {
+    test('writes nothing when the first shard fails', async () => {
       const stale = await context.openAccount(firstShard);
       const later = await context.openAccount(otherDatabaseShard);
       await context.credit(stale, '1');
@@ -109,7 +109,7 @@ export function describeCrossShard(context: SuiteContext): void {
 /** Registers tests that rows and events are on the shard that the id names, and nowhere else. */
 export function describePlacement(context: SuiteContext): void {
   describe('placement', () => {
-    it.each([firstShard, otherDatabaseShard])('writes row and event only to %s', async (shard) => {
+    test.each([firstShard, otherDatabaseShard])('writes row and event only to %s', async (shard) => {
       const account = await context.openAccount(shard);
       const [here, elsewhere] =
         shard === firstShard ? [firstShard, otherDatabaseShard] : [otherDatabaseShard, firstShard];
@@ -119,7 +119,7 @@ export function describePlacement(context: SuiteContext): void {
       expect(account.id.resolveShardIdentifier()).toBe(shard);
     });
 
-    it('lets two shards share a database, each with its own models', async () => {
+    test('lets two shards share a database, each with its own models', async () => {
       const one = await context.openAccount(firstShard);
       const other = await context.openAccount(sameDatabaseShard);
       expect(await context.accounts.findAllByIds([other.id, one.id])).toEqual([other, one]);
@@ -128,7 +128,7 @@ export function describePlacement(context: SuiteContext): void {
       expect(await context.storedEvents(otherDatabaseShard)).toEqual([]);
     });
 
-    it('refuses to read an unconfigured shard', async () => {
+    test('refuses to read an unconfigured shard', async () => {
       const id = ShardedId.generate(Account, unknown);
       const refusal = { code: 'unknown-shard', shard: unknown };
       await expect(context.accounts.getById(id)).rejects.toMatchObject(refusal);
@@ -140,7 +140,7 @@ export function describePlacement(context: SuiteContext): void {
       );
     });
 
-    it('refuses to write to a shard that is not configured, before it writes to another one', async () => {
+    test('refuses to write to a shard that is not configured, before it writes to another one', async () => {
       const refused = context.stage(
         (plan) => plan.addAll([firstShard, unknown].map((shard) => Account.open(shard, systemClock.now()))),
         { allowCrossShard: true },
@@ -150,7 +150,7 @@ export function describePlacement(context: SuiteContext): void {
       expect(await context.storedEvents()).toEqual([]);
     });
 
-    it('refuses text that is not an id', async () => {
+    test('refuses text that is not an id', async () => {
       await expect(context.accounts.getById('no id')).rejects.toMatchObject({ code: 'invalid-id' });
       await expect(context.accounts.findAllByIds([''])).rejects.toMatchObject({ code: 'invalid-id' });
     });

@@ -1,5 +1,5 @@
 import { systemClock } from '@framework/core';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { Account, type AccountFields, Tag, decimal } from '../account.js';
 import type { LimitedValue } from '../storage-fixture.js';
@@ -45,11 +45,11 @@ const cases = (Object.keys(exact) as (keyof AccountFields)[]).flatMap((field) =>
 /** Registers tests that stored values are read back unchanged. */
 export function describeValues(context: SuiteContext): void {
   describe('the round trip', () => {
-    it.each(cases)('keeps a $field of $shown', async ({ field, value }) => {
+    test.each(cases)('keeps a $field of $shown', async ({ field, value }) => {
       expect(await readBack(context, field, value)).toEqual(Array.from({ length: 6 }, () => value));
     });
 
-    it('keeps the contents of an event', async () => {
+    test('keeps the contents of an event', async () => {
       const account = await context.openAccount(firstShard, { owner: text, balance: largest });
       const credited = await context.credit(account, decimal('-0.000000000000000001'));
       expect(credited.balance).toBe(`${largest.slice(0, -1)}8`);
@@ -127,26 +127,26 @@ const limitedValues: readonly (readonly [...Case, limited: LimitedValue])[] = [
 /** Registers tests that a value which would not be read back unchanged is refused when it is staged. */
 export function describeUnstorableValues(context: SuiteContext): void {
   describe('staging', () => {
-    it.each(refusedValues)('refuses %s', async (_title, fields, path) => {
+    test.each(refusedValues)('refuses %s', async (_title, fields, path) => {
       expect(await storedOrRefusal(context, fields)).toMatchObject(refusalAt(path));
       expect(await context.accounts.count()).toBe(0);
     });
 
-    it.each(limitedValues)('refuses %s, or returns it unchanged', async (_title, fields, path, limited) => {
+    test.each(limitedValues)('refuses %s, or returns it unchanged', async (_title, fields, path, limited) => {
       const isRefused = context.fixture.cannotHold.has(limited);
       const outcome = await storedOrRefusal(context, fields);
       expect(outcome).toMatchObject(isRefused ? refusalAt(path) : fields);
       expect(await context.accounts.count()).toBe(isRefused ? 0 : 1);
     });
 
-    it('refuses an event whose payload would not be read back unchanged', async () => {
+    test('refuses an event whose payload would not be read back unchanged', async () => {
       const account = await context.openAccount();
       const staged = context.stage((plan) => plan.update(account.annotate('a\u0000b')));
       await expect(staged).rejects.toMatchObject({ code: 'unstorable-value' });
       expect(await context.accounts.getById(account.id)).toEqual(account);
     });
 
-    it('leaves the rest of the plan usable after a refusal', async () => {
+    test('leaves the rest of the plan usable after a refusal', async () => {
       await context.stage((plan) => {
         const unstorable = Account.open(firstShard, systemClock.now(), { score: Number.NaN });
         expect(() => plan.add(unstorable)).toThrow(
@@ -181,7 +181,7 @@ function refusalAt(path: string): object {
 /** Registers tests that a change set which the database refuses leaves nothing behind. */
 export function describeRefusals(context: SuiteContext): void {
   describe('a refused change set', () => {
-    it('writes nothing when an added id already exists', async () => {
+    test('writes nothing when an added id already exists', async () => {
       const account = await context.openAccount();
       const other = await context.openAccount();
       const before = await context.contents();
@@ -199,7 +199,7 @@ export function describeRefusals(context: SuiteContext): void {
       expect(await context.contents()).toEqual(before);
     });
 
-    it('leaves neither state nor event when an event row is invalid', async () => {
+    test('leaves neither state nor event when an event row is invalid', async () => {
       const account = await context.openAccount();
       const before = await context.contents();
       const next = account.credit('5').variant({ version: 2, events: [] });

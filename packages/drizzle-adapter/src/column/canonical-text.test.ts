@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import {
   type IsCanonical,
@@ -12,7 +12,7 @@ import {
 const id = '0198a3c2-7f1e-7abc-8def-0123456789ab';
 
 describe('the canonical text of a value', () => {
-  it.each<[string, IsCanonical, readonly string[], readonly string[]]>([
+  test.each<[string, IsCanonical, readonly string[], readonly string[]]>([
     ['UUID', isUuid, [id], [`${id}0`, `0${id}`, id.toUpperCase(), id.replaceAll('-', '')]],
     [
       'time',

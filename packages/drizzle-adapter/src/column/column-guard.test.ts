@@ -32,7 +32,7 @@ import {
   varchar,
   vector,
 } from 'drizzle-orm/pg-core';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { columnGuard } from './column-guard.js';
 
@@ -107,7 +107,7 @@ const table = pgTable('guarded', {
 type Column = keyof (typeof table)['_']['columns'];
 
 describe('columnGuard', () => {
-  it.each<[Column, readonly unknown[]]>([
+  test.each<[Column, readonly unknown[]]>([
     ['money', ['123.45', '-123.45', '000123.4500', '0', '.5', '5.', '-0.00']],
     ['whole', ['123', '-999', '007', '12.000']],
     ['hundreds', ['12300', '-9999900', '0', '100.00']],
@@ -160,7 +160,7 @@ describe('columnGuard', () => {
     for (const value of values) expect(() => guard(value, 'T.c')).not.toThrow();
   });
 
-  it.each<[Column, readonly unknown[]]>([
+  test.each<[Column, readonly unknown[]]>([
     [
       'money',
       ['1234.5', '0.123', '-1000', '', '-', '.', 'NaN', 'Infinity', '1e2', ' 1', '1,5', '0x1', '1.2.3'],
@@ -234,14 +234,14 @@ describe('columnGuard', () => {
     }
   });
 
-  it('rejects a long text that is not a decimal without slowing down', () => {
+  test('rejects a long text that is not a decimal without slowing down', () => {
     const guard = columnGuard(table.any);
     expect(() => guard(`${'0'.repeat(1_000_000)}x`, 'T.c')).toThrow(
       expect.objectContaining({ code: 'unstorable-value' }) as Error,
     );
   });
 
-  it.each([
+  test.each([
     numeric('cents', { precision: 12, scale: 2, mode: 'bigint' }),
     numeric('cents', { precision: 12, scale: 2, mode: 'bigint' }).array(),
   ])('refuses a bigint column with decimal places, which could never be read', (cents) => {

@@ -1,6 +1,6 @@
 import { CommitOutcomeUnknownError, ShardIdentifier as Shard, type ShardIdentifier } from '@framework/core';
 import pg from 'pg';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { type CommitQuestions, type SentCommit, findCommit } from './commit-outcome.js';
 import { HistoryQuestion } from './server-session.js';
@@ -48,11 +48,11 @@ function sentOn(timeline: string | undefined): CommitOutcomeUnknownError {
 const there: Server = { timeline: '7/00000001', working: false, logged: false };
 
 describe('a commit whose answer was lost', () => {
-  it('is reported as missing once its process has ended and the log does not contain it', async () => {
+  test('is reported as missing once its process has ended and the log does not contain it', async () => {
     expect(await findCommit(connectionsTo({ ...there }), sentOn('7/00000001'), waitMs)).toBe(false);
   });
 
-  it('is looked for until its process has ended', async () => {
+  test('is looked for until its process has ended', async () => {
     const server: Server = { ...there, working: true };
     server.answered = (count) => void (server.working = count < 4);
     const connections = connectionsTo(server);
@@ -60,7 +60,7 @@ describe('a commit whose answer was lost', () => {
     expect(connections.asked).toEqual(['session', 'log', 'session', 'log', 'session', 'log']);
   });
 
-  it('is found when its process ends between the two queries', async () => {
+  test('is found when its process ends between the two queries', async () => {
     const server: Server = { ...there, working: true };
     server.answered = () => {
       server.working = false;
@@ -69,38 +69,38 @@ describe('a commit whose answer was lost', () => {
     expect(await findCommit(connectionsTo(server), sentOn('7/00000001'), waitMs)).toBe(true);
   });
 
-  it('is not reported as missing by a standby, which may lag behind', async () => {
+  test('is not reported as missing by a standby, which may lag behind', async () => {
     const connections = connectionsTo({ ...there, timeline: null });
     const unknown = sentOn('7/00000001');
     await expect(findCommit(connections, unknown, shortMs)).rejects.toBe(unknown);
   });
 
-  it('is found on a standby as soon as the standby has received it', async () => {
+  test('is found on a standby as soon as the standby has received it', async () => {
     const server: Server = { ...there, timeline: null };
     server.answered = (count) => void (server.logged = count > 2);
     expect(await findCommit(connectionsTo(server), sentOn('7/00000001'), waitMs)).toBe(true);
   });
 
-  it.each(['7/00000002', '8/00000001'])('is not reported as missing on timeline %s', async (timeline) => {
+  test.each(['7/00000002', '8/00000001'])('is not reported as missing on timeline %s', async (timeline) => {
     const connections = connectionsTo({ ...there, timeline });
     const unknown = sentOn('7/00000001');
     await expect(findCommit(connections, unknown, 60_000)).rejects.toBe(unknown);
     expect(connections.asked).toEqual(['session', 'log']);
   });
 
-  it('is found on another timeline whose log contains it', async () => {
+  test('is found on another timeline whose log contains it', async () => {
     const connections = connectionsTo({ ...there, timeline: '7/00000002', logged: true });
     expect(await findCommit(connections, sentOn('7/00000001'), waitMs)).toBe(true);
   });
 
-  it('is not reported as missing when the server process was never known', async () => {
+  test('is not reported as missing when the server process was never known', async () => {
     const unknown = new CommitOutcomeUnknownError(shard, 'action-1');
     await expect(findCommit(connectionsTo({ ...there }), unknown, shortMs)).rejects.toBe(unknown);
   });
 });
 
 describe('a server that hides its history', () => {
-  it('is queried in another way after the first refusal', async () => {
+  test('is queried in another way after the first refusal', async () => {
     const texts: string[] = [];
     const client = {
       query: async ({ text }: pg.QueryConfig) => {

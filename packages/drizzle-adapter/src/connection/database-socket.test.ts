@@ -2,11 +2,11 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import dns from 'node:dns';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 
 import { DatabaseSocket } from './client.js';
 
-it('incoming data is handled outside any async context, even that of the caller that connected', async () => {
+test('incoming data is handled outside any async context, even that of the caller that connected', async () => {
   const server = createServer((client) => client.end('hello')).listen(0, '127.0.0.1');
   onTestFinished(() => void server.close());
   await once(server, 'listening');
@@ -21,7 +21,7 @@ it('incoming data is handled outside any async context, even that of the caller 
   expect(contexts).toEqual([undefined, undefined]);
 });
 
-it('concurrent connections share one look-up per name, so a silent name server holds up no other name', async () => {
+test('concurrent connections share one look-up per name, so a silent name server holds up no other name', async () => {
   const server = createServer((client) => client.resume()).listen(0, '127.0.0.1');
   onTestFinished(() => void server.close());
   await once(server, 'listening');

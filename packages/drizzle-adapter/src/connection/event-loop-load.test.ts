@@ -1,9 +1,9 @@
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 
 import { EventLoopLoad } from './shared-connections.js';
 
 describe('the load of the event loop', () => {
-  it('is measured over the last tenth of a second', async () => {
+  test('is measured over the last tenth of a second', async () => {
     const load = new EventLoopLoad();
     load.isBusy(performance.now());
     const endMs = performance.now() + 150;

@@ -5,7 +5,7 @@ import {
   TransientStorageError,
 } from '@framework/core';
 import pg from 'pg';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import { LockWaits } from './lock-waits.js';
 
@@ -43,7 +43,7 @@ describe('writes that wait for locks', () => {
   /** One that must not wait as long as others. */
   const flushSoon = (row: string): Promise<string> => waits.run(shard, [row], async () => row, 100);
 
-  it('take one place per row, up to the number of places, plus one for a brief attempt', async () => {
+  test('take one place per row, up to the number of places, plus one for a brief attempt', async () => {
     const first = write('a', 'a1');
     const again = write('a', 'a2');
     const other = write('b', 'b1');
@@ -62,7 +62,7 @@ describe('writes that wait for locks', () => {
     expect(running).toEqual(['a1', 'b1', 'c1?', 'd1', 'a2']);
   });
 
-  it('are tried in turn while all places are taken, and finish once their row is free', async () => {
+  test('are tried in turn while all places are taken, and finish once their row is free', async () => {
     write('a', 'a1');
     write('b', 'b1');
     const [c, d, e] = [write('c', 'c1'), write('d', 'd1'), write('e', 'e1')];
@@ -77,7 +77,7 @@ describe('writes that wait for locks', () => {
     expect([waits.hasOneOf(['c']), waits.hasOneOf(['d'])]).toEqual([true, false]);
   });
 
-  it('are not tried when that would take the last connection', async () => {
+  test('are not tried when that would take the last connection', async () => {
     waits = new LockWaits({ poolMax: 2, waitMaxMs: 1_000, waitingMax: 3, place });
     const a = write('a', 'a1');
     write('b', 'b1');
@@ -87,7 +87,7 @@ describe('writes that wait for locks', () => {
     expect(running).toEqual(['a1', 'b1']);
   });
 
-  it.each<[string, Error | undefined]>([
+  test.each<[string, Error | undefined]>([
     ['was written', undefined],
     ['turned out stale', new StaleRecordError('Wallet', 'c', 1)],
   ])('to a row that %s go before writes to rows that are still locked', async (_how, failure) => {
@@ -101,7 +101,7 @@ describe('writes that wait for locks', () => {
     expect(running.slice(2)).toEqual(['c1?', 'c2?']);
   });
 
-  it('wait with full patience as soon as a place is free', async () => {
+  test('wait with full patience as soon as a place is free', async () => {
     const a = write('a', 'a1');
     write('b', 'b1');
     const c = write('c', 'c1');
@@ -111,7 +111,7 @@ describe('writes that wait for locks', () => {
     expect(running).toEqual(['a1', 'b1', 'c1?', 'c1']);
   });
 
-  it('release their place when they fail', async () => {
+  test('release their place when they fail', async () => {
     const [first, second] = [write('a', 'a1'), write('a', 'a2')];
     await settled();
     await first.fail(new Error('cancelled'));
@@ -121,7 +121,7 @@ describe('writes that wait for locks', () => {
     expect(waits.hasOneOf(['a'])).toBe(false);
   });
 
-  it('are refused, with a remedy, when their turn does not come in time', async () => {
+  test('are refused, with a remedy, when their turn does not come in time', async () => {
     write('a', 'a1');
     const late = write('a', 'a2');
     expect(waits.hasOneOf(['a'])).toBe(true);
@@ -133,7 +133,7 @@ describe('writes that wait for locks', () => {
     expect(running).toEqual(['a1']);
   });
 
-  it('are refused earlier when they are retried later anyway', async () => {
+  test('are refused earlier when they are retried later anyway', async () => {
     write('a', 'a1');
     const urgent = waits.run(shard, ['a'], async () => 'a2', 100);
     urgent.catch(() => undefined);
@@ -145,7 +145,7 @@ describe('writes that wait for locks', () => {
     await expect(other.ended).rejects.toThrow(/did not get its turn within 1000 ms/);
   });
 
-  it('are refused at once behind another retried write to the same row, and not for other rows', async () => {
+  test('are refused at once behind another retried write to the same row, and not for other rows', async () => {
     const first = write('a', 'a1');
     const urgent = flushSoon('a');
     await expect(flushSoon('a')).rejects.toMatchObject(unavailable);
@@ -156,7 +156,7 @@ describe('writes that wait for locks', () => {
     expect(await flushSoon('a')).toBe('a');
   });
 
-  it('take only a few of the places when they are retried later anyway', async () => {
+  test('take only a few of the places when they are retried later anyway', async () => {
     waits = new LockWaits({ poolMax: 20, waitMaxMs: 1_000, waitingMax: 20, place });
     const begun: string[] = [];
     const begin = (row: string): void => {
@@ -172,7 +172,7 @@ describe('writes that wait for locks', () => {
     expect([begun, running]).toEqual([['a', 'b', 'c', 'd', 'e?'], ['g1']]);
   });
 
-  it('are refused at once, for any row, when enough retried writes already wait', async () => {
+  test('are refused at once, for any row, when enough retried writes already wait', async () => {
     waits = new LockWaits({ poolMax: 20, waitMaxMs: 1_000, waitingMax: 20, place });
     for (const row of ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
       waits.run(shard, [row], () => new Promise<never>(() => undefined), 100).catch(() => undefined);
@@ -193,7 +193,7 @@ describe('writes that wait for locks', () => {
     await expect(later).rejects.toThrow(/did not get its turn within 100 ms/);
   });
 
-  it('are refused as locked out when the server cancels them', async () => {
+  test('are refused as locked out when the server cancels them', async () => {
     const cause = Object.assign(new pg.DatabaseError('canceling statement', 7, 'error'), { code: '57014' });
     const cancelled = write('a', 'a1');
     await settled();
@@ -202,7 +202,7 @@ describe('writes that wait for locks', () => {
     await expect(cancelled.ended).rejects.toThrow(/first-1 .* may hold a lock on the row a.*pg_locks/);
   });
 
-  it('are refused when their time runs out during an attempt', async () => {
+  test('are refused when their time runs out during an attempt', async () => {
     write('a', 'a1');
     write('b', 'b1');
     const late = write('c', 'c1');
@@ -212,14 +212,14 @@ describe('writes that wait for locks', () => {
     expect(running).toEqual(['a1', 'b1', 'c1?']);
   });
 
-  it('are refused at once when too many are waiting', async () => {
+  test('are refused at once when too many are waiting', async () => {
     for (const name of ['1', '2', '3', '4', '5']) write('', name);
     await settled();
     expect(running).toEqual(['1', '2', '3?']);
     await expect(write('', '6').ended).rejects.toMatchObject(unavailable);
   });
 
-  it('to several rows are not overtaken by later writes that share a row with them', async () => {
+  test('to several rows are not overtaken by later writes that share a row with them', async () => {
     const ac = write('a c', 'ac');
     const bd = write('b d', 'bd');
     write('a b', 'ab');
@@ -231,7 +231,7 @@ describe('writes that wait for locks', () => {
     expect(running).toEqual(['ac', 'bd', 'ab']);
   });
 
-  it('to several rows queue when they share a row, leaving places for other writes', async () => {
+  test('to several rows queue when they share a row, leaving places for other writes', async () => {
     const first = write('a x', 'ax');
     write('y a', 'ya');
     write('a', 'a1');
@@ -243,7 +243,7 @@ describe('writes that wait for locks', () => {
     expect([waits.hasOneOf(['y', 'a']), waits.hasOneOf(['y'])]).toEqual([true, false]);
   });
 
-  it('are found by the row that they wait for', () => {
+  test('are found by the row that they wait for', () => {
     write('a', 'a1');
     expect([waits.hasOneOf(['a']), waits.hasOneOf(['b']), waits.hasOneOf([])]).toEqual([true, false, false]);
   });

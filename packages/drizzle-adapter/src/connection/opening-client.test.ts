@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import pg from 'pg';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 
 import { OpeningClient, type OpeningClientConfig } from './opening-client.js';
 
-it('a pool reports why an address cannot be resolved, to waiting callers as well', async () => {
+test('a pool reports why an address cannot be resolved, to waiting callers as well', async () => {
   const failure = new Error('ENOENT');
   const config: pg.PoolConfig & OpeningClientConfig = {
     Client: OpeningClient,
@@ -21,7 +21,7 @@ it('a pool reports why an address cannot be resolved, to waiting callers as well
   await pool.end();
 });
 
-it('a client that gives up its login leaves no connection open, even if the server waits for more', async () => {
+test('a client that gives up its login leaves no connection open, even if the server waits for more', async () => {
   const mechanism = 'OAUTHBEARER\0\0';
   const asks = Buffer.alloc(9 + mechanism.length);
   asks.write('R');

@@ -1,6 +1,6 @@
 import { ShardIdentifier } from '@framework/core';
 import pg from 'pg';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { isHarmless, isOutgrown, isReadOnly, isRefusal, storageError } from './storage-error.js';
 
@@ -11,7 +11,7 @@ function errorOf(code: string, routine = 'anything'): pg.DatabaseError {
 }
 
 describe('an error of the server', () => {
-  it.each([
+  test.each([
     '23505',
     '40001',
     '40P01',
@@ -27,7 +27,7 @@ describe('an error of the server', () => {
     expect(isRefusal(errorOf(code))).toBe(true);
   });
 
-  it.each([
+  test.each([
     '57P01',
     '57P02',
     '57P03',
@@ -44,7 +44,7 @@ describe('an error of the server', () => {
     expect(isHarmless(errorOf(code))).toBe(false);
   });
 
-  it.each(['23505', '40001', '55P03', '42804', 'FW001', '0A000'])(
+  test.each(['23505', '40001', '55P03', '42804', 'FW001', '0A000'])(
     'with SQLSTATE %s leaves its connection usable',
     (code) => {
       expect(isHarmless(errorOf(code))).toBe(true);
@@ -52,17 +52,17 @@ describe('an error of the server', () => {
     },
   );
 
-  it('with SQLSTATE 57014 costs the connection, and a new one may fare no better', () => {
+  test('with SQLSTATE 57014 costs the connection, and a new one may fare no better', () => {
     expect(isHarmless(errorOf('57014'))).toBe(false);
     expect(isOutgrown(errorOf('57014'))).toBe(false);
   });
 
-  it('with SQLSTATE 25006 comes from a read-only session', () => {
+  test('with SQLSTATE 25006 comes from a read-only session', () => {
     expect(isReadOnly(errorOf('25006'))).toBe(true);
     expect(isReadOnly(errorOf('42501'))).toBe(false);
   });
 
-  it.each([
+  test.each([
     ['26000', undefined],
     ['42P05', undefined],
     ['0A000', 'RevalidateCachedQuery'],
@@ -71,7 +71,7 @@ describe('an error of the server', () => {
     expect(isOutgrown(errorOf(code, routine))).toBe(true);
   });
 
-  it.each([
+  test.each([
     ['40001', 'transient-storage'],
     ['40P01', 'transient-storage'],
     ['55P03', 'transient-storage'],

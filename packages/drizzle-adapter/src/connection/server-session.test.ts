@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 
 import { HistoryQuestion } from './server-session.js';
 
@@ -15,7 +15,7 @@ function hidingClient(answered: Promise<void>): pg.ClientBase {
   return { query } as unknown as pg.ClientBase;
 }
 
-it('a server that hides its timeline is asked for its start time, even by connections that open together', async () => {
+test('a server that hides its timeline is asked for its start time, even by connections that open together', async () => {
   const history = new HistoryQuestion();
   const answered = Promise.withResolvers<void>();
   const ask = (): Promise<unknown> => history.ask(hidingClient(answered.promise), (text) => ({ text }));

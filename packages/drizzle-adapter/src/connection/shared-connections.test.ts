@@ -1,7 +1,7 @@
 import { ShardIdentifier, ShardUnavailableError } from '@framework/core';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type pg from 'pg';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
 import { type ConnectionSource, SharedConnections } from './shared-connections.js';
 
@@ -68,7 +68,7 @@ async function answersOf(statements: readonly ReturnType<typeof send>[]): Promis
 }
 
 describe('shared connections', () => {
-  it('are acquired outside any async context, because they outlive the request that opened them', async () => {
+  test('are acquired outside any async context, because they outlive the request that opened them', async () => {
     const source = new FakeSource(2);
     const connections = new SharedConnections(source, busy);
     const contexts: unknown[] = [];
@@ -79,14 +79,14 @@ describe('shared connections', () => {
     expect(contexts).toEqual(['first']);
   });
 
-  it('carry one statement each while the process has time to spare', async () => {
+  test('carry one statement each while the process has time to spare', async () => {
     const source = new FakeSource(20);
     const connections = new SharedConnections(source, idle);
     const answered = await answersOf(sendMany(connections, 20));
     expect(new Set(answered).size).toBe(20);
   });
 
-  it('number 4 for up to 4 statements when the process is busy, and grow by one after that', async () => {
+  test('number 4 for up to 4 statements when the process is busy, and grow by one after that', async () => {
     const source = new FakeSource(20);
     const connections = new SharedConnections(source, busy);
     const few = sendMany(connections, 16);
@@ -101,14 +101,14 @@ describe('shared connections', () => {
     expect(connections.waitingCount).toBe(0);
   });
 
-  it('take more statements when the pool has no connection left', async () => {
+  test('take more statements when the pool has no connection left', async () => {
     const source = new FakeSource(2);
     const connections = new SharedConnections(source, busy);
     const answered = await answersOf(sendMany(connections, 100));
     expect(new Set(answered)).toEqual(new Set([1, 2]));
   });
 
-  it('stop taking statements after a while, so that they are returned even under load', async () => {
+  test('stop taking statements after a while, so that they are returned even under load', async () => {
     let nowMs = 0;
     const spy = vi.spyOn(performance, 'now').mockImplementation(() => nowMs);
     onTestFinished(() => spy.mockRestore());
@@ -125,7 +125,7 @@ describe('shared connections', () => {
     expect(nowMs).toBeLessThan(20_000);
   });
 
-  it('are returned when no statement is in flight', async () => {
+  test('are returned when no statement is in flight', async () => {
     const source = new FakeSource(1);
     const connections = new SharedConnections(source, busy);
     const [first, second] = [send(connections), send(connections)];
@@ -136,7 +136,7 @@ describe('shared connections', () => {
     expect(source.returned).toEqual([[1, undefined]]);
   });
 
-  it('take no new statement while another caller waits for a connection of its own', async () => {
+  test('take no new statement while another caller waits for a connection of its own', async () => {
     const source = new FakeSource(1);
     const connections = new SharedConnections(source, busy);
     const before = send(connections);
@@ -145,7 +145,7 @@ describe('shared connections', () => {
     expect(await answersOf([before, after])).toEqual([1, 2]);
   });
 
-  it('take no new statement after a connection error, and are destroyed once empty', async () => {
+  test('take no new statement after a connection error, and are destroyed once empty', async () => {
     const source = new FakeSource(1);
     const connections = new SharedConnections(source, busy);
     const [failing, behind] = [send(connections), send(connections)];
@@ -157,7 +157,7 @@ describe('shared connections', () => {
     expect(source.returned).toContainEqual([1, broken]);
   });
 
-  it('stay in use after an error that leaves the connection intact', async () => {
+  test('stay in use after an error that leaves the connection intact', async () => {
     const source = new FakeSource(1);
     const connections = new SharedConnections(source, busy);
     const [failing, behind] = [send(connections), send(connections)];
@@ -166,7 +166,7 @@ describe('shared connections', () => {
     expect(await answersOf([behind, send(connections)])).toEqual([1, 1]);
   });
 
-  it('reject every waiting caller, each for its own shard, when no connection can be opened', async () => {
+  test('reject every waiting caller, each for its own shard, when no connection can be opened', async () => {
     const source = new FakeSource(1);
     source.refusal = new Error('no server');
     const connections = new SharedConnections(source, busy);

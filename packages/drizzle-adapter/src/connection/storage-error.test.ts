@@ -1,13 +1,13 @@
 import { type ErrorCode, ShardIdentifier, StaleRecordError } from '@framework/core';
 import pg from 'pg';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { storageError } from './storage-error.js';
 
 const shard = ShardIdentifier.of(0, 0);
 
 describe('storageError', () => {
-  it.each<[state: string, code: ErrorCode, retryable: boolean]>([
+  test.each<[state: string, code: ErrorCode, retryable: boolean]>([
     ['40001', 'transient-storage', true],
     ['40P01', 'transient-storage', true],
     ['55P03', 'transient-storage', true],
@@ -30,7 +30,7 @@ describe('storageError', () => {
     expect(storageError(shard, cause)).toMatchObject({ code, retryable, shard, cause });
   });
 
-  it.each([
+  test.each([
     ['42P01', 'relation "eventlog.idempotency_keys" does not exist'],
     ['3F000', 'schema "eventlog" does not exist'],
     ['42883', 'function eventlog.ensure_epoch() does not exist'],
@@ -44,7 +44,7 @@ describe('storageError', () => {
     });
   });
 
-  it('names a missing table of the application, and the option with which its migrations are run', () => {
+  test('names a missing table of the application, and the option with which its migrations are run', () => {
     const cause = Object.assign(new pg.DatabaseError('relation "counters" does not exist', 7, 'error'), {
       code: '42P01',
     });
@@ -53,7 +53,7 @@ describe('storageError', () => {
     expect(message).toContain('migrationsFolder in postgres({ … })');
   });
 
-  it.each([
+  test.each([
     ['57P01', 'not-serving', /: start the server if it does not restart on its own\./],
     ['58030', 'damaged', /: see the server's log, and repair its disk or the damaged data\./],
     ['XX001', 'damaged', /: see the server's log, and repair its disk or the damaged data\./],
@@ -65,12 +65,12 @@ describe('storageError', () => {
     expect(error.message).toMatch(remedy);
   });
 
-  it('names the constraint and the table that refused the rows', () => {
+  test('names the constraint and the table that refused the rows', () => {
     const cause = Object.assign(refusal('23505'), { constraint: 'accounts_pkey', table: 'accounts' });
     expect(storageError(shard, cause)).toMatchObject({ constraint: 'accounts_pkey', table: 'accounts' });
   });
 
-  it.each<[string, Partial<pg.DatabaseError>, string, readonly string[], string]>([
+  test.each<[string, Partial<pg.DatabaseError>, string, readonly string[], string]>([
     [
       'not-null',
       { code: '23502', table: 'accounts', column: 'owner' },
@@ -132,7 +132,7 @@ describe('storageError', () => {
     expect(error.message).toBe(`shard (0, 0): ${words} refused the rows. Nothing was written.`);
   });
 
-  it('reports an error that did not come from the server as a lost connection', () => {
+  test('reports an error that did not come from the server as a lost connection', () => {
     const cause = new Error('Connection terminated unexpectedly');
     const error = storageError(shard, cause, 'first-1 on db/first');
     expect(error).toMatchObject({ code: 'transient-storage', cause });
@@ -141,14 +141,14 @@ describe('storageError', () => {
     );
   });
 
-  it('reports a statement that timed out as an unavailable shard, since a repeat would wait as long', () => {
+  test('reports a statement that timed out as an unavailable shard, since a repeat would wait as long', () => {
     const cause = new Error('Query read timeout');
     const error = storageError(shard, cause);
     expect(error).toMatchObject({ code: 'shard-unavailable', shard, cause });
     expect(error.message).toMatch(/: check that the server is running and reachable\./);
   });
 
-  it("passes on the framework's own errors, even when wrapped in others", () => {
+  test("passes on the framework's own errors, even when wrapped in others", () => {
     const known = new StaleRecordError('Account', 'a', 1);
     expect(storageError(shard, known)).toBe(known);
     expect(storageError(shard, new Error('Failed query', { cause: known }))).toBe(known);

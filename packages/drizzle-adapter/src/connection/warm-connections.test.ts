@@ -1,4 +1,4 @@
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
 import { WarmConnections } from './warm-connections.js';
 
@@ -26,7 +26,7 @@ class FakePool {
 }
 
 describe('connections that are kept open', () => {
-  it('are opened one at a time after a failure, and all together after a success', () => {
+  test('are opened one at a time after a failure, and all together after a success', () => {
     vi.useFakeTimers();
     onTestFinished(() => void vi.useRealTimers());
     const pool = new FakePool();

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 
 import type { PostgresWarning } from '../connection/postgres-options.js';
 import { EpochGuard } from './pg-handler-cursors.js';
@@ -23,14 +23,14 @@ async function ensured(...answers: readonly (Error | { epoch: number; begun: boo
   return { warnings, error, unasked: left.length };
 }
 
-it('an epoch that begins is reported, and one that continues is not', async () => {
+test('an epoch that begins is reported, and one that continues is not', async () => {
   const { warnings } = await ensured({ epoch: 3, begun: true });
   expect(warnings).toMatchObject([{ kind: 'new-epoch', database: 'groups/0/0' }]);
   expect(warnings[0]?.message).toContain('epoch 3');
   expect((await ensured({ epoch: 3, begun: false })).warnings).toEqual([]);
 });
 
-it('a conflict with another session that begins an epoch is retried', async () => {
+test('a conflict with another session that begins an epoch is retried', async () => {
   const { warnings, error, unasked } = await ensured(refused('40001'), refused('55P03'), {
     epoch: 2,
     begun: true,
@@ -38,14 +38,14 @@ it('a conflict with another session that begins an epoch is retried', async () =
   expect({ error, unasked, told: warnings.length }).toEqual({ error: undefined, unasked: 0, told: 1 });
 });
 
-it.each(['3F000', '42P01', '42703', '42883'])(
+test.each(['3F000', '42P01', '42703', '42883'])(
   'a database that is not migrated (%s) has no epoch yet',
   async (code) => {
     expect(await ensured(refused(code))).toEqual({ warnings: [], error: undefined, unasked: 0 });
   },
 );
 
-it('a connection whose epoch is unknown is not used', async () => {
+test('a connection whose epoch is unknown is not used', async () => {
   const { error, unasked } = await ensured(refused('42501'), { epoch: 2, begun: true });
   expect(error).toMatchObject({ code: '42501' });
   expect(unasked).toBe(1);

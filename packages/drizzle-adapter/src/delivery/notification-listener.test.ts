@@ -1,11 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { once } from 'node:events';
 import { type AddressInfo, type Socket, createServer } from 'node:net';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 
 import { NotificationListener } from './pg-notifications.js';
 
-it('a notification listener closes while the server accepts its connection and stays silent', async () => {
+test('a notification listener closes while the server accepts its connection and stays silent', async () => {
   // The server's deadline never passes.
   vi.useFakeTimers({ toFake: ['setTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
@@ -24,7 +24,7 @@ it('a notification listener closes while the server accepts its connection and s
   expect(await listener.close()).toBeUndefined();
 }, 30_000);
 
-it('a notification listener runs outside any async context, even that of its caller', async () => {
+test('a notification listener runs outside any async context, even that of its caller', async () => {
   const server = createServer((client) => client.destroy()).listen(0, '127.0.0.1');
   onTestFinished(() => void server.close());
   await once(server, 'listening');
@@ -43,7 +43,7 @@ it('a notification listener runs outside any async context, even that of its cal
   await listener.close();
 });
 
-it.each([
+test.each([
   ['replaced when its time is over', 40, 1],
   ['kept where it has no time', 0, 0],
 ])('the connection of a notification listener is %s', async (_what, lifetimeMaxMs, expected) => {

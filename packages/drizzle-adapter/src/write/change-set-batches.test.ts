@@ -1,20 +1,20 @@
 import { ShardIdentifier } from '@framework/core';
 import type { ChangeSet, EventRecord } from '@framework/core/adapter';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { batchesOf } from './change-set-writer.js';
 
 const shard = ShardIdentifier.of(3, 4);
 
 describe('batchesOf', () => {
-  it('writes a small change set in one statement, updates first', () => {
+  test('writes a small change set in one statement, updates first', () => {
     const [batch, ...others] = batchesOf(changeSet(['add b1', 'update b2', 'add a9', 'update a1'], 2));
     expect(others).toEqual([]);
     expect(batch?.changes.map(described)).toEqual(['update a1', 'update b2', 'add a9', 'add b1']);
     expect(batch?.events).toHaveLength(2);
   });
 
-  it('orders the rows of all statements by table and id', () => {
+  test('orders the rows of all statements by table and id', () => {
     const staged = Array.from({ length: 100 }, (_unused, index) => `update t${(index * 37) % 100}`);
     const batches = batchesOf(changeSet(staged, 1));
     expect(batches.length).toBeGreaterThan(1);
@@ -22,7 +22,7 @@ describe('batchesOf', () => {
     expect(written).toEqual(staged.toSorted());
   });
 
-  it('writes every change and every event once, however many there are', () => {
+  test('writes every change and every event once, however many there are', () => {
     for (const [changeCount, eventCount] of [
       [200, 300],
       [1, 300],
@@ -37,7 +37,7 @@ describe('batchesOf', () => {
     }
   });
 
-  it('records an action without events by one row with an id of its own', () => {
+  test('records an action without events by one row with an id of its own', () => {
     const [one] = batchesOf(changeSet(['add a1'], 0));
     const [other] = batchesOf(changeSet(['add a1'], 0));
     expect(one?.events).toMatchObject([{ ordinal: 0, type: null, modelId: null, payload: null }]);

@@ -1,7 +1,7 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
 import type { Change, ChangeSet } from '@framework/core/adapter';
 import { Tag } from '@framework/conformance';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 
 import { type GroupRows, groupRows } from './group-rows.js';
 import type { RowShape } from './row-encoder.js';
@@ -46,7 +46,7 @@ function laid(
   return groupRows(plans, { isRefused: () => false, isMerged: () => true, ...knowledge });
 }
 
-it('rows that plans do not share are laid out separately, and each plan is a unit', () => {
+test('rows that plans do not share are laid out separately, and each plan is a unit', () => {
   const { rows, units } = laid([plan(updated(one, 2)), plan(updated(other, 5))]);
   expect(rows).toMatchObject([
     { id: one.id.value, expectedVersion: 1, version: 2, plan: 0 },
@@ -55,7 +55,7 @@ it('rows that plans do not share are laid out separately, and each plan is a uni
   expect(units).toEqual([0, 1]);
 });
 
-it('a row that several plans change is laid out once, in its last state, and joins them into one unit', () => {
+test('a row that several plans change is laid out once, in its last state, and joins them into one unit', () => {
   const { rows, units } = laid([
     plan(updated(one, 2)),
     plan(updated(other, 2)),
@@ -68,7 +68,7 @@ it('a row that several plans change is laid out once, in its last state, and joi
   expect(new Set(units).size).toBe(1);
 });
 
-it.each([
+test.each([
   ['a date, which has several texts', updated(one, 2, shape, new Date(0))],
   ['an object, which has several texts', updated(one, 2, shape, { a: 1 })],
   ['a shape that no group can hold', updated(one, 2, uncast)],
@@ -78,11 +78,11 @@ it.each([
   expect(rows).toMatchObject([{ id: other.id.value }]);
 });
 
-it.each([null, 'text', 1, true, 2n, undefined])('the value %s is accepted', (value) => {
+test.each([null, 'text', 1, true, 2n, undefined])('the value %s is accepted', (value) => {
   expect(laid([plan(updated(one, 2, shape, value))]).units).toEqual([0]);
 });
 
-it('a plan with one refused row is left out with all its rows', () => {
+test('a plan with one refused row is left out with all its rows', () => {
   const { rows, units } = laid([plan(updated(one, 2), updated(other, 2, narrow)), plan(updated(one, 2))], {
     isRefused: (each) => each === narrow,
   });
@@ -90,7 +90,7 @@ it('a plan with one refused row is left out with all its rows', () => {
   expect(rows).toEqual([]);
 });
 
-it.each([
+test.each([
   ['gives other columns of the row', updated(one, 3, narrow)],
   ['does not expect the version before', updated(one, 4)],
 ])('a plan that follows another one and %s is left out', (_what, change) => {
@@ -99,7 +99,7 @@ it.each([
   expect(rows).toMatchObject([{ version: 2 }]);
 });
 
-it('a later change of the same row is left out when its table does not allow merging', () => {
+test('a later change of the same row is left out when its table does not allow merging', () => {
   const { units } = laid([plan(updated(one, 2)), plan(updated(one, 3))], { isMerged: () => false });
   expect(units).toEqual([0, undefined]);
 });

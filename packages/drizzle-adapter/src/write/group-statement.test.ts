@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { type GroupShape, groupStatement, shapesAt } from './group-statement.js';
 import type { RowShape } from './row-encoder.js';
@@ -31,7 +31,7 @@ function shapesOf(...words: readonly string[]): readonly string[] {
 }
 
 describe('an error in the statement of a group', () => {
-  it.each([
+  test.each([
     ['values', 'g0 as', 'wallets'],
     ['values', 'g1 as', 'transfers'],
     ['lock', 'm1 as', 'transfers'],
@@ -43,7 +43,7 @@ describe('an error in the statement of a group', () => {
     expect(shapesOf(clause, 'select')).toEqual([key]);
   });
 
-  it.each(['limited as', 'taken as', 'bad as', 'eventlog.events'])(
+  test.each(['limited as', 'taken as', 'bad as', 'eventlog.events'])(
     'may concern any shape in %s',
     (clause) => {
       expect(shapesOf(clause, 'select')).toEqual(['wallets', 'transfers', 'notes', 'wallets']);

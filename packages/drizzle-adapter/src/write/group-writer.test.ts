@@ -2,7 +2,7 @@ import { ShardIdentifier, ShardedId, openDatabases } from '@framework/core';
 import type { AnyEntity, ChangeSet, ModelMapper } from '@framework/core/adapter';
 import { Tag } from '@framework/conformance';
 import pg from 'pg';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 
 import { Gadget, PgGadgetRepository } from '../../test/fixtures/gadget.js';
 import { PgTagRepository } from '../../test/fixtures/pg-tag-repository.js';
@@ -65,7 +65,7 @@ function tagOf(id: ShardedId<Tag>, version: number): Tag {
 describe('GroupWriter', () => {
   afterAll(() => databases.close());
 
-  it('sends the same statement for groups of every size', async () => {
+  test('sends the same statement for groups of every size', async () => {
     const writer = new GroupWriter(new PlainTables());
     const sizes = await Promise.all(
       [1, 2, 50].map((size) =>
@@ -80,13 +80,13 @@ describe('GroupWriter', () => {
     expect(sizes[0]?.query.text).not.toContain('for update');
   });
 
-  it('locks rows first only when a plan has several of them', async () => {
+  test('locks rows first only when a plan has several of them', async () => {
     const writer = new GroupWriter(new PlainTables());
     const prepared = await writer.prepare([changeSetOf(...updated(2)), changeSetOf(...updated(1))], lookUp);
     expect(prepared?.query.text).toContain('for update');
   });
 
-  it('leaves out the plans that follow one that it cannot hold', async () => {
+  test('leaves out the plans that follow one that it cannot hold', async () => {
     const writer = new GroupWriter(new PlainTables());
     const [gadget] = updated(1);
     const other = gadget!.with({ version: 3, origin: 'there' });
@@ -98,7 +98,7 @@ describe('GroupWriter', () => {
     expect(prepared?.outcomes([null, null])).toEqual(['written', 'single', 'single']);
   });
 
-  it('reports which plan is stale, and leaves the plans that follow it to be written alone', async () => {
+  test('reports which plan is stale, and leaves the plans that follow it to be written alone', async () => {
     const writer = new GroupWriter(new PlainTables());
     const [first, second] = [1, 2]
       .map(() => tagOf(ShardedId.generate(Tag, shard), 2))
@@ -113,7 +113,7 @@ describe('GroupWriter', () => {
     ]);
   });
 
-  it('leaves out for a while the rows that the database refused as mistyped, and none after other errors', async () => {
+  test('leaves out for a while the rows that the database refused as mistyped, and none after other errors', async () => {
     const writer = new GroupWriter(new PlainTables());
     const group = [changeSetOf(...updated(1)), changeSetIn(tags, [tagOf(ShardedId.generate(Tag, shard), 2)])];
     const prepared = (await writer.prepare(group, lookUp))!;
@@ -132,7 +132,7 @@ describe('GroupWriter', () => {
     expect((await writer.prepare(group, lookUp))?.outcomes([null, null])).toEqual(['written', 'single']);
   });
 
-  it('refuses to report a row as missing that the database cannot have looked for', async () => {
+  test('refuses to report a row as missing that the database cannot have looked for', async () => {
     const writer = new GroupWriter(new PlainTables());
     const prepared = await writer.prepare([changeSetOf(...updated(1))], lookUp);
     expect(() => prepared?.outcomes(['2', null])).toThrow(

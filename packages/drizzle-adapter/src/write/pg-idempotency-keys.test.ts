@@ -1,11 +1,11 @@
 import { ShardIdentifier } from '@framework/core';
 import { setImmediate as settled } from 'node:timers/promises';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import { PgIdempotencyKeys } from './pg-idempotency-keys.js';
 
-it('a search with a short limit sends no new query until all late answers have arrived', async () => {
+test('a search with a short limit sends no new query until all late answers have arrived', async () => {
   const questions: PromiseWithResolvers<{ readonly rows: readonly [] }>[] = [];
   const manager: Partial<PgTransactionManager> = {
     shard: ShardIdentifier.of(0, 0),
@@ -31,7 +31,7 @@ it('a search with a short limit sends no new query until all late answers have a
   expect(questions).toHaveLength(late.length + 1);
 });
 
-it.each(['no place', '[1, 2', '{}', '["", "", ""]', '["", "", "", "", ""]'])(
+test.each(['no place', '[1, 2', '{}', '["", "", ""]', '["", "", "", "", ""]'])(
   "a page of handlers' keys after the place %s is refused",
   async (after) => {
     const keys = new PgIdempotencyKeys({} as PgTransactionManager);

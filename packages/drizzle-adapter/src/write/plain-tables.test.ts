@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 
 import { PlainTables } from './plain-tables.js';
 import type { RowShape } from './row-encoder.js';
@@ -43,13 +43,13 @@ async function answer(isPlain: boolean): Promise<void> {
 }
 
 describe('the check for a plain table', () => {
-  it('runs in the background, one query at a time', async () => {
+  test('runs in the background, one query at a time', async () => {
     expect([isKnownPlain(), isKnownPlain(), asked.length]).toEqual([false, false, 1]);
     await answer(true);
     expect([isKnownPlain(), asked.length]).toEqual([true, 1]);
   });
 
-  it('is repeated before its answer expires, and trusted for ten seconds', async () => {
+  test('is repeated before its answer expires, and trusted for ten seconds', async () => {
     isKnownPlain();
     await answer(true);
     nowMs = 5_000;
@@ -66,14 +66,14 @@ describe('the check for a plain table', () => {
     expect(isKnownPlain()).toBe(false);
   });
 
-  it('is repeated after an error', async () => {
+  test('is repeated after an error', async () => {
     isKnownPlain();
     asked[0]?.reject(new Error('away'));
     await new Promise(setImmediate);
     expect([isKnownPlain(), asked.length]).toEqual([false, 2]);
   });
 
-  it('is not repeated for other tables, nor for values that only the database knows', async () => {
+  test('is not repeated for other tables, nor for values that only the database knows', async () => {
     isKnownPlain();
     await answer(false);
     nowMs = 6_000;

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { RefusedShapes } from './group-writer.js';
 import type { RowShape } from './row-encoder.js';
@@ -16,7 +16,7 @@ const shapes = ['a', 'b'].map((key): RowShape => ({
 }));
 
 describe('a row shape that the database has refused', () => {
-  it('stays refused for a time that doubles with each refusal, up to an hour', () => {
+  test('stays refused for a time that doubles with each refusal, up to an hour', () => {
     let nowMs = 0;
     const refused = new RefusedShapes(() => nowMs);
     const [shape, other] = shapes as [RowShape, RowShape];

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import type { RowShape } from './row-encoder.js';
 import { type WriteShape, shapeKey, writeStatement } from './write-statement.js';
@@ -22,7 +22,7 @@ const raisingFor = (number: number): string =>
   `case when (select count(*) from a${number}) = 0 then eventlog.raise_stale(${number}) else 0 end = 0`;
 
 describe('writeStatement', () => {
-  it('guards every update by id and expected version', () => {
+  test('guards every update by id and expected version', () => {
     const statement = writeStatement({
       changes: [update, update],
       eventCount: 0,
@@ -35,7 +35,7 @@ describe('writeStatement', () => {
     expect(statement).toContain('where "id" = $6 and "version" = $5 and (select count(*) from u1) = 1');
   });
 
-  it('makes an update, the additions and the events wait for the update before them', () => {
+  test('makes an update, the additions and the events wait for the update before them', () => {
     const statement = writeStatement({
       changes: [update, update, add],
       eventCount: 2,
@@ -48,7 +48,7 @@ describe('writeStatement', () => {
     expect(statement).toContain(') as event, u2)');
   });
 
-  it.each([
+  test.each([
     { changes: [update, add], eventCount: 1, end: `, false from u1 where ${raisingFor(2)}` },
     { changes: [update], eventCount: 2, end: ') as event, u1' },
     { changes: [add], eventCount: 1, end: `, false where ${raisingFor(1)}` },
@@ -70,7 +70,7 @@ describe('writeStatement', () => {
     ).toContain('as stale');
   });
 
-  it('raises for stale rows after the first, and for the first one too among other statements', () => {
+  test('raises for stale rows after the first, and for the first one too among other statements', () => {
     const changes = [update, update];
     const alone = writeStatement({
       changes,
@@ -93,7 +93,7 @@ describe('writeStatement', () => {
     expect(among).toContain('when (select count(*) from u1) = 0 then eventlog.raise_stale(1)');
   });
 
-  it('limits all waits for locks in the first clause that may wait', () => {
+  test('limits all waits for locks in the first clause that may wait', () => {
     const of = { eventCount: 1, alone: true, brief: true };
     const limit = `set_config('lock_timeout', '100', true) is not null`;
     const clausesOf = (kind: Pick<WriteShape, 'changes' | 'keyed' | 'repeated'>): readonly string[] =>
@@ -107,14 +107,14 @@ describe('writeStatement', () => {
     expect(clausesOf({ changes: [update], keyed: false, repeated: true })).toEqual(['b ']);
   });
 
-  it('raises among other statements when their transaction is not open', () => {
+  test('raises among other statements when their transaction is not open', () => {
     const of = { changes: [add], eventCount: 1, keyed: false, repeated: false, brief: false };
     const raising = "case when current_setting('framework.in_transaction', true) is distinct from 'on' then";
     expect(writeStatement({ ...of, alone: false })).toContain(raising);
     expect(writeStatement({ ...of, alone: true })).not.toContain('framework.in_transaction');
   });
 
-  it('makes everything wait for the idempotency key, and raises for every stale row when there is one', () => {
+  test('makes everything wait for the idempotency key, and raises for every stale row when there is one', () => {
     const changes = [update, add];
     const alone = writeStatement({
       changes,
@@ -140,7 +140,7 @@ describe('writeStatement', () => {
     expect(among).toContain(', false from k)');
   });
 
-  it.each([false, true])('numbers its parameters without a gap and uses each once (keyed: %s)', (keyed) => {
+  test.each([false, true])('numbers its parameters without a gap and uses each once (keyed: %s)', (keyed) => {
     const statement = writeStatement({
       changes: [update, add, add],
       eventCount: 3,
@@ -157,7 +157,7 @@ describe('writeStatement', () => {
 });
 
 describe('shapeKey', () => {
-  it('differs whenever the statement differs', () => {
+  test('differs whenever the statement differs', () => {
     const other = { ...shape, key: 't1' };
     const shapes: readonly WriteShape[] = [
       { changes: [update], eventCount: 1, alone: true, keyed: false, repeated: false, brief: false },

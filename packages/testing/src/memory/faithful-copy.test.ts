@@ -1,5 +1,5 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { faithfulCopy } from './memory-row.js';
 
@@ -26,7 +26,7 @@ class Hidden {
 }
 
 describe('faithfulCopy', () => {
-  it.each([
+  test.each([
     ['a plain object', { a: [1, { b: null, c: undefined }], d: 'ünïcode' }],
     ['an instance of a class', new Amount(1, 2)],
     ['an id', ShardedId.generate(Object, ShardIdentifier.of(1, 2))],
@@ -39,7 +39,7 @@ describe('faithfulCopy', () => {
     expect(faithfulCopy(value, 'value')).toStrictEqual(value);
   });
 
-  it('shares no mutable part with the original', () => {
+  test('shares no mutable part with the original', () => {
     const value = {
       list: [1],
       date: new Date(0),
@@ -63,12 +63,12 @@ describe('faithfulCopy', () => {
     expect(copy.amount.sum).toBe(3);
   });
 
-  it('keeps a shard as the same object', () => {
+  test('keeps a shard as the same object', () => {
     const shard = ShardIdentifier.of(3, 4);
     expect(faithfulCopy({ shard }, 'value').shard).toBe(shard);
   });
 
-  it.each([
+  test.each([
     ['NaN', { a: [Number.NaN] }, 'value.a[0]'],
     ['an invalid date', { a: new Date(Number.NaN) }, 'value.a'],
     ['a NUL character', { a: { b: '\u0000' } }, 'value.a.b'],
@@ -82,7 +82,7 @@ describe('faithfulCopy', () => {
     );
   });
 
-  it('refuses a value that contains itself', () => {
+  test('refuses a value that contains itself', () => {
     const circle: { self?: unknown } = {};
     circle.self = circle;
     expect(() => faithfulCopy(circle, 'value')).toThrow(

@@ -9,7 +9,7 @@ import {
   systemClock,
 } from '@framework/core';
 import type { DatabaseDriver } from '@framework/core/adapter';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { ConnectionLostError, MemoryFaults } from './memory-faults.js';
 import { MemoryRepository } from './memory-repository.js';
@@ -35,7 +35,7 @@ const baskets = (): MemoryRepository<Basket> =>
   new MemoryRepository({ model: Basket, databases: openDatabases(memorySharding(shard), memory()) });
 
 describe('MemoryRepository', () => {
-  it('stores a copy that later changes of the model do not reach', async () => {
+  test('stores a copy that later changes of the model do not reach', async () => {
     const repository = baskets();
     const basket = Basket.of(['apple']);
     await repository.put(basket);
@@ -44,7 +44,7 @@ describe('MemoryRepository', () => {
     expect(await repository.getById(basket.id)).toMatchObject({ items: ['apple'], createdDate: new Date(0) });
   });
 
-  it('returns a copy each time, so that readers do not share changes', async () => {
+  test('returns a copy each time, so that readers do not share changes', async () => {
     const repository = baskets();
     const { id } = await repository.put(Basket.of(['apple']));
     for (const read of [await repository.getById(id), ...(await repository.findAll())])
@@ -52,7 +52,7 @@ describe('MemoryRepository', () => {
     expect((await repository.getById(id)).items).toEqual(['apple']);
   });
 
-  it('reads a page of one shard from no other database', async () => {
+  test('reads a page of one shard from no other database', async () => {
     const away = ShardIdentifier.of(1, 0);
     const faults = new MemoryFaults();
     const databases = openDatabases(memorySharding(shard, away), memory({ faults }));
@@ -66,7 +66,7 @@ describe('MemoryRepository', () => {
     await expect(repository.findPage({ limit: 5 })).rejects.toMatchObject({ code: 'transient-storage' });
   });
 
-  it('stores a new model at version 1, and any other at its own version', async () => {
+  test('stores a new model at version 1, and any other at its own version', async () => {
     const repository = baskets();
     expect(await repository.put(Basket.of([]))).toMatchObject({ version: 1 });
     const seventh = Basket.of([], 7);
@@ -74,7 +74,7 @@ describe('MemoryRepository', () => {
     expect(await repository.getById(seventh.id)).toMatchObject({ version: 7 });
   });
 
-  it('stores the row that a custom repository makes of a model', async () => {
+  test('stores the row that a custom repository makes of a model', async () => {
     class Baskets extends MemoryRepository<Basket> {
       protected override toRow({ items, ...fields }: Basket): object {
         return { ...fields, events: [], items: items.join() };
@@ -90,7 +90,7 @@ describe('MemoryRepository', () => {
     expect((await repository.getById(id)).items).toEqual(['apple', 'bread']);
   });
 
-  it("refuses a row whose id or version differs from the model's", async () => {
+  test("refuses a row whose id or version differs from the model's", async () => {
     class Baskets extends MemoryRepository<Basket> {
       protected override toRow(basket: Basket): object {
         return { ...super.toRow(basket), ...this.changes };
@@ -111,7 +111,7 @@ describe('MemoryRepository', () => {
     }
   });
 
-  it('keeps the fields that an updated row leaves out', async () => {
+  test('keeps the fields that an updated row leaves out', async () => {
     class Itemless extends MemoryRepository<Basket> {
       protected override toRow({ items: _items, ...fields }: Basket): object {
         return fields;
@@ -139,7 +139,7 @@ describe('MemoryRepository', () => {
     expect(await whole.getById(basket.id)).toMatchObject({ version: 2, createdDate, items: ['apple'] });
   });
 
-  it('restores the result of an action with the classes of its values', () => {
+  test('restores the result of an action with the classes of its values', () => {
     class Money {
       constructor(readonly cents: bigint) {}
     }
@@ -179,7 +179,7 @@ describe('MemoryRepository', () => {
     expect(read.id).toBeInstanceOf(ShardedId);
   });
 
-  it('refuses a registry of another driver', () => {
+  test('refuses a registry of another driver', () => {
     const driver = { open: () => ({ transactionManager: () => ({ shard }) }) } as unknown as DatabaseDriver;
     const databases = openDatabases(memorySharding(shard), driver);
     expect(() => new MemoryRepository({ model: Basket, databases })).toThrow(

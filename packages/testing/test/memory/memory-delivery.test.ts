@@ -7,7 +7,7 @@ import {
   sameDatabaseShard,
 } from '@framework/conformance';
 import { Delivery, type EventEnvelope } from '@framework/events';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { VirtualClock } from '../../src/index.js';
 import { groupCommit } from '../group-commit.js';
 import { onCredit } from '../specification/accounts.js';
@@ -32,7 +32,7 @@ function delivering(): {
 }
 
 describe('in-memory databases', () => {
-  it('deliver the events of every shard, with those of one model in order', async () => {
+  test('deliver the events of every shard, with those of one model in order', async () => {
     const { context, seen, clock } = delivering();
     for (const shard of [firstShard, sameDatabaseShard, otherDatabaseShard]) {
       const account = await context.openAccount(shard);
@@ -48,7 +48,7 @@ describe('in-memory databases', () => {
       ]);
   });
 
-  it('give each handler copies of its own, whatever another handler does to its copies', async () => {
+  test('give each handler copies of its own, whatever another handler does to its copies', async () => {
     const context = new SuiteContext();
     context.open(new MemoryFixture(), { groupCommit });
     const clock = new VirtualClock();
@@ -72,7 +72,7 @@ describe('in-memory databases', () => {
     expect(seen.slice(3)).toEqual(seen.slice(0, 3));
   });
 
-  it("pass copies of the log's events to a handler", async () => {
+  test("pass copies of the log's events to a handler", async () => {
     const { context, seen, clock } = delivering();
     await context.credit(await context.openAccount(), '1');
     await clock.advance(1_000);

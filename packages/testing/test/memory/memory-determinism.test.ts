@@ -2,7 +2,7 @@ import { Account, CreditAccountAction, decimal, firstShard, principal } from '@f
 import { ActionExecutor } from '@framework/core';
 import { useIdSource } from '@framework/core/adapter';
 import { Delivery } from '@framework/events';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 
 import { VirtualClock } from '../../src/index.js';
 import { ConnectionLostError, MemoryServer } from '../../src/memory/index.js';
@@ -82,7 +82,7 @@ async function traceOf(seed: number, groupCommit: boolean): Promise<readonly str
   }
 }
 
-it.each([false, true])(
+test.each([false, true])(
   'a run repeats itself when time, ids and random numbers are given (group commit: %s)',
   async (groupCommit) => {
     const traces = new Set<string>();

@@ -1,5 +1,5 @@
 import { Account, SuiteContext, changeSetOf, firstShard, once } from '@framework/conformance';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import {
   ConnectionLostError,
@@ -49,7 +49,7 @@ async function isOver(work: Promise<unknown>): Promise<boolean> {
 }
 
 describe('the connection to in-memory databases', () => {
-  it('carries every request of a process and its answer', async () => {
+  test('carries every request of a process and its answer', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const passages = recording(fixture.faults);
@@ -89,7 +89,7 @@ describe('the connection to in-memory databases', () => {
     expect(persist?.changes).toMatchObject([{ action: { name: 'WithdrawAction' } }]);
   });
 
-  it('is as slow as a fault wants, and returns the answer as of its request', async () => {
+  test('is as slow as a fault wants, and returns the answer as of its request', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const gate = Promise.withResolvers<void>();
@@ -105,7 +105,7 @@ describe('the connection to in-memory databases', () => {
     expect(await all).toEqual([account]);
   });
 
-  it.each([
+  test.each([
     ['request', 1],
     ['answer', 2],
   ] as const)('may lose the %s of a write, whose outcome is found in the log', async (way, version) => {
@@ -120,7 +120,7 @@ describe('the connection to in-memory databases', () => {
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version });
   });
 
-  it('leaves an outcome unknown when the log cannot be reached', async () => {
+  test('leaves an outcome unknown when the log cannot be reached', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     fixture.faults.inject(({ operation }) => {
@@ -132,7 +132,7 @@ describe('the connection to in-memory databases', () => {
     });
   });
 
-  it('reports a read on a lost connection as transient', async () => {
+  test('reports a read on a lost connection as transient', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     fixture.faults.inject(losing('read', 'request'));
@@ -144,7 +144,7 @@ describe('the connection to in-memory databases', () => {
     expect(account).toBeInstanceOf(Account);
   });
 
-  it('returns errors of the database as answers, which may be lost as well', async () => {
+  test('returns errors of the database as answers, which may be lost as well', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const stale = changeSetOf(fixture.accounts, account.variant({ version: 5 }), []);
@@ -156,7 +156,7 @@ describe('the connection to in-memory databases', () => {
     await expect(manager.persist(stale)).rejects.toMatchObject({ code: 'commit-outcome-unknown' });
   });
 
-  it('may deliver a write late, and a query for its outcome waits for it', async () => {
+  test('may deliver a write late, and a query for its outcome waits for it', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const arrival = Promise.withResolvers<void>();
@@ -175,7 +175,7 @@ describe('the connection to in-memory databases', () => {
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 2 });
   });
 
-  it('ends with its process, which receives no more answers or notifications', async () => {
+  test('ends with its process, which receives no more answers or notifications', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const { store } = fixture.databases.deliveries()[0]!;
@@ -197,7 +197,7 @@ describe('the connection to in-memory databases', () => {
     expect(notifications).toBe(1);
   });
 
-  it('may lose and delay notifications', async () => {
+  test('may lose and delay notifications', async () => {
     const { fixture } = opened();
     const { store } = fixture.databases.deliveries()[0]!;
     let notifications = 0;
@@ -213,7 +213,7 @@ describe('the connection to in-memory databases', () => {
     expect(notifications).toBe(1);
   });
 
-  it('may lose an answer to delivery after the work is done', async () => {
+  test('may lose an answer to delivery after the work is done', async () => {
     const { fixture } = opened();
     const { store } = fixture.databases.deliveries()[0]!;
     fixture.faults.inject(losing('leases.renew', 'answer'));

@@ -9,7 +9,7 @@ import {
 } from '@framework/conformance';
 import { ShardIdentifier, openDatabases } from '@framework/core';
 import { Delivery } from '@framework/events';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { VirtualClock } from '../../src/index.js';
 import { ConnectionLostError, MemoryServer, memory, memorySharding } from '../../src/memory/index.js';
@@ -28,7 +28,7 @@ function processOn(server: MemoryServer): {
 }
 
 describe('a server of in-memory databases', () => {
-  it('serves several processes, each over a connection of its own', async () => {
+  test('serves several processes, each over a connection of its own', async () => {
     const server = new MemoryServer(suiteSharding);
     const [one, other] = [processOn(server), processOn(server)];
     const account = await one.context.openAccount(otherDatabaseShard);
@@ -39,7 +39,7 @@ describe('a server of in-memory databases', () => {
     expect(server.databases).toEqual([server.tables(firstShard), server.tables(otherDatabaseShard)]);
   });
 
-  it('delivers in one process what another committed, and resumes where that one vanished', async () => {
+  test('delivers in one process what another committed, and resumes where that one vanished', async () => {
     const clock = new VirtualClock();
     const server = new MemoryServer(suiteSharding, { clock });
     const seen: string[] = [];
@@ -66,7 +66,7 @@ describe('a server of in-memory databases', () => {
     expect(seen).toEqual(['first 2', 'second 3']);
   });
 
-  it('lets a process know only some of its shards', async () => {
+  test('lets a process know only some of its shards', async () => {
     const server = new MemoryServer(suiteSharding);
     const { context } = processOn(server);
     await context.openAccount(otherDatabaseShard);
@@ -85,7 +85,7 @@ describe('a server of in-memory databases', () => {
 });
 
 describe('an in-memory database that fails over', () => {
-  it('loses the rows, keys and events that its replica had not received', async () => {
+  test('loses the rows, keys and events that its replica had not received', async () => {
     const server = new MemoryServer(suiteSharding);
     const { context, fixture } = processOn(server);
     const account = await context.openAccount(firstShard, { balance: decimal('100') });
@@ -103,7 +103,7 @@ describe('an in-memory database that fails over', () => {
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ balance: decimal('89') });
   });
 
-  it('leaves the replica unchanged, for another failover to it', async () => {
+  test('leaves the replica unchanged, for another failover to it', async () => {
     const server = new MemoryServer(suiteSharding);
     const { context, fixture } = processOn(server);
     const account = await context.openAccount();
@@ -116,7 +116,7 @@ describe('an in-memory database that fails over', () => {
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 1 });
   });
 
-  it('continues from the state of a database on another server', async () => {
+  test('continues from the state of a database on another server', async () => {
     const [server, other] = [new MemoryServer(suiteSharding), new MemoryServer(suiteSharding)];
     const account = await processOn(server).context.openAccount();
     other.tables(firstShard).failOver(server.tables(firstShard).snapshot());
@@ -126,7 +126,7 @@ describe('an in-memory database that fails over', () => {
     expect(await processOn(server).fixture.accounts.getById(account.id)).toMatchObject({ version: 1 });
   });
 
-  it('never reports a commit that was sent before the failover as missing', async () => {
+  test('never reports a commit that was sent before the failover as missing', async () => {
     const server = new MemoryServer(suiteSharding);
     const { context, fixture } = processOn(server);
     const account = await context.openAccount();
@@ -152,7 +152,7 @@ describe('an in-memory database that fails over', () => {
     for (const error of [notSent, writtenLater]) await expect(manager.isCommitted(error)).rejects.toBe(error);
   });
 
-  it('never receives late requests that were sent before the failover', async () => {
+  test('never receives late requests that were sent before the failover', async () => {
     const server = new MemoryServer(suiteSharding);
     const { context, fixture } = processOn(server);
     const account = await context.openAccount();

@@ -6,7 +6,7 @@ import {
   firstShard,
   hops,
 } from '@framework/conformance';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { ConnectionLostError, type MemoryFault } from '../../src/memory/index.js';
 import { seededRandom } from '../../src/simulation/choices.js';
@@ -26,7 +26,7 @@ function misbehaving(random: () => number, lossShare: number): MemoryFault {
 }
 
 describe(`random executions in memory (seed ${seed})`, () => {
-  it.each([
+  test.each([
     ['a slow store', 0],
     ['a slow store that loses connections', 0.3],
   ])(

@@ -1,17 +1,17 @@
 import { Client } from 'pg';
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import { createTestDatabase, startTestPostgres } from '../../src/postgres/index.js';
 
 describe('createTestDatabase', () => {
-  it('creates databases that share nothing', async () => {
+  test('creates databases that share nothing', async () => {
     const [one, other] = await Promise.all([createTestDatabase(), createTestDatabase()]);
     await query(one.url, 'create table own (id int)');
     expect(await query(other.url, "select to_regclass('own')::text as found")).toEqual([{ found: null }]);
     await Promise.all([one.drop(), other.drop()]);
   });
 
-  it('exposes the parts of the URL', async () => {
+  test('exposes the parts of the URL', async () => {
     const created = await createTestDatabase();
     const { database, host, password, port, url, user } = created;
     const client = new Client({ host, port, user, password, database });
@@ -22,7 +22,7 @@ describe('createTestDatabase', () => {
     await created.drop();
   });
 
-  it('drops a database that still has sessions, and may drop it twice', async () => {
+  test('drops a database that still has sessions, and may drop it twice', async () => {
     const database = await createTestDatabase();
     const session = new Client({ connectionString: database.url });
     const lost = new Promise<Error>((resolve) => session.on('error', resolve));
@@ -37,7 +37,7 @@ describe('createTestDatabase', () => {
 describe('startTestPostgres', () => {
   afterEach(() => void vi.unstubAllEnvs());
 
-  it('refuses an unreachable TEST_DATABASE_URL without revealing its password', async () => {
+  test('refuses an unreachable TEST_DATABASE_URL without revealing its password', async () => {
     vi.stubEnv('TEST_DATABASE_URL', 'postgres://somebody:secret@127.0.0.1:1/postgres');
     const refusal = await startTestPostgres().catch((error: unknown) => error);
     expect(refusal).toMatchObject({ code: 'server-unreachable' });

@@ -8,7 +8,7 @@ import {
   decimal,
 } from '@framework/conformance';
 import { Action, ModelEvent, type Principal, ShardIdentifier, ShardedId } from '@framework/core';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 
 import { like, specification } from '../../src/specification/index.js';
@@ -31,14 +31,14 @@ const credited = new AccountCreditedEvent(given.id, decimal('2.5'), decimal('12.
 const failed = { code: 'ERR_ASSERTION' };
 
 describe('a specification of an action', () => {
-  it('holds when the result, events and models are as expected', async () => {
+  test('holds when the result, events and models are as expected', async () => {
     await spec
       .given(given)
       .when(CreditAccountAction, params)
       .thenExpect({ result: given.credit('2.5'), events: [credited], models: [given.credit('2.5')] });
   });
 
-  it('fails with the difference when the result differs', async () => {
+  test('fails with the difference when the result differs', async () => {
     const wrong = spec.given(given).when(CreditAccountAction, params).thenResult(given.credit('3'));
     await expect(wrong).rejects.toMatchObject({
       ...failed,
@@ -46,7 +46,7 @@ describe('a specification of an action', () => {
     });
   });
 
-  it.each([
+  test.each([
     ['another field', [new AccountCreditedEvent(given.id, decimal('2.5'), decimal('12'))]],
     ['another class', [new AccountNotedEvent(given.id, 'none')]],
     ['another model', [new AccountCreditedEvent(account().id, decimal('2.5'), decimal('12.5'))]],
@@ -60,7 +60,7 @@ describe('a specification of an action', () => {
     await expect(wrong).rejects.toMatchObject(failed);
   });
 
-  it.each([
+  test.each([
     ['is missing', []],
     ['is another one', [account('12.5')]],
     ['has another field', [given.credit('3')]],
@@ -73,7 +73,7 @@ describe('a specification of an action', () => {
     await expect(wrong).rejects.toMatchObject(failed);
   });
 
-  it('names its option shards when a model is on a shard that it does not have', async () => {
+  test('names its option shards when a model is on a shard that it does not have', async () => {
     const elsewhere = account('10', ShardIdentifier.of(7, 7));
     const execution = spec.given(elsewhere).when(CreditAccountAction, params);
     await expect(execution.thenNothing()).rejects.toMatchObject({
@@ -82,7 +82,7 @@ describe('a specification of an action', () => {
     });
   });
 
-  it('refuses an action that returns the next version of a model and forgets to stage it', async () => {
+  test('refuses an action that returns the next version of a model and forgets to stage it', async () => {
     class ForgetfulAction extends Action<undefined, Account> {
       protected async perform(): Promise<Account> {
         return given.variant({ version: 1 }).credit('2.5');
@@ -98,7 +98,7 @@ describe('a specification of an action', () => {
     });
   });
 
-  it('ignores everything that it does not name', async () => {
+  test('ignores everything that it does not name', async () => {
     const execution = spec.given(given).when(CreditAccountAction, params);
     await execution.thenResult(like(Account, { version: 2, balance: decimal('12.5') }));
     await execution.thenModels(like(Account, { id: given.id, version: 2 }));
@@ -107,14 +107,14 @@ describe('a specification of an action', () => {
     await expect(execution.thenEvents(like(AccountOpenedEvent, {}))).rejects.toMatchObject(failed);
   });
 
-  it('evaluates each expectation in a new environment', async () => {
+  test('evaluates each expectation in a new environment', async () => {
     const execution = spec.given(given).when(CreditAccountAction, params);
     const [one, other] = [await execution.thenEvents(credited), await execution.thenEvents(credited)];
     expect(one).not.toBe(other);
     expect(one.clock.now()).toEqual(new Date('2026-01-01T00:00:00Z'));
   });
 
-  it('identifies models by all writes, in the order of the first change', async () => {
+  test('identifies models by all writes, in the order of the first change', async () => {
     const other = account('1');
     await spec
       .given(given, other)
@@ -122,7 +122,7 @@ describe('a specification of an action', () => {
       .thenModels(other.credit('-1'), given.credit('1'));
   });
 
-  it('detects a deleted model', async () => {
+  test('detects a deleted model', async () => {
     class DeleteAction extends Action<undefined, undefined> {
       protected async perform(): Promise<undefined> {
         this.plan().update(given.variant({ version: 1 }).delete());
@@ -134,7 +134,7 @@ describe('a specification of an action', () => {
       .thenModels(like(Account, { state: 'DELETED' }));
   });
 
-  it('distinguishes no effect from some effect', async () => {
+  test('distinguishes no effect from some effect', async () => {
     const annotation = { accountId: given.id, note: 'new' };
     await spec
       .given(given.variant({ note: 'new' }))
@@ -144,12 +144,12 @@ describe('a specification of an action', () => {
     await expect(something.thenNothing()).rejects.toMatchObject(failed);
   });
 
-  it('validates params with their schema', async () => {
+  test('validates params with their schema', async () => {
     const broken = { accountId: given.id, note: 7 as unknown as string };
     await spec.given(given).when(AnnotateAction, broken).thenThrows('invalid-params');
   });
 
-  it.each([
+  test.each([
     ['compares an event as its schema reads it', (text: string) => text.toUpperCase(), failed],
     ['fails when the schema cannot read what it wrote', () => 7 as never, { code: 'unreadable-event' }],
   ])('%s', async (_title, decode, refusal) => {
@@ -177,7 +177,7 @@ describe('a specification of an action', () => {
     await expect(execution.thenEvents(like(OddEvent, { note: 'written' }))).rejects.toMatchObject(refusal);
   });
 
-  it('lets time pass for an action that waits for the clock', async () => {
+  test('lets time pass for an action that waits for the clock', async () => {
     class WaitingAction extends Action<undefined, Date> {
       protected async perform(_principal: Principal): Promise<Date> {
         await this.clock.sleep(3_600_000);
@@ -189,7 +189,7 @@ describe('a specification of an action', () => {
       .thenResult(new Date('2026-01-01T01:00:00Z'));
   });
 
-  it('accepts the options of an executor', async () => {
+  test('accepts the options of an executor', async () => {
     const foreign = account('1', otherDatabaseShard);
     const transfer = { fromId: foreign.id, toId: given.id, amount: '1' };
     const environment = await spec
@@ -200,7 +200,7 @@ describe('a specification of an action', () => {
     await spec.given(given, foreign).when(TransferAction, transfer).thenThrows('cross-shard');
   });
 
-  it('refuses a model that it does not list', async () => {
+  test('refuses a model that it does not list', async () => {
     const unlisted = spec
       .given(Tag.of(firstShard, 'none'))
       .when(CreditAccountAction, params)
@@ -212,25 +212,25 @@ describe('a specification of an action', () => {
 describe('a specification of a refusal', () => {
   const execution = spec.given(given).when(WithdrawAction, { accountId: given.id, amount: '11' });
 
-  it('holds for the class of an error and for its code', async () => {
+  test('holds for the class of an error and for its code', async () => {
     await execution.thenThrows(Overdrawn);
     const missing = ShardedId.generate(Account, firstShard);
     await spec.when(CreditAccountAction, { accountId: missing, amount: '1' }).thenThrows('entity-not-found');
   });
 
-  it('fails for another error, and keeps it as the cause', async () => {
+  test('fails for another error, and keeps it as the cause', async () => {
     await expect(execution.thenThrows('stale-record')).rejects.toMatchObject({
       ...failed,
       cause: expect.any(Overdrawn) as unknown,
     });
   });
 
-  it('fails when nothing is thrown', async () => {
+  test('fails when nothing is thrown', async () => {
     const harmless = spec.given(given).when(CreditAccountAction, params);
     await expect(harmless.thenThrows('stale-record')).rejects.toMatchObject(failed);
   });
 
-  it('fails when something was written', async () => {
+  test('fails when something was written', async () => {
     const foreign = account('1', otherDatabaseShard);
     class HalfAction extends Action<undefined, undefined> {
       protected async perform(): Promise<undefined> {
@@ -247,7 +247,7 @@ describe('a specification of a refusal', () => {
     });
   });
 
-  it('passes on an unexpected error of an action', async () => {
+  test('passes on an unexpected error of an action', async () => {
     await expect(execution.thenEvents()).rejects.toBeInstanceOf(Overdrawn);
   });
 });

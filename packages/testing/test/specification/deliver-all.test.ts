@@ -1,6 +1,6 @@
 import { Account, AccountCreditedEvent, AccountNotedEvent, decimal } from '@framework/conformance';
 import { setTimeout as delay } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { TestEnvironment, like } from '../../src/specification/index.js';
 import {
   AnnotateAction,
@@ -25,7 +25,7 @@ const draining = onCredit(async ({ event }, context) => {
 });
 
 describe('deliverAll', () => {
-  it('also delivers events that handlers commit, until none is left', async () => {
+  test('also delivers events that handlers commit, until none is left', async () => {
     await accountsWith(draining)
       .given(given)
       .when(CreditAccountAction, credit)
@@ -38,7 +38,7 @@ describe('deliverAll', () => {
       });
   });
 
-  it('delivers across shards', async () => {
+  test('delivers across shards', async () => {
     const foreign = account('1', otherDatabaseShard);
     const annotating = onCredit((_envelope, context) =>
       context.execute(AnnotateAction, { accountId: foreign.id, note: 'seen' }),
@@ -50,7 +50,7 @@ describe('deliverAll', () => {
       .thenEvents(like(AccountCreditedEvent, {}), new AccountNotedEvent(foreign.id, 'seen'));
   });
 
-  it('delivers nothing unless it is asked to', async () => {
+  test('delivers nothing unless it is asked to', async () => {
     const seen: string[] = [];
     const spec = accountsWith(onCredit(async ({ eventId }) => void seen.push(eventId)));
     const environment = await spec
@@ -63,7 +63,7 @@ describe('deliverAll', () => {
     expect(seen).toHaveLength(1);
   });
 
-  it('has one effect per event, even if everything is delivered again', async () => {
+  test('has one effect per event, even if everything is delivered again', async () => {
     const environment = await accountsWith(draining).given(given).environment();
     await environment.execute(CreditAccountAction, credit);
     await environment.deliverAll();
@@ -73,7 +73,7 @@ describe('deliverAll', () => {
     expect(environment.events).toEqual(events);
   });
 
-  it('lets time pass only for retries', async () => {
+  test('lets time pass only for retries', async () => {
     let failures = 2;
     const failing = onCredit(
       async () => {
@@ -89,7 +89,7 @@ describe('deliverAll', () => {
     expect(Math.floor((environment.clock.now().getTime() - startMs) / 3_600_000)).toBe(3);
   });
 
-  it('lets time pass for a handler that waits for the clock', async () => {
+  test('lets time pass for a handler that waits for the clock', async () => {
     const environment = await TestEnvironment.open({
       ...accountEnvironment,
       handlers: ({ clock }) => [onCredit(() => clock.sleep(20_000))],
@@ -101,7 +101,7 @@ describe('deliverAll', () => {
     expect(environment.clock.now().getTime() - startMs).toBeGreaterThanOrEqual(20_000);
   });
 
-  it('lets no time pass for a handler that waits for something else', async () => {
+  test('lets no time pass for a handler that waits for something else', async () => {
     const environment = await accountsWith(onCredit(() => delay(50), { timeoutMs: 10 }))
       .given(given)
       .environment();
@@ -109,7 +109,7 @@ describe('deliverAll', () => {
     expect(await environment.deliverAll()).toMatchObject({ attempts: [{ error: undefined }] });
   });
 
-  it('abandons a handler that never returns', async () => {
+  test('abandons a handler that never returns', async () => {
     const hanging = onCredit(() => new Promise(() => undefined), { retry: { attemptsMax: 1 } });
     const environment = await accountsWith(hanging).given(given).environment();
     await environment.execute(CreditAccountAction, credit);
@@ -124,13 +124,13 @@ describe('a dead letter', () => {
   const refusal = new Error('never');
   const refusing = onCredit(() => Promise.reject(refusal), { retry: { attemptsMax: 2 } });
 
-  it('ends the delivery with the error that the handler threw', async () => {
+  test('ends the delivery with the error that the handler threw', async () => {
     const environment = await accountsWith(refusing).given(given).environment();
     await environment.execute(CreditAccountAction, credit);
     await expect(environment.deliverAll()).rejects.toMatchObject({ code: 'dead-letter', cause: refusal });
   });
 
-  it('is reported where it is expected, and then counts no longer', async () => {
+  test('is reported where it is expected, and then counts no longer', async () => {
     const environment = await accountsWith(refusing).given(given).environment();
     await environment.execute(CreditAccountAction, credit);
     const { deadLetters } = await environment.deliverAll({ deadLetters: 'kept' });
@@ -138,7 +138,7 @@ describe('a dead letter', () => {
     expect(await environment.deliverAll()).toMatchObject({ attempts: [], deadLetters });
   });
 
-  it('fails a specification', async () => {
+  test('fails a specification', async () => {
     const delivered = accountsWith(refusing).given(given).when(CreditAccountAction, credit).delivered();
     await expect(delivered.thenResult(given.credit('1'))).rejects.toMatchObject({ code: 'dead-letter' });
   });
@@ -150,7 +150,7 @@ describe('handlers that trigger each other forever', () => {
   });
   const watching = onCredit(() => Promise.resolve(), { name: 'watching' });
 
-  it('end with an error that names them', async () => {
+  test('end with an error that names them', async () => {
     const environment = await accountsWith(changing, watching).given(given).environment();
     await environment.execute(CreditAccountAction, credit);
     await expect(environment.deliverAll({ callsMax: 100 })).rejects.toMatchObject({
@@ -161,7 +161,7 @@ describe('handlers that trigger each other forever', () => {
     });
   });
 
-  it('end even if they never wait for anything', async () => {
+  test('end even if they never wait for anything', async () => {
     const environment: TestEnvironment = await TestEnvironment.open({
       ...accountEnvironment,
       handlers: () => [
@@ -175,7 +175,7 @@ describe('handlers that trigger each other forever', () => {
     await expect(environment.deliverAll({ callsMax: 100 })).rejects.toMatchObject({ code: 'neverIdle' });
   });
 
-  it('may exceed the limit if the specification allows it', async () => {
+  test('may exceed the limit if the specification allows it', async () => {
     const long = account('1100', firstShard, { owner: 'ada' });
     const environment = await accountsWith(
       onCredit(async ({ event }, context) => {
@@ -192,7 +192,7 @@ describe('handlers that trigger each other forever', () => {
 });
 
 describe('an environment', () => {
-  it('runs actions concurrently and runs an overtaken one again', async () => {
+  test('runs actions concurrently and runs an overtaken one again', async () => {
     const environment = await accountsWith().given(given).environment();
     await Promise.all([
       environment.execute(CreditAccountAction, credit),

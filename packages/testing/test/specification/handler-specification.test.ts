@@ -7,7 +7,7 @@ import {
 } from '@framework/conformance';
 import { EntityNotFoundError, ShardUnavailableError } from '@framework/core';
 import { type BatchEventHandler, type EventEnvelope, FrameworkEventHandler } from '@framework/events';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { like } from '../../src/specification/index.js';
 import {
@@ -50,7 +50,7 @@ function failing(times: number): ReturnType<typeof onCredit> {
 }
 
 describe('a specification of a handler', () => {
-  it("holds when the handler's actions have the expected effects", async () => {
+  test("holds when the handler's actions have the expected effects", async () => {
     await accountsWith(annotating)
       .given(given)
       .whenHandled(credited)
@@ -61,7 +61,7 @@ describe('a specification of a handler', () => {
       });
   });
 
-  it('fails with the difference when the effects differ', async () => {
+  test('fails with the difference when the effects differ', async () => {
     const handled = accountsWith(annotating).given(given).whenHandled(credited);
     await expect(handled.thenEvents(new AccountNotedEvent(given.id, 'other'))).rejects.toMatchObject(failed);
     await expect(handled.thenModels(given)).rejects.toMatchObject(failed);
@@ -69,7 +69,7 @@ describe('a specification of a handler', () => {
     await expect(handled.thenExpect({ attempts: 2 })).rejects.toMatchObject(failed);
   });
 
-  it('passes the handler the event with the data of its log', async () => {
+  test('passes the handler the event with the data of its log', async () => {
     const seen: EventEnvelope<AccountCreditedEvent>[] = [];
     const handler = onCredit(async (envelope) => void seen.push(envelope));
     const origin = {
@@ -86,7 +86,7 @@ describe('a specification of a handler', () => {
     ]);
   });
 
-  it('does not handle events that follow', async () => {
+  test('does not handle events that follow', async () => {
     const endless = onCredit(async (_envelope, context) => {
       await context.execute(WithdrawAction, withdrawal);
     });
@@ -96,7 +96,7 @@ describe('a specification of a handler', () => {
       .thenExpect({ attempts: 1, models: [given.credit('-1')] });
   });
 
-  it('passes its events to a batch handler', async () => {
+  test('passes its events to a batch handler', async () => {
     class Batches implements BatchEventHandler<AccountCreditedEvent> {
       readonly event = AccountCreditedEvent;
       async handleBatch([first]: readonly EventEnvelope<AccountCreditedEvent>[]): Promise<void> {
@@ -107,21 +107,21 @@ describe('a specification of a handler', () => {
     await accountsWith(new Batches()).given(given).whenHandled(credited).thenExpect({ attempts: 1 });
   });
 
-  it('refuses an event that no handler subscribes to', async () => {
+  test('refuses an event that no handler subscribes to', async () => {
     const unwanted = accountsWith(annotating).whenHandled(new AccountDeletedEvent(given.id));
     await expect(unwanted.thenNothing()).rejects.toMatchObject({ code: 'unwanted-event' });
   });
 });
 
 describe('an event that is delivered twice', () => {
-  it('has one effect through an action that the context executes', async () => {
+  test('has one effect through an action that the context executes', async () => {
     await accountsWith(withdrawing(() => 'one'))
       .given(given)
       .whenHandled(credited, { times: 2 })
       .thenExpect({ attempts: 2, models: [given.credit('-1')] });
   });
 
-  it('has two effects through a handler that is not idempotent', async () => {
+  test('has two effects through a handler that is not idempotent', async () => {
     let calls = 0;
     const twice = accountsWith(withdrawing(() => `${calls++}`))
       .given(given)
@@ -132,7 +132,7 @@ describe('an event that is delivered twice', () => {
 });
 
 describe('a handler that fails', () => {
-  it('is tried again while time passes', async () => {
+  test('is tried again while time passes', async () => {
     const environment = await accountsWith(failing(2))
       .given(given)
       .whenHandled(credited)
@@ -142,7 +142,7 @@ describe('a handler that fails', () => {
     expect(passedMs).toBeLessThan(185_000);
   });
 
-  it('gives the event up after its last attempt', async () => {
+  test('gives the event up after its last attempt', async () => {
     const handled = accountsWith(failing(3)).given(given).whenHandled(credited);
     await handled.thenThrows(Unlucky);
     await expect(handled.thenThrows('stale-record')).rejects.toMatchObject(failed);
@@ -153,7 +153,7 @@ describe('a handler that fails', () => {
     });
   });
 
-  it('gives the event up at once when its error rules out another attempt', async () => {
+  test('gives the event up at once when its error rules out another attempt', async () => {
     const missing = onCredit(async () => {
       throw new EntityNotFoundError('Account', 'nobody');
     });
@@ -165,7 +165,7 @@ describe('a handler that fails', () => {
     });
   });
 
-  it('is retried throughout an outage, which uses up no attempts', async () => {
+  test('is retried throughout an outage, which uses up no attempts', async () => {
     let outages = 20;
     const unlucky = onCredit(async ({ attempt }, context) => {
       expect(attempt).toBe(1);
@@ -178,12 +178,12 @@ describe('a handler that fails', () => {
       .thenExpect({ attempts: 21, models: [given.credit('-1')] });
   });
 
-  it('is distinguished from one that succeeds', async () => {
+  test('is distinguished from one that succeeds', async () => {
     const handled = accountsWith(failing(2)).given(given).whenHandled(credited);
     await expect(handled.thenThrows(Unlucky)).rejects.toMatchObject(failed);
   });
 
-  it('is reported with the error of its action', async () => {
+  test('is reported with the error of its action', async () => {
     const overdrawing = onCredit(async (_envelope, context) => {
       await context.execute(WithdrawAction, { accountId: given.id, amount: '11' });
     });
@@ -216,7 +216,7 @@ describe('handlers that are independent of each other', () => {
   const [a, b] = [noted(left, 'a'), noted(left, 'b')];
   const [c, d] = [noted(right, 'c'), noted(right, 'd')];
 
-  it.each([
+  test.each([
     ['one before the other', [a, b, c, d]],
     ['in the opposite order', [c, d, a, b]],
     ['in turns', [a, c, b, d]],
@@ -224,17 +224,17 @@ describe('handlers that are independent of each other', () => {
     await handled.thenEvents(...events);
   });
 
-  it('may be expected in either order of their models', async () => {
+  test('may be expected in either order of their models', async () => {
     await handled.thenModels(left.annotate('b'), right.annotate('d'));
     await handled.thenModels(right.annotate('d'), left.annotate('b'));
   });
 
-  it('are each compared in the order of their effects', async () => {
+  test('are each compared in the order of their effects', async () => {
     await expect(handled.thenEvents(b, a, c, d)).rejects.toMatchObject(failed);
     await expect(handled.thenEvents(a, d, c, b)).rejects.toMatchObject(failed);
   });
 
-  it('are compared in the order in which one follows from the other', async () => {
+  test('are compared in the order in which one follows from the other', async () => {
     const following = onCredit(
       async ({ modelId }, context) => {
         if (modelId === given.id.value)
@@ -254,7 +254,7 @@ describe('handlers that are independent of each other', () => {
     await expect(delivered.thenEvents(a, first, second)).rejects.toMatchObject(failed);
   });
 
-  it('report the difference from the closest order', async () => {
+  test('report the difference from the closest order', async () => {
     await expect(handled.thenEvents(c, d, a, noted(left, 'x'))).rejects.toMatchObject({
       ...failed,
       actual: [c, d, a, b].map(({ note }) => ({ note })),

@@ -1,9 +1,9 @@
-import { expect, it, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { memoryManager } from '../../src/memory/index.js';
 import { TestEnvironment } from '../../src/specification/index.js';
 import { CreditAccountAction, account, accountEnvironment, firstShard } from './accounts.js';
 
-it('concurrent actions of an environment are written together', async () => {
+test('concurrent actions of an environment are written together', async () => {
   const environment = await TestEnvironment.open(accountEnvironment);
   const accounts = Array.from({ length: 8 }, () => account());
   await environment.store(...accounts);
