@@ -131,6 +131,7 @@ export {
   HistoryChangedError,
   type ConstraintKind,
   StorageFailureError,
+  DatabasesClosedError,
   type UnavailableKind,
   NestedTransactionError,
   TransactionOverError,

@@ -4,6 +4,7 @@ import {
   type Database,
   type DatabaseConfig,
   type DatabaseNotReadyError,
+  DatabasesClosedError,
   type DeliveryStore,
   type MigrateMode,
   outsideRequests,
@@ -179,6 +180,7 @@ export class PgDatabase implements Database {
   /** @throws ShardUnavailableError `shard-unavailable`, with the reason, until the database is open */
   assertReady(shard: ShardIdentifier): void {
     if (this.#isReady) return;
+    if (this.#closing.signal.aborted) throw new DatabasesClosedError(shard, this.place.of(shard));
     if (this.#notReady !== undefined) throw this.place.unavailable(shard, this.#notReady);
     throw new ShardUnavailableError(shard, opening, { place: this.place.of(shard) });
   }

@@ -60,7 +60,7 @@ describe('the connections of delivery', () => {
     expect(await connectionCount(url, 'framework leases')).toBe(1);
     await registry.close();
     await vi.waitFor(async () => expect(await connectionCount(url, 'framework%')).toBe(0), 30_000);
-    await expect(store.leases.list()).rejects.toMatchObject({ code: 'shard-unavailable' });
+    await expect(store.leases.list()).rejects.toMatchObject({ code: 'databases-closed' });
   });
 
   test('close while the network is silent, including the one that listens for notifications', async () => {

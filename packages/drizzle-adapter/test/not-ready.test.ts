@@ -143,6 +143,18 @@ describe('a database', () => {
     },
   );
 
+  test('that was closed before it was ready refuses its callers for good', async () => {
+    const { proxy, url } = await proxied(await emptyDatabase());
+    await proxy.refuse();
+    const registry = openRegistry([{ group: 0, member: 0, url }]);
+    const suite = suiteOn(registry);
+    await registry.close();
+    await expect(suite.openAccount(firstShard)).rejects.toMatchObject({
+      code: 'databases-closed',
+      retryable: false,
+    });
+  });
+
   test('is opened even if the callback for its warnings throws', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     await proxy.refuse();

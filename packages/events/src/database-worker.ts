@@ -236,7 +236,8 @@ export class DatabaseWorker {
       this.#askForIds().catch((error: unknown) => {
         // Asking again cannot help.
         if (error instanceof HandlerNamesError) return error;
-        if (FrameworkError.find(error)?.code === 'shard-unavailable')
+        const code = FrameworkError.find(error)?.code;
+        if (code === 'shard-unavailable' || code === 'databases-closed')
           for (const tell of this.#onRefused) tell();
         throw error;
       }),

@@ -147,6 +147,7 @@ export function quiet<Report>(hook: (report: Report) => unknown): (report: Repor
  */
 const outageCodes: ReadonlySet<ErrorCode> = new Set([
   'shard-unavailable',
+  'databases-closed',
   'transient-storage',
   'commit-outcome-unknown',
   'history-changed',

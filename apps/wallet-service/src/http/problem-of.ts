@@ -27,6 +27,7 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'stale-record': 'stale-record',
   'transient-storage': 'shard-unavailable',
   'shard-unavailable': 'shard-unavailable',
+  'databases-closed': 'shard-unavailable',
   'commit-outcome-unknown': 'outcome-unknown',
   'cross-shard': 'internal',
   'entity-not-found': 'wallet-not-found',

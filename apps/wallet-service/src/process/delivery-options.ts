@@ -21,6 +21,7 @@ const unknownShardRemedy =
  */
 const databaseCodes: ReadonlySet<ErrorCode | undefined> = new Set([
   'shard-unavailable',
+  'databases-closed',
   'transient-storage',
   'commit-outcome-unknown',
   'history-changed',

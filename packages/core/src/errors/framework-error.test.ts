@@ -28,6 +28,7 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkError>> = {
   'cross-shard': new sharding.CrossShardError('TestAction', [shard]),
   'entity-not-found': new storage.EntityNotFoundError('Wallet', 'wallet-1'),
   'not-unique': new storage.NotUniqueError('Wallet'),
+  'databases-closed': new storage.DatabasesClosedError(shard, 'global-1 on db/global'),
   'unknown-shard': new sharding.UnknownShardError(shard),
   'no-usable-shard': new sharding.NoUsableShardError([{ shard, path: 'a', message: 'b' }], { cause }),
   'shard-undetermined': new storage.ShardUndeterminedError('Wallet', 'wallet-1'),

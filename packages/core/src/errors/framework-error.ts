@@ -7,6 +7,7 @@ export const errorCodes = {
   'stale-record': true,
   'transient-storage': true,
   'shard-unavailable': true,
+  'databases-closed': false,
   'commit-outcome-unknown': true,
   'partial-commit': false,
   'cross-shard': false,

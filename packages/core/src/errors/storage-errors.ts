@@ -95,6 +95,22 @@ export class ShardUnavailableError extends FrameworkError {
   }
 }
 
+/** The process has closed its databases, with `databases.close()`; nothing was written. */
+export class DatabasesClosedError extends FrameworkError {
+  /** The shard that was to be used. */
+  readonly shard: ShardIdentifier;
+
+  /** @param place the shard's name, host and database, as in {@link ShardUnavailableError} */
+  constructor(shard: ShardIdentifier, place?: string) {
+    super(
+      'databases-closed',
+      `${placed(shard, place)}: this process has closed its databases. Nothing was written; call databases.close() last, after ` +
+        'everything that uses them has ended.',
+    );
+    this.shard = shard;
+  }
+}
+
 function placed(shard: ShardIdentifier, place: string | undefined): string {
   return place === undefined ? shard.toString() : `${shard.toString()} ${place}`;
 }

@@ -98,7 +98,11 @@ function undecided(batch: Batch, error: unknown): Undecided {
   const code = FrameworkError.find(error)?.code;
   const [only] = batch;
   // A shard that cannot serve would not serve the parts either.
-  if (code === 'shard-unavailable' || (batch.length === 1 && isOwnError(only, code))) {
+  if (
+    code === 'shard-unavailable' ||
+    code === 'databases-closed' ||
+    (batch.length === 1 && isOwnError(only, code))
+  ) {
     for (const plan of batch) plan.fail(error);
     return nothing;
   }

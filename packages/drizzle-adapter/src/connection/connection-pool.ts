@@ -1,5 +1,5 @@
 import { type ShardIdentifier, ShardUnavailableError, StaleRecordError } from '@framework/core';
-import { type DatabaseConfig, primaryConfig } from '@framework/core/adapter';
+import { type DatabaseConfig, DatabasesClosedError, primaryConfig } from '@framework/core/adapter';
 import pg from 'pg';
 import { parseIntoClientConfig } from 'pg-connection-string';
 
@@ -128,7 +128,8 @@ export class ConnectionPool {
   /**
    * Lends a connection for as long as the work runs.
    *
-   * @throws ShardUnavailableError `shard-unavailable` when no connection is free in time, or the queue is full
+   * @throws ShardUnavailableError `shard-unavailable` when no connection is free in time, or the queue is full;
+   * DatabasesClosedError `databases-closed` once the pool is closed
    */
   async use<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#acquire(shard);
@@ -148,7 +149,7 @@ export class ConnectionPool {
   /**
    * Lets the work send one statement, which is its own transaction, on a connection that is shared with others.
    *
-   * @throws ShardUnavailableError `shard-unavailable` as {@link use}
+   * @throws ShardUnavailableError `shard-unavailable`, DatabasesClosedError `databases-closed` as {@link use}
    */
   async share<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     this.#refuseWhenClosed(shard);
@@ -158,7 +159,7 @@ export class ConnectionPool {
   }
 
   /** The error for a caller who could not get a connection. */
-  unavailable(shard: ShardIdentifier, error: unknown): ShardUnavailableError {
+  unavailable(shard: ShardIdentifier, error: unknown): ShardUnavailableError | DatabasesClosedError {
     return this.#place.unavailable(shard, error);
   }
 
@@ -231,8 +232,7 @@ export class ConnectionPool {
 
   #refuseWhenClosed(shard: ShardIdentifier): void {
     if (this.#closing === undefined) return;
-    const reason = 'this process has closed its databases';
-    throw new ShardUnavailableError(shard, reason, { place: this.#place.of(shard) });
+    throw new DatabasesClosedError(shard, this.#place.of(shard));
   }
 
   #refuseBeyondQueue(shard: ShardIdentifier): void {

@@ -1,5 +1,10 @@
 import { type ShardIdentifier, ShardUnavailableError } from '@framework/core';
-import { type DatabaseConfig, DatabaseNotReadyError, type NotReadyKind } from '@framework/core/adapter';
+import {
+  type DatabaseConfig,
+  DatabaseNotReadyError,
+  DatabasesClosedError,
+  type NotReadyKind,
+} from '@framework/core/adapter';
 import pg from 'pg';
 
 import { databaseName, databasePlace } from './postgres-address.js';
@@ -149,8 +154,9 @@ export class DatabasePlace {
   }
 
   /** The error for a caller who could not get a connection. */
-  unavailable(shard: ShardIdentifier, cause: unknown): ShardUnavailableError {
+  unavailable(shard: ShardIdentifier, cause: unknown): ShardUnavailableError | DatabasesClosedError {
     const place = this.of(shard);
+    if (cause instanceof DatabasesClosedError) return new DatabasesClosedError(shard, place);
     // Several callers may have waited for the same connection; each error names its caller's own shard.
     if (cause instanceof ShardUnavailableError) {
       const { reason, kind } = cause;

@@ -1,4 +1,4 @@
-import { FrameworkError } from '@framework/core';
+import { type ErrorCode, FrameworkError } from '@framework/core';
 import type { DeliverableEvent } from '@framework/core/adapter';
 
 /** A call of a handler that did not succeed. */
@@ -57,14 +57,17 @@ function untilConfigured(error: unknown): string {
  */
 export type AttemptVerdict = 'counts' | 'outage' | 'final';
 
+/** Codes of errors that no repetition in this process changes, but that say nothing about the event. */
+const waitingCodes: ReadonlySet<ErrorCode> = new Set(['unknown-shard', 'databases-closed']);
+
 /** Classifies what a call of a handler threw, by the framework's error in it, which may be wrapped as a cause; never throws. */
 export function attemptVerdict(thrown: unknown): AttemptVerdict {
   try {
     const known = FrameworkError.find(thrown);
     // The handler itself took too long, whatever it waited for.
     if (known === undefined || known.code === 'handler-timeout') return 'counts';
-    // A process that knows more shards takes the event over, or this one knows the shard after its next deployment.
-    if (known.retryable || known.code === 'unknown-shard') return 'outage';
+    // A process that knows more shards, or has not closed its databases, takes the event over, or this one does after its next start.
+    if (known.retryable || waitingCodes.has(known.code)) return 'outage';
     return 'final';
   } catch {
     // It is a proxy around an error, and refuses to be read.

@@ -251,7 +251,9 @@ function failureOf({ whenBatchFails }: RegisteredHandler['options'], thrown: unk
   if (whenBatchFails === 'wait') return 'outage';
   const known = FrameworkError.find(thrown);
   if (known === undefined || known.code === 'handler-timeout') return 'counts';
-  return known.retryable || known.code === 'unknown-shard' ? 'outage' : 'final';
+  return known.retryable || known.code === 'unknown-shard' || known.code === 'databases-closed'
+    ? 'outage'
+    : 'final';
 }
 
 function slotIn(watch: DatabaseWatch, eventId: string): number | undefined {
