@@ -135,7 +135,7 @@ describe('a database that is down at the start', () => {
     const ready = registry.ready();
     await registry.close();
     await expect(ready).rejects.toBeInstanceOf(Error);
-    await expect(suiteOn(registry).accounts.findAll()).rejects.toMatchObject({ code: 'shard-unavailable' });
+    await expect(suiteOn(registry).accounts.findAll()).rejects.toMatchObject({ code: 'databases-closed' });
   });
 
   test('is left alone by the server when the registry closes during a migration', async () => {

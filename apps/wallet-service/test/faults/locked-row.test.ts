@@ -53,7 +53,7 @@ test('a locked wallet delays no other wallet, and its deposits are answered trut
   expect(refused).toHaveLength(lockedOutCount);
   for (const line of refused) {
     expect(line).toMatch(
-      /shard \(0, 0\).* is unavailable: .*somebody else (holds|may hold) a lock on .*pg_locks and pg_stat_activity/,
+      /shard \(0, 0\).* is unavailable: .*another session (holds|may hold) a lock on .*pg_locks and pg_stat_activity/,
     );
   }
   expect(await client.wallet(locked.id)).toMatchObject({ balance: '0', version: 1 });

@@ -226,7 +226,7 @@ export class LockWaits {
     const what = row === undefined || others.length > 0 ? 'a row that it needs' : `the row ${row}`;
     return new ShardUnavailableError(
       shard,
-      `somebody else ${isCertain ? 'holds' : 'may hold'} a lock on ${what}, and ${reason}: look for the holder in pg_locks ` +
+      `another session ${isCertain ? 'holds' : 'may hold'} a lock on ${what}, and ${reason}: look for it in pg_locks ` +
         'and pg_stat_activity',
       { place: this.#place.of(shard), kind: 'locked', cause },
     );
