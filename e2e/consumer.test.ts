@@ -46,7 +46,7 @@ const suites = {
 /** How a package's tests import its exports. */
 const ownSource = /'(?:\.\.\/)+src(\/.+)?\/index\.js'/g;
 const folder = mkdtempSync(join(tmpdir(), 'e2e-consumer-'));
-/** A folder with only testing and its requirements installed. */
+/** A folder in which only testing and its dependencies are installed. */
 const alone = mkdtempSync(join(tmpdir(), 'e2e-alone-'));
 /** Where an application has an OpenTelemetry API of its own. */
 const traced = mkdtempSync(join(tmpdir(), 'e2e-traced-'));

@@ -138,7 +138,7 @@ const walletFields = ['ownerId', 'currency', 'balance'].map(
   (field) => new RegExp(`^ +(readonly )?${field}:`, 'm'),
 );
 
-/** What stands at the top of a file: a class, a table, a schema, a function, each with all that it holds. */
+/** What is declared at the top level of a file: a class, a table, a schema, a function, each with everything in it. */
 function declarationsIn(text: string): readonly string[] {
   return text.split(/^(?=[a-z@/])/m);
 }

@@ -17,7 +17,7 @@ export interface Counters {
   readonly databases: DatabaseRegistry;
   readonly repository: Repository<Counter>;
   readonly executor: ActionExecutor;
-  /** Resolves when the databases can serve and have the table. */
+  /** Resolves when the databases are ready and have the table. */
   readonly ready: () => Promise<void>;
 }
 

@@ -142,7 +142,7 @@ describe('a limit', () => {
   ])('on headers is exact: %s', async (_what, bytes, count) => {
     const connection = await open();
     await connection.send(getWith({ bytes, count })).answered();
-    // One header more if their number is the limit, otherwise one byte more.
+    // One more header if the number of headers is the limit, otherwise one more byte.
     const more = bytes < 16_384 ? { bytes, count: count + 1 } : { bytes: bytes + 1, count };
     const [, answer] = await connection.send(getWith(more)).ended();
     expect(connection.statuses).toEqual([200, 431]);

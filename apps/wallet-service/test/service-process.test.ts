@@ -17,7 +17,7 @@ import { type Answer, WalletClient } from './wallet-client.js';
 const closedPort = 1;
 const closedUrl = `jdbc:postgresql://127.0.0.1:${closedPort}/none`;
 
-/** Possible problems of the shard (1, 0) alone. */
+/** Problems that affect only the shard (1, 0). */
 const oneShardFaults: readonly (readonly [
   string,
   { readonly options: TestServiceOptions; readonly cause: string; readonly text: RegExp },

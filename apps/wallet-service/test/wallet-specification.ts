@@ -37,7 +37,7 @@ export const walletSpecification: Specification = walletSpecificationWhile(() =>
 /**
  * The same, with a function that is called whenever the destination of a transfer is asked to decide.
  *
- * @param happens is told how long the specification has run so far, in milliseconds, and may throw
+ * @param happens receives the time for which the specification has run so far, in milliseconds, and may throw
  */
 export function walletSpecificationWhile(happens: (elapsedMs: number) => void): Specification {
   return specification({

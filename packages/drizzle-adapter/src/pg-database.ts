@@ -123,7 +123,7 @@ export class PgDatabase implements Database {
   #delivery: PgDelivery | undefined;
   /** Why the last try to open it failed. */
   #notReady: DatabaseNotReadyError | undefined;
-  /** The reasons that operators were told of. */
+  /** The reasons already reported to operators. */
   readonly #warnedOf = new Set<string>();
   readonly #onNotReady = new Set<(reason: DatabaseNotReadyError) => void>();
 

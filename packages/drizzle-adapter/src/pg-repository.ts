@@ -32,7 +32,7 @@ import { RowJson } from './write/row-json.js';
 import { PgModelSource, type PlacedRow, TableReader } from './read/table-reader.js';
 import { type Row, RowEncoder } from './write/row-encoder.js';
 
-/** How many rows one statement reads at most for a page of one shard. */
+/** The maximum number of rows that one statement reads for a page of one shard. */
 const rowsPerReadMax = 2_000;
 
 /** Which models to read, and where to continue; optionally only those that match a condition. */

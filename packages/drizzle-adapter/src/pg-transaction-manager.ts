@@ -34,8 +34,8 @@ import type { Connection } from './connection/connection.js';
 import { isLockTimeout, isRefusal, storageError } from './connection/storage-error.js';
 
 /**
- * How many times a statement is sent at most, each time on a new connection, while the earlier connections' prepared
- * statements no longer fit.
+ * The maximum number of times that a statement is sent, each time on a new connection, because the prepared
+ * statements of the earlier connection no longer fit.
  */
 const sendingsMax = 3;
 

@@ -75,7 +75,7 @@ describe(`random plans over two shards (seed ${seed})`, () => {
   });
 });
 
-/** Executes the plan, and predicts the result: nothing on a shard with a stale row. */
+/** Executes the plan, and predicts its result: a shard with a stale row is not changed. */
 async function apply(
   suite: SuiteContext,
   steps: readonly Step[],

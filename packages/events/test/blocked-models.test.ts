@@ -339,7 +339,7 @@ describe('a handler that does not return', () => {
   });
 });
 
-/** Blocks an event of handler `one`, due at once, without the knowledge of any process. */
+/** Blocks an event for handler `one`, due at once, without any process knowing about it. */
 function blockLate({ database }: DeliveryBench, event: DeliverableEvent): void {
   database.blocked.set(`one ${event.id}`, {
     handler: 'one',

@@ -48,7 +48,7 @@ describe('the tuning of delivery', () => {
   });
 });
 
-/** The paths of all that is wrong with settings. */
+/** The paths of everything that is wrong with the settings. */
 function faultsOf(settings: unknown): readonly string[] {
   try {
     engineSettings(settings as DeliveryOverrides);

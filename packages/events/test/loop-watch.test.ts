@@ -28,7 +28,7 @@ test('an event loop that was idle for long has not stopped, because it is checke
   const clock = new VirtualClock();
   const ended = new AbortController();
   const watch = new LoopWatch(clock, leaseMs);
-  // As long as the database takes until the handlers are registered.
+  // The database may take this long to register the handlers.
   await standStill(clock, 60_000);
   void watch.run(ended.signal);
   await clock.advance(60_000);

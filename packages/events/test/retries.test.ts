@@ -22,7 +22,7 @@ function hangingRetries(concurrency: number): EventHandler<DepositedEvent> {
   );
 }
 
-/** Blocks an event that is due, and whose attempts did not end. */
+/** Blocks an event that is due and has `openCount` attempts that did not end. */
 function block({ database }: DeliveryBench, handler: string, event: DeliverableEvent, openCount = 0): void {
   database.blocked.set(`${handler} ${event.id}`, {
     handler,

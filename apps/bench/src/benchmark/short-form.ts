@@ -4,7 +4,7 @@ import { type Ratios, isRatio } from './recorded-ratios.js';
 
 /** Ratios of unchanged code differ by up to this much between kinds of machines. */
 const toleratedShare = 0.7;
-/** How many times a benchmark is run at most: disturbances of the machine pass, but a slowdown in the code remains. */
+/** The maximum number of runs of a benchmark: disturbances of the machine pass, but a slowdown in the code remains. */
 const attemptsMax = 3;
 
 /** A ratio, and the recorded one. */

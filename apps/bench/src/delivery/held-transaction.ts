@@ -20,7 +20,7 @@ const heldDeposits = 3;
 /** A shorter lag counts as this one: the duration of a garbage collection has nothing to do with open transactions. */
 const lagMinMs = 5;
 
-/** What a write transaction that stays open costs the events of all others. */
+/** How much one write transaction that stays open delays the events of all other transactions. */
 export const heldTransaction: Benchmark = {
   name: 'delivery-held-transaction',
   async run({ server, rounds, scale, say }) {

@@ -53,7 +53,7 @@ export class ServiceProcess {
     return new ServiceProcess(child, directory, url, readyMs);
   }
 
-  /** The memory that it uses now, in megabytes; `undefined` if the system does not tell. */
+  /** The memory that it uses now, in megabytes; `undefined` if the system does not say. */
   async residentMB(): Promise<number | undefined> {
     const status = await readFile(`/proc/${this.#child.pid}/status`, 'utf8').catch(() => '');
     const [, kibibytes] = /^VmRSS:\s*(\d+) kB$/m.exec(status) ?? [];

@@ -18,7 +18,7 @@ interface ShardStart {
   readonly reason: string | undefined;
 }
 
-/** Is told about the progress of the start. */
+/** Is notified of how the start progresses. */
 export interface StartListener {
   /** Called while no shard is ready yet. */
   readonly onWaiting: (starts: readonly ShardStart[]) => void;

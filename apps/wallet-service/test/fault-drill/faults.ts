@@ -51,7 +51,7 @@ const onHarness: readonly Fault<FaultHarness>[] = [
   },
   {
     name: 'killed',
-    what: 'the server is ended by kill -9, and started again',
+    what: 'the server is killed with kill -9, and started again',
     lastsMs: 10_000,
     begin: ({ stage }) => stage.killServer(),
     end: ({ stage }) => stage.restartServer(),

@@ -7,7 +7,7 @@ const timeout = 240_000;
 const patience = { timeout: 60_000, interval: 100 };
 /** What a process has done before it is killed is repeated by its successor. */
 const nothingSaved = { 'cursor-save-ms': 60_000 };
-/** The last process saves soon, so that the end of delivery is visible. */
+/** The last process saves its cursors often, so that the end of delivery becomes visible. */
 const savedSoon = { 'cursor-save-ms': 50 };
 
 let harness: FaultHarness;

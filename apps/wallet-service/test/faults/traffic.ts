@@ -27,7 +27,7 @@ export class Traffic {
   }
 
   /**
-   * Opens wallets in EUR on both shards, and begins.
+   * Opens wallets in EUR on both shards, and begins to send requests.
    *
    * @param client sends requests to the current process of the service
    */

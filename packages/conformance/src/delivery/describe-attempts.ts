@@ -54,7 +54,7 @@ export function describeAttempts(context: DeliveryContext): void {
     }
   });
 
-  test('An event waits as long as the first report said when the end of an attempt is reported again', async () => {
+  test('A second report of the end of an attempt does not change how long its event waits', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     const head = await context.head();

@@ -104,7 +104,7 @@ export function describeLeases(context: DeliveryContext): void {
     expect(await countOf('part', 'mails', 'global')).toBe(slotCount);
   });
 
-  test('Slots do not go to a process because of shards that it knew before, or because of other handlers', async () => {
+  test('A process gets slots only for shards that it knows now, and only for its own handlers', async () => {
     await withHandlers();
     const { slotCount } = context.store;
     expect(await countOf('one', 'mails', 'global')).toBe(slotCount);

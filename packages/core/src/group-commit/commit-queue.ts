@@ -87,8 +87,8 @@ export class CommitQueue {
   }
 
   /**
-   * @throws ShardUnavailableError `shard-unavailable` when too many plans are waiting already, or, for a handler's plan, when a
-   * write of its models takes long
+   * @throws ShardUnavailableError `shard-unavailable` when too many plans are waiting already, or, for a handler's plan, when
+   * an earlier write of its models takes too long
    */
   add(plan: PendingCommit): void {
     plan.isHeldUp = this.#pending.areHeldUp(plan);

@@ -28,7 +28,7 @@ export class PendingCommit {
   isLockedOut = false;
   /** Whether its write takes so long that others do not wait for it, or it changes a model of such a plan. */
   isHeldUp = false;
-  /** How often it was tried for a moment on its own and did not get a lock. */
+  /** How many brief tries on its own did not get a lock. */
   lockedCount = 0;
   /** The turn of the last such try, counted over all plans; 0 if there was none. */
   lockedTurn = 0;

@@ -11,10 +11,10 @@ import {
 } from '../storage/transaction-manager.js';
 import type { PendingCommit } from './pending-commit.js';
 
-/** How often a plan is tried for a moment before it fails, in case the reason is something other than a lock. */
+/** How many brief tries a plan gets before it fails, in case the reason is something other than a lock. */
 const lockedMax = 50;
 
-/** The number of tries for a moment, of all plans, that have failed to get a lock. */
+/** The number of brief tries, of all plans, that have failed to get a lock. */
 let lockedTurns = 0;
 
 /** Plans that are written together, in order. */
@@ -31,13 +31,13 @@ export interface Undecided {
 const nothing: Undecided = { again: [], unknown: [] };
 
 /**
- * Writes a batch and gives each plan its outcome, if there is one; the executions of decided plans are still to be told. Never
- * rejects.
+ * Writes a batch and gives each plan its outcome, if there is one. The caller still has to tell the executions. Never rejects.
  *
  * If a batch fails as a whole, it is divided, so that in the end only the plan at fault fails: into parts that have no
  * model in common, or, if all plans are connected by their models, into halves.
  *
- * @param isPatient whether a single plan waits for locks as long as a statement may take, as an ordinary commit does; otherwise it waits for a moment, as a group of one if a group can hold it, and is sent again if that was too short
+ * @param isPatient whether a single plan waits for locks as long as a statement may take, as an ordinary commit does; otherwise
+ * it waits only briefly, as a group of one if a group can hold it, and is sent again if that was too short
  * @param onLockedOut called when a single plan that is patient begins to wait for a lock
  */
 export async function writeBatch(
@@ -109,7 +109,7 @@ function undecided(batch: Batch, error: unknown): Undecided {
   return { again: batch.length === 1 ? [batch] : parts(batch), unknown: [] };
 }
 
-/** Whether a plan that was tried for a moment is to be tried again because it did not get a lock; counts the tries. */
+/** Whether a plan should be tried again because a brief try did not get a lock; counts the tries. */
 function isLockedOut(plan: PendingCommit, code: string | undefined): boolean {
   if (code !== 'transient-storage') return false;
   plan.isLockedOut = true;

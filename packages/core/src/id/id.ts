@@ -144,7 +144,7 @@ let processGenerator = new ShardedIdGenerator();
  * is accepted wherever an `Id` of the same model is.
  */
 export class ShardedId<T> extends Id<T> {
-  /** Generates a new id on a shard. Ids of one process sort in the order of their generation. */
+  /** Generates a new id on a shard. Ids of one process sort in the order in which they were generated. */
   static generate<T>(
     _model: ModelClass<T>,
     shard: ShardIdentifier,

@@ -7,7 +7,7 @@ let lastMs = -1;
 let sequence = 0;
 
 /**
- * Generates a UUID version 7 (RFC 9562) as lower-case text. Those of one process sort in the order of their generation.
+ * Generates a UUID version 7 (RFC 9562) as lower-case text. Those of one process sort in the order in which they were generated.
  */
 export function timeOrderedUuid(): string {
   if (lastSource !== currentIdSource()) {

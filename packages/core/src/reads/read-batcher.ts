@@ -5,7 +5,7 @@ import type { ShardUnavailableError } from '../errors/storage-errors.js';
 import type { AnyEntity } from '../model/model.js';
 import type { ModelSource } from '../storage/repository.js';
 
-/** How many models one statement asks for at most. */
+/** The maximum number of models that one statement asks for. */
 const readsMax = 128;
 /** How long the next statement waits for the one that is running. */
 const patienceMs = 100;

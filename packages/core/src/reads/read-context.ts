@@ -10,7 +10,7 @@ import type { TransactionManager } from '../storage/transaction-manager.js';
 import type { KeyedMutex, ModelLock } from './keyed-mutex.js';
 import { type CombinedReads, madeModels } from './read-batcher.js';
 
-/** How many locks one attempt holds at most; it continues without further ones. */
+/** The maximum number of locks that one attempt holds; it continues without further ones. */
 const locksMax = 64;
 const deletedState = 'DELETED';
 

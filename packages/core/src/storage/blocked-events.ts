@@ -17,7 +17,7 @@ export interface BlockedEvent {
   readonly error: string | undefined;
   /**
    * How long until the next attempt may be made; `undefined` means at once, when it is first in line. A negative value means that
-   * it has been due for that long, and comes before what became due later. Suspects always come first.
+   * it has been due for that long, and comes before events that became due later. Events in quarantine always come first.
    */
   readonly retryAfterMs: number | undefined;
   /** Whether it is a dead letter: no further attempt will be made. */

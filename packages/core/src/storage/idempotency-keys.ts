@@ -47,7 +47,7 @@ export interface IdempotencyKeys {
   /**
    * Deletes expired keys, those that expired first, and skips rows that others have locked.
    *
-   * @param countMax how many at most
+   * @param countMax the maximum number of keys to delete
    * @returns how many were deleted
    */
   deleteExpired(countMax: number): Promise<number>;

@@ -159,7 +159,7 @@ export function shortestSingle(single: number): number {
   return Number(single.toPrecision(digitsMax));
 }
 
-/** The interval of numbers that are nearer to a single than to its neighbours. */
+/** The interval of numbers that are nearer to a single-precision number than to its neighbours. */
 function rangeOf(size: number): Range {
   bits.setFloat32(0, size);
   const biased = bits.getUint32(0) >>> 23;
@@ -185,7 +185,7 @@ function closest({ low, middle, high, exponent }: Range, power: number): number 
   return found === undefined ? undefined : Number(`${found}e${power}`);
 }
 
-/** @param beyond how far the middle lies beyond the midpoint between a number and the next one */
+/** @param beyond how far the middle of the range is above the midpoint between `below` and the next multiple */
 function closerFirst(below: bigint, beyond: bigint): readonly [bigint, bigint] {
   const above = below + 1n;
   const isBelowCloser = beyond < 0n || (beyond === 0n && below % 2n === 0n);

@@ -56,8 +56,8 @@ const castTypes: Readonly<Record<string, string>> = {
 };
 
 /**
- * The type to which a value of a column is cast when many rows are sent as arrays of texts; `undefined` for types that the
- * framework does not know.
+ * The type to which a value of a column is cast when many rows are sent as arrays of strings; `undefined` for types that
+ * the framework does not know.
  *
  * It contains no length and no scale: the column itself refuses or rounds, as it does for a single parameter.
  */

@@ -6,7 +6,7 @@ import { type CommitQuestions, type SentCommit, findCommit } from './commit-outc
 import { HistoryQuestion } from './server-session.js';
 
 const shard = Shard.of(0, 0);
-/** So long that no answer comes too late, however busy the machine is. */
+/** Long enough that no answer comes too late, however busy the machine is. */
 const waitMs = 60_000;
 /** Too short for a commit that is never found. */
 const shortMs = 150;

@@ -69,9 +69,9 @@ const isAskedFor = `(m.handler, m.model_name, m.model_id) not in (
           select * from unnest($7::text[], $8::text[], $9::text[]))`;
 
 /**
- * Reads two ranges of the index per place: what is due, and what has a due date further ahead than any wait lasts. Each
- * handler has its own limit, so that no handler crowds out another. Slots without a valid lease are left out: their
- * events could not be tried, and would be read again at once.
+ * Reads two ranges of the index per place: what is due, and what is due later than any wait could end. Each handler has
+ * its own limit, so that no handler crowds out another. Slots without a valid lease are left out: their events could
+ * not be tried, and would be read again at once.
  */
 const dueHeadsText = `
   with due as (

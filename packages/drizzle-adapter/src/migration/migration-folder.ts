@@ -24,7 +24,7 @@ export class MigrationFolder {
   readonly owner: 'framework' | 'application';
   /** The table of applied migrations, the same that Drizzle's migrator and `drizzle-kit` use. */
   readonly journal: string;
-  /** In the order of their application. */
+  /** In the order in which they are applied. */
   readonly migrations: readonly Migration[];
 
   private constructor(owner: 'framework' | 'application', migrations: readonly Migration[], journal: string) {

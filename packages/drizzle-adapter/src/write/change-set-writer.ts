@@ -203,7 +203,7 @@ function notWritten(
   return new StorageFailureError(shard, reason);
 }
 
-/** How many rows of models and how many events one statement writes at most. The rest goes into further statements. */
+/** The maximum number of rows of models, and of events, that one statement writes. The rest goes into further statements. */
 const changesPerStatement = 32;
 const eventsPerStatement = 64;
 

@@ -118,7 +118,7 @@ const headerBytes = 20;
 const textOid = 25;
 /** UTF-8 needs at most three bytes per UTF-16 unit of a JavaScript string. */
 const bytesPerUnit = 3;
-/** How many bytes are kept for later arrays at most. */
+/** The maximum number of bytes that are kept for later arrays. */
 const scratchMax = 1024 * 1024;
 
 /** A buffer for arrays whose size is not known yet; grows to the largest array so far, up to the maximum above. */

@@ -11,7 +11,7 @@ import type { StartFrom } from '@framework/core/adapter';
 /** What a handler may receive: typed events of the classes that it lists, or every event, undecoded. */
 export type AnyHandledEvent = ModelEvent<unknown> | undefined;
 
-/** Which events a handler wants: one class, several classes, or `'all'`, if its type argument is `undefined`. */
+/** Which events a handler wants: one class or several classes; or, if the handler's type argument is `undefined`, `'all'`. */
 export type EventSelection<E extends AnyHandledEvent> = [E] extends [ModelEvent<unknown>]
   ? EventClass<E> | readonly EventClass<E>[]
   : 'all';

@@ -174,7 +174,8 @@ export class DeliveryOperator {
   }
 
   /**
-   * Applies a change to a handler in every database that knows it, by its permanent id there, even if another database fails.
+   * Applies a change to a handler in every database that knows it, even if another database fails. Each database finds the
+   * handler by the permanent id that it has there.
    *
    * @throws the error of the one that failed, after the others are done; all errors if several have failed
    */

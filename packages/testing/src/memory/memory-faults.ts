@@ -36,8 +36,8 @@ export interface MemoryRequest {
 }
 
 /**
- * One direction of a request: `request` before anything is done, `answer` when it is done and nobody knows yet. Nothing
- * else runs between the two. A notification has no answer.
+ * One direction of a request: `request` before anything is done, `answer` when it is done and the caller does not know
+ * yet. Nothing else runs between the two. A notification has no answer.
  */
 export interface MemoryPassage extends MemoryRequest {
   readonly way: 'request' | 'answer';
@@ -46,8 +46,8 @@ export interface MemoryPassage extends MemoryRequest {
 }
 
 /**
- * Decides what happens on a passage. The passage takes as long as the promise, and the connection is lost if it rejects
- * with {@link ConnectionLostError}. If the promise never resolves, nothing more happens.
+ * Decides what happens to a request or an answer on its way. It arrives when the promise resolves, and the connection
+ * is lost if the promise rejects with {@link ConnectionLostError}. If the promise never settles, nothing more happens.
  */
 export type MemoryFault = (passage: MemoryPassage) => Promise<void> | undefined;
 

@@ -2,7 +2,7 @@ import type { MemoryPassage } from '../memory/index.js';
 import type { Script } from './choices.js';
 import type { StepLabel, StepOwner } from './scheduler.js';
 
-/** How many times a run is repeated at most. */
+/** The maximum number of times that a run is repeated. */
 const triesMax = 200;
 
 /**

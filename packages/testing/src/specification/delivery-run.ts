@@ -293,7 +293,7 @@ class HandlerWatch {
     return [...this.#callCounts.values()].reduce((sum, count) => sum + count, 0);
   }
 
-  /** How many calls are running that were not abandoned. */
+  /** How many calls are running, without those that were abandoned. */
   get runningCount(): number {
     return [...this.#running].filter(({ signal }) => !signal.aborted).length;
   }

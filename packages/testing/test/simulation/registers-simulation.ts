@@ -151,7 +151,7 @@ function checkRegisters({ given, events, calls, hasLosses }: SimulationState<Giv
       const written = payload as Pick<RegisterWrittenEvent, 'before' | 'mark'>;
       if (written.before !== before)
         faults.push(
-          `register ${index}: ${written.mark} was written over ${written.before}, but ${before} stood there`,
+          `register ${index}: ${written.mark} was written over ${written.before}, but it held ${before}`,
         );
       before = written.mark;
       marks.add(written.mark);

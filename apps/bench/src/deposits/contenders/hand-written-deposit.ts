@@ -52,7 +52,7 @@ function eventOf({ id, slot }: DepositTarget, startedDate: Date) {
   };
 }
 
-/** The columns of an event in the log, in the order of {@link eventOf}, and their types, which nothing else may tell. */
+/** The columns of an event in the log, in the order of {@link eventOf}, each with its type, which may not follow from its use. */
 const eventTypes = {
   id: 'uuid',
   action_id: 'uuid',

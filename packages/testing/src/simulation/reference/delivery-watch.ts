@@ -134,7 +134,7 @@ export class DeliveryWatch {
   }
 
   /**
-   * Checks a call of a handler that starts.
+   * Checks a call of a handler as it starts.
    *
    * @param call.options the options that the called version of the handler declares
    * @returns a function to call with the error if the call fails

@@ -12,7 +12,7 @@ export interface Grant {
   /** The step at which the process was told; `Infinity` while the answer is on its way. */
   readonly toldStep: number;
   /**
-   * The step at which the process was told that it has lost the slot; `Infinity` while it was not told, `undefined`
+   * The step at which the process was told that it has lost the slot; `Infinity` until it is told, `undefined`
    * while it has the slot.
    */
   readonly endStep?: number | undefined;
