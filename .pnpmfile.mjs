@@ -1,4 +1,4 @@
-// What is packed has no condition for sources, which are not packed.
+// Removes the export condition for sources from packed manifests, because sources are not packed.
 export const hooks = {
   beforePacking: (manifest) => ({ ...manifest, exports: withoutSources(manifest.exports) }),
 };

@@ -39,7 +39,7 @@ test('the examples in docstrings are cut from the files that they name', () => {
   expect(examples.filter(({ file, code }) => !flat(read(file)).includes(flat(code)))).toEqual([]);
 });
 
-/** Without what a docstring adds, and whatever the indentation. */
+/** The code without a docstring's asterisks and without indentation. */
 function flat(code: string): string {
   return code.replaceAll(/^ \* ?/gm, '').replaceAll(/^[ \t]+|[ \t]+$/gm, '');
 }

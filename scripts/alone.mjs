@@ -45,7 +45,7 @@ async function take() {
       // Several may find it abandoned at once: the last one that recreated it has it.
       if (create() && (await pause(pollMs)) === undefined && isHeld()) return;
     }
-    if (!hasSaid) console.log('Another command installs or builds here, and is waited for …');
+    if (!hasSaid) console.log('Waiting for another command that installs or builds here …');
     await pause(pollMs);
   }
 }
@@ -60,7 +60,7 @@ function create() {
   }
 }
 
-/** A process that was suspended for long may find that another one has it, or none. */
+/** After a process was suspended for a long time, another one may have the lock, or nobody. */
 function isHeld() {
   return (
     statSync(lockFile, { throwIfNoEntry: false }) !== undefined && readFileSync(lockFile, 'utf8') === holder

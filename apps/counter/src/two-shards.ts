@@ -21,7 +21,7 @@ for (const [index, shard] of shards.entries()) {
 // A page has the counters of both shards, in one order.
 const { items } = await repository.findPage({ limit: 10, orderBy: 'value', direction: 'descending' });
 console.log(`values ${items.map(({ value }) => value).join(', ')} on all shards`);
-// Or those of one shard, where a client may only see that.
+// Or those of one shard, if a client may see only that one.
 const [, second] = shards;
 const there = await repository.findPage({ limit: 10, shard: second });
 console.log(`values ${there.items.map(({ value }) => value).join(', ')} on ${String(second)}`);

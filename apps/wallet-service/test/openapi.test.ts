@@ -24,7 +24,7 @@ interface TextSchema {
   readonly example?: string;
 }
 
-/** Every schema in the document that has a pattern or is of UUIDs. */
+/** Every schema in the document that has a pattern or describes a UUID. */
 function textSchemas(node: unknown): readonly TextSchema[] {
   if (typeof node !== 'object' || node === null) return [];
   const schema = node as TextSchema;

@@ -42,7 +42,7 @@ const deaths = ['before', 'after', 'never'] as const;
 
 let shards: ShardDatabases;
 let proxy: FaultProxy;
-/** Commits what clients and operators do; delivers nothing, and no fault is between it and the databases. */
+/** Commits what clients and operators do; delivers nothing, and reaches the databases without faults. */
 let client: WalletService;
 
 beforeAll(async () => {

@@ -125,7 +125,7 @@ interface WithdrawParams {
 /** Thrown for what the suite's rules refuse. */
 export class Overdrawn extends Error {}
 
-/** Takes an amount out of an account, which must cover it; so a repetition is refused. */
+/** Withdraws an amount from an account, which must cover it; so a repeat is refused. */
 export class WithdrawAction extends Action<WithdrawParams, Account> {
   readonly #accounts: Repository<Account>;
 

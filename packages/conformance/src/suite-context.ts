@@ -115,7 +115,7 @@ export class SuiteContext {
     return this.executor.execute(principal, CreditAccountAction, params, configuration);
   }
 
-  /** Takes from an account with an action that refuses to overdraw it, so that a repetition is refused. */
+  /** Withdraws from an account with an action that refuses to overdraw it, so that a repeat is refused. */
   async withdraw(account: Account, amount: string, configuration?: ExecutionConfiguration): Promise<Account> {
     const params = { accountId: account.id, amount };
     return this.executor.execute(principal, WithdrawAction, params, configuration);

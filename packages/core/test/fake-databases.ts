@@ -81,7 +81,7 @@ export class FakeTransactionManager implements TransactionManager {
   /** Answers to the next calls of isCommitted, one each; an error is thrown. */
   readonly outcomes: (boolean | Error)[] = [];
   readonly asked: CommitOutcomeUnknownError[] = [];
-  /** The answers to this many next calls of persist are lost. */
+  /** How many of the next calls of persist lose their answers. */
   answersToLose = 0;
   /** Whether a change set without an answer was written; isCommitted returns this if nothing else was prepared. */
   hasHappened = false;

@@ -9,7 +9,7 @@ import {
   type ShardedId,
 } from '../src/index.js';
 
-/** A second model, to be confused with the first one. */
+/** A second model, for tests that confuse it with the first one. */
 export class Order extends Model<Order, ShardedId<Order>, 'PLACED'> {
   readonly lines: number;
 

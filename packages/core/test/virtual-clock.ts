@@ -29,7 +29,7 @@ export class VirtualClock implements Clock {
   }
 }
 
-/** A clock by which attempts wait for each other, and by which no plan ever waits too long. */
+/** A clock on which long waits never end, so that attempts wait for each other and no plan ever waits too long. */
 export class PatientClock extends VirtualClock {
   override sleep(durationMs: number): Promise<void> {
     return durationMs > 1_000 ? new Promise(() => undefined) : super.sleep(durationMs);

@@ -105,10 +105,10 @@ export class PgDatabase implements Database {
   readonly #config: DatabaseConfig;
   readonly #options: PostgresOptions;
   readonly #held: HeldShards;
-  /** Check a database while it is opened, before and after it is migrated. */
+  /** These check a database while it is opened, before and after it is migrated. */
   readonly #guards: readonly ConnectionGuard[];
   /**
-   * Check every new connection before it is used: after the database was opened, another one may have taken its place.
+   * These check every new connection before it is used: after the database was opened, another one may have taken its place.
    */
   readonly #openedGuards: readonly ConnectionGuard[];
   readonly #warn: (warning: PostgresWarning) => void;
@@ -284,8 +284,8 @@ export class PgDatabase implements Database {
   }
 
   /**
-   * Runs in the background, because it may take long for a large log. If it fails, the next process to open the
-   * database tries again.
+   * Runs in the background, because it may take a long time for a large log. If it fails, the next process to
+   * open the database tries again.
    */
   async #replaceIndex(): Promise<void> {
     try {
@@ -328,7 +328,7 @@ export class PgDatabase implements Database {
     return undefined;
   }
 
-  /** Reports each reason once. A reason that may pass by itself is reported only if the try before failed as well. */
+  /** Reports each reason once. A reason that may pass by itself is reported only if the previous try failed as well. */
   #tell(reason: DatabaseNotReadyError): void {
     const before = this.#notReady;
     this.#notReady = reason;

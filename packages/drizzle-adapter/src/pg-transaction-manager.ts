@@ -142,7 +142,7 @@ export class PgTransactionManager implements TransactionManager, Connection {
     return lockWaits.run(this.shard, rows, send, isOfHandler ? handlerLockWaitMs : undefined);
   }
 
-  /** Only a brief write shares a connection: a write that may wait long for a lock would delay those behind it. */
+  /** Only a brief write shares a connection: a write that may wait a long time for a lock would delay those behind it. */
   async #send(changes: ChangeSet, write: PreparedWrite): Promise<PersistOutcome> {
     let client: pg.PoolClient | undefined;
     const send = async (lent: pg.PoolClient): Promise<PersistOutcome> => {

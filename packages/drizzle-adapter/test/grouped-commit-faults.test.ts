@@ -20,7 +20,7 @@ import type { PgAccountRepository } from './fixtures/pg-account-repository.js';
 import { cutOnce, proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 
-/** A write that waits for a lock waits as long as it is held; others do not get ahead because it gives up. */
+/** A write that waits for a lock waits for as long as it is held, so that no other write gets ahead because this one gave up. */
 const patient = { 'statement-timeout-ms': 120_000 };
 const patientQueue = { queueWaitMs: 120_000 };
 /** How soon all others are done, even on a busy machine. */

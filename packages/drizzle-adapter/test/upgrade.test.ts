@@ -21,7 +21,7 @@ const beforeMove = ['0003_history', '0004_attempts', '0005_handler_keys', '0006_
 const move = '0010_move_handler_keys';
 const patience = { timeout: 30_000, interval: 20 };
 const actionOf = 'select action_id from eventlog.idempotency_keys where key = $1';
-/** Inserts a key like the previous release; returns a row if it was free. */
+/** Inserts a key as the previous release did; returns a row if it was free. */
 const insertAsBefore = `
   insert into eventlog.idempotency_keys as held
     (key, principal, namespace, action_id, action_name, fingerprint, result, expires_date)
@@ -353,12 +353,12 @@ function keysAt(when: string): readonly string[] {
   ];
 }
 
-/** Inserts a key like the previous release; returns whether it was free. */
+/** Inserts a key as the previous release did; returns whether it was free. */
 async function writeKeyAsBefore(url: string, key: string): Promise<boolean> {
   return (await query(url, insertAsBefore, [key])).length === 1;
 }
 
-/** Inserts a key like the adapter; returns whether it was free. */
+/** Inserts a key as the adapter does; returns whether it was free. */
 async function writeKeyOfNow(
   url: string,
   { key, namespace }: { readonly key: string; readonly namespace: string },
@@ -376,7 +376,7 @@ async function writeKeyOfNow(
   return rows.length === 1;
 }
 
-/** Applies those migrations of the framework, like the release that had them. */
+/** Applies these migrations of the framework, as the release that had them did. */
 async function applyOf(url: string, tags: readonly string[]): Promise<void> {
   const migrationsFolder = await folderOf(tags);
   const client = new pg.Client({ connectionString: url });

@@ -31,7 +31,7 @@ export interface EmbeddedPostgresOptions {
    * any free port.
    */
   readonly port?: number;
-  /** Called with a line of text before each step that may take long. */
+  /** Called with a line of text before each step that may take a long time. */
   readonly onProgress?: (message: string) => void;
   /** How long the start may take in total, including recovery after a crash. Default 60 s. */
   readonly startTimeoutMs?: number;

@@ -24,7 +24,7 @@ export interface DeliverySettings {
   readonly batchMax: number;
   /** How long one call of a handler may take. Default 30,000. */
   readonly timeoutMs: number;
-  /** How failed attempts are repeated. Default: 10 attempts, backoff from 500 ms to 5 min. */
+  /** How failed attempts are retried. Default: 10 attempts, backoff from 500 ms to 5 min. */
   readonly retry: HandlerRetry;
   /** How long `stop` waits for running handlers. Default 10,000. */
   readonly stopTimeoutMs: number;
@@ -65,9 +65,8 @@ export type DeliveryOverrides = Partial<Omit<DeliverySettings, 'retry'>> & {
 /**
  * Applies overrides to the default settings, and adds what is fixed or derived.
  *
- * @throws ConfigurationError `invalid-configuration` when a setting is unknown or is not a whole number within its range, or when
- * the
- * overrides are not an object
+ * @throws ConfigurationError `invalid-configuration` when a setting is unknown or is not a whole number within its range, or
+ * when the overrides are not an object
  */
 export function engineSettings(overrides: DeliveryOverrides = {}): EngineSettings {
   const faults: ConfigurationIssue[] = [];

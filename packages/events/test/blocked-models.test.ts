@@ -317,7 +317,7 @@ describe('a handler that does not return', () => {
     expect(first.delivery.restartNeed).toEqual(first.restarts[0]);
     expect(bench.database.leases.every(({ processId }) => processId === undefined)).toBe(true);
 
-    // The next process of its supervisor handles the last attempts before it, and then delivers normally.
+    // The process that the supervisor starts next deals with the attempts left behind, and then delivers normally.
     const second = start();
     bench.database.commit(...Array.from({ length: 10 }, (_item, index) => deposited(`well${index}`, 1)));
     await bench.clock.advance(600_000);

@@ -9,7 +9,7 @@ class ComputingClock implements Clock {
   readonly #clock: VirtualClock;
   #computedMs = 0;
   #computedInTurnMs = 0;
-  /** The longest time that was computed in one turn. */
+  /** The longest time for which handlers computed in one turn. */
   longestTurnMs = 0;
 
   constructor(clock: VirtualClock) {

@@ -73,7 +73,7 @@ describe('an attempt', () => {
     expect(failures.every(({ counted, willRetry, attempt }) => !counted && willRetry && attempt === 1)).toBe(
       true,
     );
-    // With backoff, in the end every five seconds.
+    // With backoff; after a while, every five seconds.
     expect(handler.seen.length).toBeGreaterThan(2_000);
     expect(handler.seen.length).toBeLessThan(2_200);
     broken = false;

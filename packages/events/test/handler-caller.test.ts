@@ -36,7 +36,7 @@ function callerOf(given: AnyEventHandler, load: (large: readonly DeliverableEven
   return { caller, clock, calls };
 }
 
-/** An event as it is loaded, with what was left out of it before. */
+/** The event with its omitted parts, as it is loaded for a call. */
 function whole(event: DeliverableEvent): DeliverableEvent {
   return { ...event, omitted: false, payload: { amount: 1_000 } };
 }

@@ -24,7 +24,7 @@ test('an event loop has stopped when nothing ran for more than two thirds of a l
   expect(watch.stoodSince(beginMs)).toBe(false);
 });
 
-test('an event loop that was idle for long has not stopped, because it is checked regularly', async () => {
+test('an event loop that was idle for a long time has not stopped, because it is checked regularly', async () => {
   const clock = new VirtualClock();
   const ended = new AbortController();
   const watch = new LoopWatch(clock, leaseMs);

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, operatorOf } from './delivery-bench.js';
 
-/** Keeps a process from renewing for a minute, in which the handler is retired. */
+/** Keeps a process from renewing for a minute, during which the handler is retired. */
 async function retireMeanwhile(
   bench: DeliveryBench,
   { access }: BenchProcess,

@@ -46,7 +46,7 @@ class ProcessClock implements Clock {
   }
 }
 
-/** Processes with one handler, which blocks the event loop of each for longer than the lease at a certain event. */
+/** Processes with one handler. At a certain event, it blocks the process's event loop for longer than the lease. */
 class StandingBench extends DeliveryBench {
   readonly blocked: string[] = [];
   readonly handled = new Set<string>();

@@ -23,7 +23,7 @@ class Subscribed {
   readonly errors: unknown[] = [];
   /** Slots and cursor of each read. */
   readonly reads: (readonly [slots: string, cursor: string])[] = [];
-  /** What the next reads return, or throw; otherwise that nothing follows. */
+  /** What the next reads return, or throw. Without one, a read finds nothing. */
   readonly answers: (Partial<ReadBatch> | Error | Promise<Partial<ReadBatch>>)[] = [];
   readonly moved: UnsavedCursor[] = [];
   readonly blocked: string[] = [];

@@ -98,7 +98,7 @@ describe('a handler that waits when its batches fail', () => {
       [
         batchHandler(async (ids) => {
           called.push(...ids);
-          // Another slot delays the end of the process as long as it may.
+          // A call for another slot delays the end of the process for as long as allowed.
           if (ids.includes('b1')) await bench.clock.sleep(10_000);
           await hold.opened;
           if (ids.includes('a1')) throw new Error('the broker is down');

@@ -2,7 +2,7 @@ import { type Clock, systemClock } from '@framework/core';
 
 /** What happens at an instant: a sleeper wakes, or a callback is called. */
 interface Appointment {
-  /** The instant, in the time that was advanced. */
+  /** The instant, in milliseconds of this clock's time. */
   readonly atMs: number;
   readonly happen: () => void;
 }

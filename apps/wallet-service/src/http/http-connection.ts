@@ -132,7 +132,7 @@ export class HttpConnection {
     if (!last.request.complete) last.body.fail(fault);
     else {
       const refusal = this.#handler.refuse(fault);
-      // The last answer announces the end of the connection, unless it has already begun.
+      // The last answer announces the end of the connection, unless its headers have been sent already.
       if (last.response.headersSent) this.#refusal = refusal;
     }
     this.#endAfter(last);
@@ -158,7 +158,7 @@ export class HttpConnection {
   }
 
   /**
-   * Ends a connection on which nothing was received, and no byte of an answer taken, for the time allowed. A request
+   * Ends a connection whose client has sent nothing, and read no byte of an answer, for the time allowed. A request
    * being served has deadlines of its own.
    */
   timeOut(): void {
@@ -218,7 +218,7 @@ export class HttpConnection {
     if (this.#isLingering || this.#socket.destroyed) return;
     const { request, response, body, fault } = exchange;
     response.once('close', () => this.#answered());
-    // Nobody will read an oversized body. After an upgrade that did not happen, Node's parser hides errors.
+    // Nobody will read an oversized body. When a requested upgrade is not made, Node's parser hides later errors.
     const isLast = body.isTooLarge || request.headers.upgrade !== undefined;
     if (isLast || fault?.code === 'headers-too-large') response.setHeader('connection', 'close');
     this.#handler.serve(exchange);

@@ -14,7 +14,7 @@ export class RequestBody {
   #fault: InvalidRequestError | undefined;
   #reject: ((fault: InvalidRequestError) => void) | undefined;
 
-  /** @param onRead called when the body is requested, since the client may wait for that before it sends it */
+  /** @param onRead called when the body is requested; the client may not send the body until the service asks for it */
   constructor(request: IncomingMessage, onRead: () => void = () => undefined) {
     const { 'content-length': length, 'transfer-encoding': coding } = request.headers;
     this.#request = request;

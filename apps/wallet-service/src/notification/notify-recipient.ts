@@ -48,7 +48,7 @@ export class Notification extends Entity<Notification, ShardedId<Notification>, 
 const params = z.object({ walletId: shardedIdCodec(Wallet), recipient: z.string(), text: z.string() });
 type Params = z.infer<typeof params>;
 
-/** Records, on the wallet's shard, that a recipient is to be notified. */
+/** Records, on the wallet's shard, that a recipient must be notified. */
 @FrameworkAction()
 export class NotifyRecipientAction extends Action<Params, undefined> {
   static readonly params = params;

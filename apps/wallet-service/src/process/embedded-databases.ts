@@ -17,7 +17,7 @@ const restartDelayMs = 1_000;
  * Starts PostgreSQL from an npm package, with its data in a folder, and creates both databases unless they exist. A
  * server that ends without being stopped is restarted on the same port.
  *
- * @param progress receives a line for each step that takes long, and when the server has ended
+ * @param progress receives a line for each slow step, and when the server has ended
  * @throws PostgresServerError when the server does not start, or another process uses the folder
  */
 export async function startEmbeddedDatabases(

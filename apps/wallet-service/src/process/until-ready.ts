@@ -29,7 +29,7 @@ export interface StartListener {
 }
 
 /**
- * Waits until every shard is ready, and reports what it waits for when that takes long or changes.
+ * Waits until every shard is ready, and reports what it waits for if that takes a long time or changes.
  *
  * @throws NoUsableShardError `no-usable-shard` when no shard can become ready until somebody corrects something
  * @throws any other error that makes waiting pointless, such as a handler that a database refuses

@@ -29,7 +29,7 @@ const principal = { name: 'test' };
 /** Few connections per process, because there are many processes. */
 const connections = { 'maximum-pool-size': 4 };
 
-/** Soon takes over from a process that was killed, and soon knows that nothing is left. */
+/** Short times, so that a killed process is soon replaced, and the end of delivery soon noticed. */
 const quickDelivery = { 'lease-ms': 1_500, 'cursor-save-ms': 20 };
 
 const globalOnly = 'global-only.json';

@@ -29,7 +29,7 @@ const gaveUp = {
 let fleet: Fleet;
 let operator: DeliveryOperator;
 
-/** A fleet for the tests of a block, which is ended after them. */
+/** A fleet for the tests of one `describe` block, after which it is stopped. */
 function withFleet(own: object = {}): void {
   beforeAll(async () => {
     fleet = await Fleet.create({ ...delivery, ...own });

@@ -31,7 +31,7 @@ class WatchEverything implements BatchEventHandler<undefined> {
   async handleBatch(): Promise<void> {}
 }
 
-/** Cursors that pass only unwanted events are saved soon, so that the end of delivery is visible. */
+/** Cursors that pass only unwanted events are saved often, so that the end of delivery becomes visible. */
 const delivery = { 'cursor-save-ms': 10 };
 const deliveries = new DeliveryRecorder();
 const recorder = new CallRecorder<Answer>({

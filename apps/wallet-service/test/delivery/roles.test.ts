@@ -8,7 +8,7 @@ import { WalletClient } from '../wallet-client.js';
 import { Fleet } from './fleet.js';
 
 const patience = { timeout: 60_000, interval: 20 };
-/** So long that only a notification can be the reason for a delivery. */
+/** Long enough that only a notification can be the reason for a delivery. */
 const hardlyPolling = { 'poll-max-ms': 2_400_000 };
 
 const waitingForLock = `select from pg_locks where locktype = 'advisory' and not granted
@@ -83,7 +83,7 @@ test('a worker gives every slot back when it stops', async () => {
   }, patience);
   workers[0]?.kill('SIGTERM');
   expect(await workers[0]?.exitCode()).toBe(0);
-  // Those of the other one only, or free until it takes them.
+  // The other worker holds each slot, unless it has not taken it yet.
   expect(new Set(await holders(fleet)).size).toBe(1);
   workers[1]?.kill('SIGTERM');
   expect(await workers[1]?.exitCode()).toBe(0);

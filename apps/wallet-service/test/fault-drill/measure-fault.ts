@@ -9,7 +9,7 @@ import { DrillScene } from './drill-scene.js';
 import type { Fault } from './faults.js';
 import { shortLog } from './short-log.js';
 
-/** So long that the checks are not a load of their own. */
+/** Long enough that the checks do not cause a load of their own. */
 const probePauseMs = 200;
 const probeTimeoutMs = 5_000;
 const settledWithinMs = 60_000;

@@ -153,7 +153,7 @@ export class FaultHarness {
     knows: KnownShards = 'both',
     ownDelivery: object = {},
   ): Promise<ServiceProcess> {
-    // Cursors that pass only unwanted events are saved soon, so that the end of delivery is visible.
+    // Cursors that pass only unwanted events are saved often, so that the end of delivery becomes visible.
     const delivery = { 'cursor-save-ms': 50, ...this.#options.delivery, ...ownDelivery };
     const tree = configTree(this.shards, { mexicoPort: this.proxy.port, ...this.#options, delivery });
     const file = join(this.#folder, `wallet-${this.#processes.length}.json`);

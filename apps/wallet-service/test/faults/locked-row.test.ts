@@ -133,7 +133,7 @@ async function depositUntil(
 }
 
 /**
- * Begins a deposit into a wallet ten times per second, even while none of them is answered; returns a function that ends that.
+ * Begins a deposit into a wallet ten times per second, even while none of them is answered; returns a function that stops this.
  */
 function depositOften(id: string, deposits: Promise<Answer>[]): () => void {
   const timer = setInterval(() => {

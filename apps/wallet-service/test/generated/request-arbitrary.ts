@@ -108,7 +108,7 @@ function jsonOf(schema: RequestSchema, subjects: Subjects): fc.Arbitrary<string>
   return fc.tuple(...fields).map((members) => `{${members.filter((each) => each !== undefined).join(',')}}`);
 }
 
-/** A value that a schema allows; mostly one that also passes the checks that follow that of its form. */
+/** A value that a schema allows, and that usually passes the later checks, too. */
 function valueOf(
   schema: RequestSchema,
   name: string,

@@ -5,7 +5,7 @@ import { TransferDecision } from '../../src/transfer/transfer-decision.js';
 import { Transfer } from '../../src/transfer/transfer.js';
 import { Wallet } from '../../src/wallet/wallet.js';
 
-/** What clients bring and take, by the names of the actions. */
+/** Whether an action brings money in (1) or takes it out (-1), by the action's name. */
 const broughtBy: Readonly<Record<string, 1 | -1>> = {
   WalletDepositMoneyAction: 1,
   WalletWithdrawMoneyAction: -1,

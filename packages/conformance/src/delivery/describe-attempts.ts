@@ -163,7 +163,7 @@ export function describeAttempts(context: DeliveryContext): void {
     expect(await context.rows()).toMatchObject([{ dead: true, error: 'poison', attempts: 0 }]);
   });
 
-  test('An attempt that continues in parallel with others is taken back in the same step, while it is open', async () => {
+  test('The step that continues a lone attempt in parallel with others also takes its count back, while it is open', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     const head = await context.head();

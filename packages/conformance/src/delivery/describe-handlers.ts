@@ -211,7 +211,7 @@ export function describeHandlerNames(context: DeliveryContext): void {
     expect(loaded.map(({ handler }) => handler)).toEqual(context.slots.map(() => 'books'));
   });
 
-  test('A handler is not removed while its process may only be late, for as long again as its lease was', async () => {
+  test('A handler is removed only one lease time after its lease has ended, because its process may be late', async () => {
     await context.register('mails');
     await context.store.leases.renew('one', ['mails'], leaseMs);
     const retired = (): Promise<void> => context.store.cursors.retire('mails', { discardBlocked: false });

@@ -237,7 +237,7 @@ function byModel(repositories: readonly ModelMapper[]): ReadonlyMap<unknown, Mod
   return map;
 }
 
-/** Reads an option that is a boolean or settings: `true` and `false` mean the default settings. */
+/** Reads the settings of an option that may also be a boolean, which stands for the default settings. */
 function switched<T extends object>(
   path: string,
   defaults: T,

@@ -36,7 +36,7 @@ class UnmarkedAction extends NotingAction {}
 
 type ClassDecorator<C> = (target: C) => C | void;
 
-/** Applies class decorators like the code that TypeScript emits with `experimentalDecorators`. */
+/** Applies class decorators as the code that TypeScript emits with `experimentalDecorators` does. */
 function decorate<C>(decorators: readonly ClassDecorator<C>[], target: C): C {
   return decorators.reduceRight((decorated, decorator) => decorator(decorated) ?? decorated, target);
 }

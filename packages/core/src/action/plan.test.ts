@@ -230,7 +230,7 @@ describe('a refused model', () => {
   });
 });
 
-/** A function that throws at its first call and returns the value afterwards. */
+/** A function that throws on its first call and returns the value afterwards. */
 function failOnce<T>(failure: Error, value?: T): () => T {
   let called = false;
   return () => {

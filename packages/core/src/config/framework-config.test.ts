@@ -25,13 +25,13 @@ function treeWith(database: object): unknown {
   return treeOf([{ ...group, members: [{ ...member, configs: { 'primary-config': database } }] }]);
 }
 
-/** A configuration with this section of delivery. */
+/** A configuration with this delivery section. */
 function treeWithDelivery(delivery: unknown): unknown {
   const { framework } = treeOf([group]);
   return { framework: { ...framework, delivery } };
 }
 
-/** A configuration with this section of group commit. */
+/** A configuration with this group-commit section. */
 function treeWithGroupCommit(groupCommit: unknown): unknown {
   const { framework } = treeOf([group]);
   return { framework: { ...framework, 'group-commit': groupCommit } };

@@ -163,8 +163,8 @@ export interface GroupSettings {
   /** How many models and events a plan may hold to be written in a group. Larger plans commit alone. Default 32. */
   readonly planSizeMax: number;
   /**
-   * How long a plan's JSON may be in total to be written in a group, in characters. Longer plans commit alone. Default
-   * 65,536.
+   * The longest JSON of a plan, in total, that is written in a group, in characters. Longer plans commit alone.
+   * Default 65,536.
    */
   readonly planCharactersMax: number;
 }

@@ -6,7 +6,7 @@ export const primaryConfig = 'primaryConfig';
 
 /** All shards and their databases. */
 export interface ShardingConfig {
-  /** Where an action is recorded that stages nothing, reads nothing and names no shard. */
+  /** The shard that records an action which stages nothing, reads nothing and names no shard. */
   readonly defaultShard: ShardIdentifier;
   readonly members: readonly MemberConfig[];
 }

@@ -229,7 +229,7 @@ describe('a plan whose idempotency key is taken', () => {
   });
 });
 
-describe('a write that takes long', () => {
+describe('a write that takes a long time', () => {
   test('does not hold up plans of other models, only those of its own', async () => {
     const writer = new ManualWriter();
     await writer.add('slow', a);

@@ -336,7 +336,7 @@ export class CommitQueue {
   }
 }
 
-/** The error of a handler's plan that would wait for a lock, or needs a model whose lock takes long. */
+/** The error of a handler's plan that would wait for a lock, or needs a model whose write waits for one. */
 export function lockedOut(shard: ShardIdentifier): ShardUnavailableError {
   return unwritten(shard, 'the plan of a handler does not wait', true);
 }

@@ -91,8 +91,8 @@ export class GroupCommit {
   }
 
   /**
-   * Waits until the plans that staged these models are committed. A handler does not wait while one of them takes long, because its
-   * event is tried again later.
+   * Waits until the plans that staged these models are committed. A handler does not wait while one of them takes a long time,
+   * because its event is tried again later.
    *
    * @throws StaleRecordError `stale-record` when one of them is not written, TransientStorageError
    * `transient-storage` when that is unknown, ShardUnavailableError `shard-unavailable` when a handler waits no longer

@@ -24,7 +24,7 @@ export type Batch = readonly PendingCommit[];
 export interface Undecided {
   /** Smaller batches to be sent again, in order; in parallel if they share no model. */
   readonly again: readonly Batch[];
-  /** Plans whose outcome the log is to be asked for. */
+  /** Plans whose outcome must be looked up in the log. */
   readonly unknown: readonly { readonly plan: PendingCommit; readonly error: unknown }[];
 }
 
@@ -93,7 +93,7 @@ function settle(batch: Batch, outcomes: readonly GroupOutcome[]): Undecided {
 }
 
 function undecided(batch: Batch, error: unknown): Undecided {
-  // The port reports this for each plan. An error for all of them does not say where to look for one.
+  // Managers report an unknown outcome plan by plan. One error for the whole batch does not say where the log shows a plan.
   if (isOutcomeUnknown(error)) return { again: [], unknown: batch.map((plan) => unknownOf(plan, error)) };
   const code = FrameworkError.find(error)?.code;
   const [only] = batch;

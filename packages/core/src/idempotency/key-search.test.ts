@@ -15,7 +15,7 @@ import { InvariantViolationError } from '../errors/framework-error.js';
 import { TransientStorageError } from '../errors/storage-errors.js';
 import type { Id } from '../id/id.js';
 
-/** Executes an action that changes a wallet in Mexico once, and refuses its own repetition. */
+/** Executes an action that changes a wallet in Mexico once, and refuses a repeat. */
 function onceOnly(): TestExecutor & { readonly id: Id<Wallet>; readonly refusal: Error } {
   const wallet = writtenWallet(mexico);
   const refusal = new Error('refused by the rules');

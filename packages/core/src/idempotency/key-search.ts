@@ -39,7 +39,8 @@ export class KeySearch {
    * the shard that it accessed first, or, if it accessed none, where such executions are recorded. The unique index of the
    * effect's shard does not show it.
    *
-   * @param shards the shard of the effect, the one that was accessed first, and the one on which an execution is recorded if it accesses none
+   * @param shards the shard of the effect, the shard that was accessed first, and the shard on which an execution without any
+   * access is recorded
    */
   async beforeEffect(
     { scope, isSearchedEverywhere }: SearchedRequest,
@@ -75,9 +76,9 @@ export class KeySearch {
   }
 
   /**
-   * Searches for the earlier effect of a request that was now refused. It asks the shards that the params name and
-   * those that `perform` has read from, because an effect can only cause a refusal where it was read. If the params
-   * name no shard, it asks every database.
+   * Searches for the earlier effect of a request that has now been refused. It asks the shards that the params name
+   * and those that `perform` has read from, because an effect can only cause a refusal where it was read. If the
+   * params name no shard, it asks every database.
    *
    * @param turnedTo the shards that `perform` has read from in any way
    * @throws ShardUnavailableError `shard-unavailable` when one of these shards does not answer, because the refusal is not

@@ -53,8 +53,8 @@ export type EventClass<E extends ModelEvent<unknown> = ModelEvent<unknown>> = (a
   readonly eventType?: string;
   /**
    * Converts a payload written by an earlier version of the class to the form that the schema reads now, and returns a
-   * current payload unchanged. Rows of the log never change, so keep it for as long as such rows exist. Default: there
-   * was no other form.
+   * current payload unchanged. Rows of the log never change, so keep this method for as long as such rows exist. By
+   * default, there is only one form.
    */
   readonly upcast?: (payload: never, event: { readonly modelId: string }) => unknown;
 };

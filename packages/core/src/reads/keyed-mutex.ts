@@ -20,7 +20,7 @@ interface HeldModel {
   /** A new object for each holder. */
   lock: ModelLock;
   takenTick: number;
-  /** Whether the holder is known to keep it for long. */
+  /** Whether the holder is known to keep it for a long time. */
   isHeldUp: boolean;
   waiters: Waiter[];
 }
@@ -70,7 +70,7 @@ export class KeyedMutex {
     if (held?.lock === lock) this.#passOn(held);
   }
 
-  /** Marks a lock as one that its holder keeps for long, which ends brief waits for it. */
+  /** Marks a lock as one that its holder keeps for a long time, which ends brief waits for it. */
   holdUp(lock: ModelLock): void {
     const held = this.#held.get(lock.model, lock.id);
     if (held?.lock !== lock) return;

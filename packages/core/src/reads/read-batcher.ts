@@ -19,8 +19,8 @@ interface Waiting<M> {
 /**
  * Combines the reads of one source: those that come while a statement is running become one statement.
  *
- * A single read is sent at once, in the source's fastest way for one model. A statement that takes long, because the connection
- * is silent, delays the reads that wait for it, but not those that come later.
+ * A single read is sent at once, in the source's fastest way for one model. If a statement is slow because the connection is
+ * silent, it delays the reads that wait for it, but not those that come later.
  */
 export class ReadCombiner<M extends AnyEntity> {
   readonly #source: ModelSource<M>;

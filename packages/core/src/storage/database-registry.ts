@@ -178,7 +178,8 @@ export class DatabaseRegistry {
     };
     const all = [...this.#open.values()].map(async (open) => {
       await open.primary.ready((reason) => {
-        // Opening the first may have recorded the shards that now make the second one refused.
+        // If both are one database, the one that was opened first may have recorded its shards
+        // there, and the other is refused for that.
         refuseTwice(open);
         reasons.set(open, reason);
         if (reasons.size === this.#open.size && [...reasons.values()].every(({ mayPass }) => !mayPass)) {

@@ -46,8 +46,8 @@ export interface DeliverableEvent extends LoggedEvent {
   /** Its approximate size with payload and params, in bytes, if the store knows it. */
   readonly bytes?: number;
   /**
-   * Whether payload and params were left out because the event is large, and headers if these are: {@link DeliveryLog.load} returns
-   * them. Default false.
+   * Whether payload and params were left out because the event is large; large headers are left out, too. {@link
+   * DeliveryLog.load} returns them. Default false.
    */
   readonly omitted?: boolean;
   /** When the action began, by the clock of its process. */

@@ -74,7 +74,7 @@ export class LockWaits {
     this.#place = options.place;
   }
 
-  /** Whether a write waits for one of these rows, which therefore is probably locked. */
+  /** Whether a write waits for one of these rows, which is therefore probably locked. */
   hasOneOf(rows: readonly string[]): boolean {
     return rows.some((row) => this.#counts.has(row));
   }

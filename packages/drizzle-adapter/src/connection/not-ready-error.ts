@@ -112,8 +112,8 @@ function remedyOf(kind: FoundKind, { path, address, username = '' }: DatabaseCon
 }
 
 /**
- * The text of an error. The innermost cause comes first, since it tells most; an error for several addresses lists all
- * of them.
+ * The text of an error. The innermost cause comes first, since it says the most; an error for several addresses lists
+ * all of them.
  */
 function textOf(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0) {

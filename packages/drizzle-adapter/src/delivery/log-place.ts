@@ -21,7 +21,7 @@ interface TransactionPart {
   readonly xid: number;
   /** The position of the transaction's last event before the place. */
   readonly position: number;
-  /** The transactions before the place that follows the whole transaction, as of the read of its first part. */
+  /** The snapshot of the place that follows the whole transaction, as it was when the first part was read. */
   readonly after: Snapshot;
 }
 

@@ -56,7 +56,7 @@ const readOnText = `${snapshotText} union all (${afterText})`;
 /** Reads the rest of a transaction that was read in part. */
 const readRestText = `${snapshotText} union all (${restText})`;
 
-/** The events of the version before each given one, if their transaction is not below the cut. */
+/** The events of the version that precedes each given one, if their transaction is not below the cut. */
 const versionBeforeText = selectEvents(
   '$6::integer',
   `unnest($1::text[], $2::text[], $3::bigint[]) as model (id, name, version)

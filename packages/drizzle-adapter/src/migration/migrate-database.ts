@@ -45,7 +45,7 @@ export class TablesInUseError extends Error {
   }
 }
 
-/** What opening a database found out. */
+/** What was found when a database was opened. */
 export interface OpenedDatabase {
   /** The migrations that were applied, in order. */
   readonly applied: readonly string[];
@@ -163,7 +163,7 @@ async function migrateUnderLock<Result>(client: pg.Client, work: () => Promise<R
 
 function inTransaction<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
   return readingCommitted(client, async () => {
-    // Waiting for another process and applying a large migration may both take long.
+    // Waiting for another process and applying a large migration may both take a long time.
     await endTimeouts(client, 'transaction');
     await client.query(`set local lock_timeout = ${patienceMs}`);
     await client.query('select pg_advisory_xact_lock($1)', [migrationLock]);

@@ -45,7 +45,8 @@ export function isEventId(text: string): boolean {
 }
 
 /**
- * A `select` of one row that can be united with {@link selectEvents}: a text in the last column, null in all others.
+ * A `select` of one row that can be combined with {@link selectEvents} by `union all`: a text in the last column,
+ * null in all others.
  */
 export const selectText = (text: string): string =>
   `select ${Array(columns.length + 1)

@@ -23,7 +23,7 @@ const shape: GroupShape = {
 };
 const text = groupStatement(shape);
 
-/** The keys of the shapes that an error may be about if it points to the first of these words that comes after the others. */
+/** The keys of the shapes that may have caused an error at the last of these words; each is searched for after the previous one. */
 function shapesOf(...words: readonly string[]): readonly string[] {
   const index = words.reduce((from, word) => text.indexOf(word, from), 0);
   expect(index).toBeGreaterThan(0);

@@ -145,7 +145,7 @@ function jsonOf(text: string): unknown {
 }
 
 /**
- * Waits for an answer for a limited time, and does not cancel it.
+ * Waits for an answer for a limited time, and does not cancel the query.
  *
  * @param tooLate makes the error to throw when the time has passed
  */

@@ -57,7 +57,7 @@ function untilConfigured(error: unknown): string {
  */
 export type AttemptVerdict = 'counts' | 'outage' | 'final';
 
-/** Codes of errors that no repetition in this process changes, but that say nothing about the event. */
+/** Codes of errors that every further call in this process would meet again, but that say nothing about the event. */
 const waitingCodes: ReadonlySet<ErrorCode> = new Set(['unknown-shard', 'databases-closed']);
 
 /** Classifies what a call of a handler threw, by the framework's error in it, which may be wrapped as a cause; never throws. */

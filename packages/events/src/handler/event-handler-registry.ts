@@ -150,7 +150,7 @@ function assertOptions(className: string, options: EventHandlerOptions): void {
   );
 }
 
-/** Types keep nobody from these in JavaScript, and none of them would be noticed later. */
+/** In JavaScript no types prevent these mistakes, and none of them would be noticed later. */
 function assertShapes(className: string, options: EventHandlerOptions): void {
   const refuse = (option: string, how: string): never => {
     throw new InvariantViolationError(`${className} declares an invalid ${option}: set ${how}`);

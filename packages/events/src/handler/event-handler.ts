@@ -159,7 +159,7 @@ export interface EventHandlerOptions {
    * is committed after `await delivery.started()`. Choose `'beginning'` if it must not miss an event.
    */
   readonly startFrom?: StartFrom;
-  /** How failed attempts are repeated. Default: 10 attempts, backoff with full jitter from 500 ms to 5 min. */
+  /** How failed attempts are retried. Default: 10 attempts, backoff with full jitter from 500 ms to 5 min. */
   readonly retry?: Partial<HandlerRetry>;
   /** How long one call may take. Default 30,000. */
   readonly timeoutMs?: number;
@@ -197,7 +197,7 @@ export function retryAfterMs(retry: HandlerRetry, attempts: number, random: numb
   return random * Math.min(retry.backoffMaxMs, retry.backoffBaseMs * 2 ** (attempts - 1));
 }
 
-/** How calls of a handler are repeated, including those that did not count as attempts. */
+/** How calls of a handler are retried, including those that did not count as attempts. */
 export interface OutageRetry extends HandlerRetry {
   /** The longest wait after a call that did not count, unless `backoffMaxMs` is less. */
   readonly outageBackoffMaxMs: number;

@@ -57,7 +57,7 @@ export class CursorSaver {
     else this.#remember(pending, earlier.latestMs);
   }
 
-  /** Saves the cursors that passed wanted events at once, because a caller waits for it. */
+  /** Saves at once the cursors that have passed wanted events, because a caller waits for it. */
   flushSoon(): void {
     for (const pending of this.#pending.values()) {
       if (pending.wantedCount > 0) this.#remember(pending, -Infinity);

@@ -51,7 +51,7 @@ export interface ProgressStep {
 export class SlotProgress {
   readonly #steps: ProgressStep[] = [];
   readonly #onMoved: (cursor: Cursor, wantedCount: number) => void;
-  /** Wanted events of a transaction that will be before the cursor when all of it is. */
+  /** How many wanted events of a transaction are finished; the cursor passes them together with the rest of it. */
   #partCount = 0;
 
   /** @param onMoved called with the new position, and the number of wanted events between the previous one and it */

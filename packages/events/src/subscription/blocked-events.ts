@@ -16,7 +16,7 @@ interface Load {
   readonly bytes: number;
 }
 
-/** Events that are to be blocked in one statement, and the callers who wait for that. */
+/** Events that will be blocked in one statement, and the callers who wait for that. */
 interface Waiting extends Load {
   readonly events: readonly BlockedEvent[];
   readonly answer: (isBlocked: boolean) => void;

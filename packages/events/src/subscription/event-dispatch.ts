@@ -153,9 +153,9 @@ export class EventDispatch {
   /**
    * Handles events of one slot or, if their models are blocked, blocks them.
    *
-   * If more is being read, they begin one turn of the event loop later. Handlers that wait for nothing are called one after the
-   * other within one turn, and anything written meanwhile, such as the next read, leaves the process only after it. Without the delay, the
-   * database would wait for the handlers, and then the handlers for the database.
+   * If more events are being read, the calls begin one turn of the event loop later. Handlers that wait for nothing are called
+   * one after the other within one turn, and anything written meanwhile, such as the next read, leaves the process only after
+   * that turn. Without the delay, the database would wait for the handlers, and then the handlers for the database.
    *
    * @param onFinished called once for each event that is done or blocked
    */
@@ -206,7 +206,7 @@ export class EventDispatch {
     this.#queues.resume();
   }
 
-  /** Ends retries that wait for capacity: nobody must wait for something that is not tried here, or not now. */
+  /** Ends retries that wait for capacity, so that no caller waits for one that is not tried here, or not now. */
   #leaveRetries(isOff: (retry: RetryWork) => boolean): void {
     const left = this.#queues.remove((work) => work.kind === 'retry' && isOff(work));
     for (const work of left) if (work.kind === 'retry') work.onEnded();

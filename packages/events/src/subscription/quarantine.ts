@@ -7,8 +7,8 @@ import type { EventBlocker } from './blocked-events.js';
 import { type BlockedModelSet, modelKey } from './keyed-queue.js';
 
 /**
- * When suspects are blocked, they count as due for a hundred years already. A slot waits until they were tried, so they must come
- * before retries, which may be overdue by as long as an outage or a pause has lasted.
+ * When suspects are blocked, they count as due for a hundred years already. A slot waits until they have been tried, so they must
+ * come before retries, which may be overdue by as long as an outage or a pause has lasted.
  */
 const dueSinceMs = 36_525 * 86_400_000;
 
@@ -40,7 +40,7 @@ export class QuarantineIntake {
     readonly handler: string;
     readonly blocker: EventBlocker;
     readonly blocked: BlockedModelSet;
-    /** Checks a model that may have no more blocked events. */
+    /** Checks a model whose last blocked event may be gone. */
     readonly check: (event: DeliverableEvent, slot: HeldSlot) => void;
     readonly settings: EngineSettings;
   }) {
@@ -90,10 +90,10 @@ export class QuarantineIntake {
 }
 
 /**
- * Runs attempts at blocked events, of all databases of a process, in parallel or alone, so that it is known which one is to blame
- * when the process ends.
+ * Runs the attempts at blocked events of all databases of a process, in parallel or alone, so that it is clear which event is to
+ * blame if the process dies.
  *
- * One that takes long keeps the others out only for a limited time. Before the next lone attempt begins, the waiting ones may run.
+ * A long attempt keeps the others out only for a limited time. Before the next lone attempt begins, the waiting ones may run.
  */
 export class QuarantineGate {
   readonly #clock: Clock;

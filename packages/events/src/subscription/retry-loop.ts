@@ -88,7 +88,7 @@ export class RetryLoop {
     const due = this.#sharedOut(heads.flatMap((head) => this.#attempt(head) ?? []));
     this.#check(ended, heads);
     this.#take(due);
-    // There may be room for more than one statement returns.
+    // One statement may return fewer events than there is room for.
     if (due.length >= settings.dueMax) this.#wakeSignal.wake();
     if (this.#taken.size > 0) return settings.pollMinMs;
     const places = this.#keeper.slots.filter((held) => this.#subscriptionOf(held)?.paused === false);

@@ -275,7 +275,7 @@ export class SubscriptionSlots {
     this.#onReadable();
   }
 
-  /** The slots that may have something to read, given how much is known of commits. */
+  /** The slots that may have something to read, given how much is known about commits. */
   readable(generation: number): readonly SlotPosition[] {
     return [...this.#positions.values()].filter(
       (position) => position.phase !== 'in-quarantine' && (position.more || position.generation < generation),
@@ -293,11 +293,11 @@ export interface SlotPosition {
   readonly slot: HeldSlot;
   readonly progress: SlotProgress;
   phase: QuarantinePhase;
-  /** Where reading has arrived; the saved cursor is at or before this. */
+  /** How far the log has been read; the saved cursor is at or before this. */
   cursor: Cursor;
   /** The number of the handler's last read there, from 1; 0 before that. */
   turn: number;
-  /** What was known of commits when it was last read; -1 before that. */
+  /** What was known about commits when it was last read; -1 before that. */
   generation: number;
   /** Whether more had already been committed when it was last read. */
   more: boolean;

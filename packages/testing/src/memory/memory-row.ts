@@ -126,7 +126,7 @@ const tag = '$kind';
 type Tagged = Readonly<Record<string, unknown>>;
 
 /**
- * Writes what `faithfulCopy` copies as JSON: objects keep their classes, as long as the process lives.
+ * Writes as JSON whatever `faithfulCopy` can copy. Objects keep their classes for as long as the process lives.
  *
  * Used for the results of actions in memory, whose classes are not known from a table.
  */

@@ -13,7 +13,7 @@ import type { SimulatedServer } from './simulated-server.js';
  * released.
  */
 const callMs = 600;
-/** The share of runs in which a handler is paused, which takes long. */
+/** The share of runs in which a handler is paused, which makes a run longer. */
 const pausedShare = 0.25;
 /** How long to wait for calls of a paused handler, which must not happen. */
 const pauseMs = 500;

@@ -191,7 +191,7 @@ class CommitOrder {
     }
   }
 
-  /** Returns a function that says whether a later one of two items, in the order of their commits, follows the earlier one. */
+  /** Returns a function that says whether the later of two items, in the order of their commits, follows from the earlier one. */
   ofThese(items: readonly { readonly commit: MemoryCommit }[]): (later: number, earlier: number) => boolean {
     return (later, earlier) => {
       const one = items[earlier]?.commit;

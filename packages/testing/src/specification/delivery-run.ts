@@ -60,7 +60,7 @@ export interface DeliveryRunOptions {
 export interface DeliveryReport {
   /** Every attempt, in the order in which they ended. */
   readonly attempts: readonly HandlerAttempt[];
-  /** The events that handlers gave up on, oldest first, including those from before. */
+  /** The events that handlers have given up on so far, oldest first. */
   readonly deadLetters: readonly BlockedRow[];
 }
 

@@ -6,7 +6,7 @@ import type { DepositTarget } from '../deposit-environment.js';
 
 const attemptsMax = 1_000;
 
-/** What is read of a wallet. */
+/** The columns of a wallet that are read. */
 export interface ReadWallet {
   readonly state: string;
   readonly version: number | string;
@@ -52,7 +52,7 @@ function eventOf({ id, slot }: DepositTarget, startedDate: Date) {
   };
 }
 
-/** The columns of an event in the log, in the order of {@link eventOf}, each with its type, which may not follow from its use. */
+/** The columns of an event in the log, in the order of {@link eventOf}, with their types, which PostgreSQL cannot always infer. */
 const eventTypes = {
   id: 'uuid',
   action_id: 'uuid',

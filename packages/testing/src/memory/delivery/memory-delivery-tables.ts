@@ -37,7 +37,7 @@ export interface MemoryBlocked {
   /** Attempts that began after the last one whose end was reported; nobody has reported their ends. */
   readonly openAttempts: Set<string>;
   error: string | undefined;
-  /** From when it may be tried; `undefined`: as soon as it is its turn. */
+  /** The time from which it may be tried; `undefined` means as soon as it is its turn. */
   nextMs: number | undefined;
   dead: boolean;
   suspect: boolean;
