@@ -105,7 +105,7 @@ const e2e = {
   },
 };
 
-/** Limits on what may not grow again. */
+/** Limits on what must not grow again. */
 const house = {
   extends: true as const,
   test: { name: 'house', root: 'instruments', include: ['*.test.ts'] },

@@ -50,7 +50,7 @@ const folder = mkdtempSync(join(tmpdir(), 'e2e-consumer-'));
 const alone = mkdtempSync(join(tmpdir(), 'e2e-alone-'));
 /** Where an application has an OpenTelemetry API of its own. */
 const traced = mkdtempSync(join(tmpdir(), 'e2e-traced-'));
-/** Where the lowest version of Node is that the packages name. */
+/** Where the lowest version of Node that the packages name is installed. */
 const withLowestNode = mkdtempSync(join(tmpdir(), 'e2e-lowest-'));
 
 interface Manifest {

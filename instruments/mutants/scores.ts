@@ -46,7 +46,7 @@ export function printScores(
   );
   const survivors = mutants.filter(hasSurvived);
   const open = survivors.filter(({ isExplained }) => !isExplained);
-  // The survival of a mutant that no test covered, although it has some, means nothing.
+  // If no test covered a mutant although there are tests for it, its survival means nothing.
   const unmeasured = survivors.filter((one) => one.status === 'Survived' && !one.testsCompleted);
   const needed = new Set(survivors.map(keyOf));
   const stale = isWhole

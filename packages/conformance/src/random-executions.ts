@@ -273,8 +273,8 @@ export class RandomExecutions {
 }
 
 /**
- * No lock is passed on because time has passed: only its holder releases it. So an execution that is still waiting at the end
- * waits for a lock that was lost.
+ * Locks are not passed on after a timeout: only the holder of a lock releases it. So an execution that is still waiting at
+ * the end waits for a lock that was lost.
  */
 const withoutWaits: Clock = {
   ...systemClock,

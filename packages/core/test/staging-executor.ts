@@ -37,7 +37,7 @@ export function stagingExecutor(): TestExecutor & {
         read.filter(({ id }) => wanted.has(id.value)).map((wallet) => wallet.deposit(1n)),
       );
     },
-    // No lock passes to another execution because of time.
+    // No lock passes to another execution after a timeout.
     { groupCommit: true, clock: manual },
   );
   const releases = [global, mexico].map((shard) => {

@@ -28,7 +28,7 @@ describe('a large backlog of blocked events', () => {
       );
       await query(url, 'analyze eventlog.parked_models');
       expect(await modelsByPages(store, 2_000)).toHaveLength(40_000);
-      // The amount that a connection has read is known when it has ended.
+      // How much a connection has read is known once it has ended.
       await registry.close();
       const connections = `select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`;
       await expect.poll(() => query(url, connections), { timeout: 20_000 }).toEqual([]);

@@ -15,7 +15,7 @@ import { proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 
 const name = 'wallets';
-/** So that a standby is not asked for long without success. */
+/** Short, so that a standby is not asked in vain for long. */
 const hasty = { 'statement-timeout-ms': 1_000 };
 
 test('only the original server reports a lost commit as missing; a standby reports only commits that it has', async () => {

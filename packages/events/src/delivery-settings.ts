@@ -139,7 +139,7 @@ const ranges: Readonly<Record<SettingName, NumberRange>> = {
   retentionMs: { min: 0, max: 3_155_760_000_000 },
 };
 
-/** Settings of earlier releases, each with its present value. */
+/** Settings of earlier releases, each with the value that applies now. */
 const gone: Readonly<Record<string, string>> = {
   pollMinMs: 'it is a quarter of poll-max-ms',
   blockedPollMs: 'it is twice poll-max-ms',

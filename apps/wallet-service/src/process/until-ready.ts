@@ -24,7 +24,7 @@ export interface StartListener {
   readonly onWaiting: (starts: readonly ShardStart[]) => void;
   /** Called once, when at least one shard is ready. The others follow by themselves as soon as they can. */
   readonly onReady: (starts: readonly ShardStart[]) => void;
-  /** Called afterwards when a shard becomes ready, or is not ready for another reason than before. */
+  /** Called afterwards when a shard becomes ready, or the reason why it is not ready changes. */
   readonly onChange: (start: ShardStart) => void;
 }
 
@@ -80,7 +80,7 @@ function isOther(start: ShardStart, before: ShardStart | undefined): boolean {
 
 const opening = 'it is being opened';
 
-/** Example wallets, each on another shard. */
+/** Example wallets, each on a different shard. */
 const examples = [
   { country: 'MX', currency: 'MXN' },
   { country: 'US', currency: 'USD' },
@@ -126,7 +126,7 @@ export function waitingText(starts: readonly ShardStart[]): string {
   return `Waiting for ${shards.join('; ')}`;
 }
 
-/** The text shown when a shard becomes ready later, or is not ready for another reason. */
+/** The text shown when a shard becomes ready later, or the reason why it is not ready changes. */
 export function changeText({ place, ready, reason = opening }: ShardStart): string {
   return `Shard ${place} ${ready ? 'is ready' : `is not ready: ${reason}`}`;
 }

@@ -49,7 +49,7 @@ export class Deliveries {
     return Number((await rowsOf(this.#database, text, [handler]))[0]?.['count']);
   }
 
-  /** What a handler has received, in the order of time; only of one model if it is given. */
+  /** What a handler has received, in chronological order; if a model is given, only its events. */
   async of(handler: string, modelId?: string): Promise<readonly RecordedDelivery[]> {
     const rows = await rowsOf(
       this.#database,

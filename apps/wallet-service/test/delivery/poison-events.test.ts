@@ -85,7 +85,7 @@ describe('an event that kills its process', () => {
     await vi.waitFor(async () => expect(await deadAttempts()).toEqual([attemptsMax]), patience);
     await everythingArrived(others);
 
-    // Deaths with other events beside it are not counted: at the first delivery, as a suspect, and on a slow machine.
+    // Deaths while other events were being tried are not counted: at the first delivery, as a suspect, and on a slow machine.
     const made = await attempts(poisoned);
     expect(made.slice(-attemptsMax)).toEqual([1, 2, 3]);
     const uncounted = made.slice(0, -attemptsMax);

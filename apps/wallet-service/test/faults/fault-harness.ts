@@ -23,7 +23,7 @@ const mexicoName = 'mexico';
 const wellWithinMs = 10_000;
 /** How soon after it every transfer has ended, including those that were waiting for their next attempt. */
 const settledWithinMs = 30_000;
-/** By which factor longer than without a fault the checks may take, because they take longer with cold connections. */
+/** How many times as long as without a fault the checks may take: they take longer with cold connections. */
 const slownessMax = 10;
 
 /** Which shards a process has in its configuration; `exchanged` means both, each with the database of the other. */

@@ -122,7 +122,7 @@ interface Update {
   readonly set: ChangeSet;
 }
 
-/** The given number of versions of an account, each made of the previous one. */
+/** The given number of versions of an account, each made from the previous one. */
 function chainOf(
   account: Account,
   length: number,

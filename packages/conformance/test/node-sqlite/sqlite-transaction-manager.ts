@@ -43,7 +43,7 @@ export interface SqliteRow {
 export class SqliteTransactionManager implements TransactionManager, EventLog {
   readonly shard: ShardIdentifier;
   readonly keys: SqliteIdempotencyKeys;
-  /** A file has no server that another one could take over from. */
+  /** A file has no server whose role another one could take over. */
   readonly timeline = 1;
   readonly #file: SqliteFile;
 

@@ -102,8 +102,8 @@ function checkPrincipal(principal: Principal | undefined, action: string): void 
 }
 
 /**
- * Copies params, so that changes to the original do not affect the copy, nor the other way round: plain objects, lists, dates,
- * maps, sets and bytes, at every level.
+ * Copies params, so that changes to the original do not affect the copy, or vice versa: plain objects, lists, dates, maps,
+ * sets and bytes, at every level.
  *
  * Instances of other classes are not copied. Ids, shards and decimals never change.
  */

@@ -45,7 +45,7 @@ export interface ExecutionEnvironment {
   readonly random: () => number;
 }
 
-/** What an attempt knows of its execution. */
+/** What an attempt knows about its execution. */
 export interface AttemptedExecution<Params, Result> {
   readonly registered: RegisteredAction<Params, Result>;
   readonly principal: Principal;

@@ -37,7 +37,7 @@ function treeWithGroupCommit(groupCommit: unknown): unknown {
   return { framework: { ...framework, 'group-commit': groupCommit } };
 }
 
-/** The result for a configuration with this section of group commit. */
+/** The result for a configuration with this group-commit section. */
 function groupCommitOf(section: unknown): unknown {
   return parseFrameworkConfig(treeWithGroupCommit(section)).groupCommit;
 }

@@ -76,7 +76,7 @@ function namesOf(given: object): readonly string[] {
   return names;
 }
 
-/** The properties of a number, a text or a list would be no settings. */
+/** The properties of a number, a text or a list are not settings. */
 function assertObject(path: string, given: unknown): void {
   if (typeof given === 'object' && given !== null && !Array.isArray(given)) return;
   throw new ConfigurationError([{ path, message: 'is not an object' }]);
@@ -230,7 +230,7 @@ export const idempotencyRanges: RangesOf<IdempotencySettings> = {
   sweepRowsMax: fromOne,
 };
 
-/** When a failed action runs again, and how long it waits before. */
+/** When a failed action runs again, and how long it waits first. */
 export interface RetryPolicy {
   /**
    * How many times the action may run, including the first. With group commit it runs once more if it depends on a model of

@@ -147,7 +147,7 @@ export class CommitOutcomeUnknownError extends FrameworkError {
 /** What a constraint demands. */
 export type ConstraintKind = 'not-null' | 'unique' | 'foreign-key' | 'check' | 'exclusion';
 
-/** What a database tells of a constraint that refused rows; never their values. */
+/** What a database reports about a constraint that refused rows, without the values of the rows. */
 export interface ConstraintViolation {
   readonly constraint: string | undefined;
   readonly table: string | undefined;
@@ -164,9 +164,9 @@ export class ConstraintViolationError extends FrameworkError {
   readonly constraint: string | undefined;
   /** The table's name, if the database reports it. */
   readonly table: string | undefined;
-  /** The names of its columns, in the database; empty where the database does not tell them, as of a check. */
+  /** The names of its columns, in the database; empty if the database does not report them, as for a check constraint. */
   readonly columns: readonly string[];
-  /** What the constraint demands, where the database tells it. */
+  /** What the constraint demands, if the database reports it. */
   readonly kind: ConstraintKind | undefined;
 
   constructor(

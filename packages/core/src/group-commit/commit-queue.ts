@@ -205,8 +205,8 @@ export class CommitQueue {
 
   #sendAgain(): void {
     const free = this.#again.filter(isFree);
-    // Batches that are locked out come last, the one with the oldest try first. Of the others, the one that has waited longest comes
-    // first, so that parts of later groups do not take its place.
+    // Batches that are locked out come last, beginning with the one that was tried least recently. Of the others, the one that
+    // has waited longest comes first, so that parts of later groups do not take its place.
     free.sort((one, other) => lockedTurn(one) - lockedTurn(other) || queuedMs(one) - queuedMs(other));
     const sent = new Set<Batch>();
     for (const batch of free) {

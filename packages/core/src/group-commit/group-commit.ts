@@ -78,9 +78,9 @@ export class GroupCommit {
   }
 
   /**
-   * Waits until the plan of a pending version has its outcome, but not for long: when another transaction holds a lock on one of its
-   * rows, the caller continues with what is committed. A handler does not wait at all for a plan that has taken long already, because
-   * its events would occupy its places one after the other.
+   * Waits until the plan of a pending version has its outcome, but not for long: when another transaction holds a lock on one of
+   * its rows, the caller continues with what is committed. A handler does not wait at all for a plan that has already taken a
+   * long time, because its events would occupy its places one after the other.
    */
   async awaitOutcome({ plan }: PendingVersion, isForHandler: boolean): Promise<void> {
     if (isForHandler && this.#takesLong(plan)) return;

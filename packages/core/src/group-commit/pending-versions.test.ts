@@ -17,7 +17,7 @@ interface Rereading {
   readonly wallet: Wallet;
   readonly amount: bigint;
   readonly rereads: boolean;
-  /** From which of the two versions that it has read it stages. */
+  /** Which of the two versions that it has read its change is based on. */
   readonly from?: 'older' | 'newer';
 }
 
@@ -300,7 +300,7 @@ describe('a model that is staged but not committed yet', () => {
     const [wallet, other] = [storedWallet(running), storedWallet(running)];
     const first = running.deposit([other]);
     await settled();
-    // Each holds the lock on another wallet, so neither waits for this one.
+    // Each holds the lock on a different wallet, so neither waits for this one.
     const [third, fourth] = [storedWallet(running), storedWallet(running)];
     const both = [running.deposit([third, wallet]), running.deposit([fourth, wallet])];
     await settled();

@@ -269,8 +269,8 @@ export const bigintCodec: z.ZodType<bigint, string> = z.codec(z.string().regex(/
 });
 
 /**
- * The schema of an exact decimal, written as plain digits: of a class that is made of them and writes them by `toFixed()`, such as
- * `Big` of big.js, `BigNumber` or `Decimal`.
+ * The schema of an exact decimal, written as plain digits: of a class that is constructed from them and writes them with
+ * `toFixed()`, such as `Big` of big.js, `BigNumber` or `Decimal`.
  *
  * ```ts
  * const params = z.object({ amount: decimalCodec(Big) });

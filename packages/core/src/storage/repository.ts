@@ -82,8 +82,8 @@ export interface ShardingStrategy<M extends AnyEntity = AnyEntity> {
   /** The shard on which the model is stored. */
   shardOfModel(model: M): ShardIdentifier;
   /**
-   * The shard of an id; `undefined` if the id alone does not tell. Then reads by id are refused, and reads by a
-   * condition search all shards.
+   * The shard of an id; `undefined` if the id alone does not determine it. Then reads by id are refused, and
+   * reads by a condition search all shards.
    */
   shardOfId(id: string): ShardIdentifier | undefined;
 }
@@ -169,7 +169,7 @@ export class PageOrder {
   readonly field: string | undefined;
   readonly isDescending: boolean;
 
-  /** @throws InvariantViolationError `invariant-violation` for a direction that is none */
+  /** @throws InvariantViolationError `invariant-violation` for an unknown direction */
   constructor({
     orderBy,
     direction,

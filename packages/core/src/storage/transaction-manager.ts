@@ -123,7 +123,7 @@ export async function outcomeOf(error: unknown, manager: TransactionManager): Pr
 }
 
 /**
- * Asks the log whether a commit happened whose answer was lost.
+ * Asks the log whether a commit whose answer was lost has happened.
  *
  * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that cannot be found out for any reason
  */

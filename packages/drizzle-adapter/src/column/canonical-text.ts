@@ -129,7 +129,7 @@ const bits = new DataView(new ArrayBuffer(4));
 const integerMax = 2 ** 24;
 const digitsMax = 9;
 
-/** The interval of numbers that round to a single, in units of a power of two. */
+/** The interval of numbers that round to one single-precision number, in units of a power of two. */
 interface Range {
   readonly low: bigint;
   readonly middle: bigint;

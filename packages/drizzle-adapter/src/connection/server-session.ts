@@ -101,7 +101,7 @@ interface SettingRow {
   readonly value: string;
 }
 
-/** What preparing a new connection found out. */
+/** What was found when a new connection was prepared. */
 export interface PreparedSession {
   /** The server process; `undefined` when a pooler hides it. */
   readonly session: ServerSession | undefined;

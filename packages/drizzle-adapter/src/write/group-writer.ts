@@ -91,7 +91,7 @@ export class GroupWriter {
 
   /**
    * Keeps rows out of groups for a while if the database's column types differ from Drizzle's table. Affects the shapes
-   * that the error points at.
+   * that the error points to.
    */
   learnFrom(error: unknown, { query, shape }: PreparedGroup): void {
     if (isMistyped(error)) this.#refused.refuse(shapesAt(shape, query.text, Number(error.position)));

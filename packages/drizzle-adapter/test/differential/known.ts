@@ -15,7 +15,7 @@ export class Known {
   );
   readonly events: Both<DeliverableEvent>[] = [];
   readonly cursors: Both<Cursor>[] = [];
-  /** All tokens so far, by handler and slot, the last one last. */
+  /** All tokens so far, by handler and slot, the latest one last. */
   readonly #leases = new Map<string, Both<string>[]>();
   readonly #tokenNames = new Map<string, string>();
   #random: () => number = seededRandom(0);

@@ -183,12 +183,12 @@ export class TurnTime {
     return this.#spentMs >= turnMaxMs;
   }
 
-  /** Calls back in the next turn, whenever the time of one was {@link TurnTime.spent}. */
+  /** Calls back in the next turn whenever the time of a turn is {@link TurnTime.spent}. */
   onNextTurn(listener: () => void): void {
     this.#onNextTurn.add(listener);
   }
 
-  /** Counts how long work takes until it returns; of what is asynchronous, until it first waits. */
+  /** Counts how long work takes until it returns; for asynchronous work, until it first waits. */
   measure<T>(work: () => T): T {
     const startedMs = this.#clock.elapsedMs();
     try {

@@ -176,7 +176,7 @@ export interface EventHandlerOptions {
   readonly whenBatchFails?: 'block' | 'wait';
 }
 
-/** How failed attempts of a handler are repeated: exponential backoff with full jitter. */
+/** How failed attempts of a handler are retried: exponential backoff with full jitter. */
 export interface HandlerRetry {
   /** How many attempts an event gets before it is a dead letter, including the first. Default 10. */
   readonly attemptsMax: number;

@@ -264,7 +264,7 @@ export class EventDispatch {
   async #runEvents(first: EventWork, queue: KeyedQueue<QueuedWork>): Promise<void> {
     const waited = this.#waiting.get(queue);
     const works = takeEvents(queue.items, waited ?? this.#events.takeMax(first));
-    // It waits until it has succeeded: else each attempt would let more of its slot be read.
+    // It waits until it has succeeded: otherwise each attempt would let more of its slot be read.
     if (waited !== undefined) this.#waiting.set(queue, { ...waited, tried: loadOf(works) });
     const attempt = (waited?.attempt ?? 0) + 1;
     let left: LeftEvents | undefined;

@@ -93,7 +93,7 @@ export class KeyedQueues<Item> {
     this.resume();
   }
 
-  /** Removes waiting items that are no longer wanted, also from queues that are held back. */
+  /** Removes waiting items that are no longer wanted, even from queues that are held back. */
   remove(isOff: (item: Item) => boolean): readonly Item[] {
     const removed: Item[] = [];
     for (const queue of this.#queues.values()) {

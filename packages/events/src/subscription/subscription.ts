@@ -184,8 +184,8 @@ export class Subscription {
   }
 
   /**
-   * Saves before the events are tried: otherwise the next holder of the slot would block again, as never tried, those that are
-   * done by then.
+   * Saves before the events are tried: otherwise the next holder of the slot would block again, as if never tried, events that
+   * are done by then.
    */
   async #saveBlocked(): Promise<void> {
     const { saver } = this.#around;

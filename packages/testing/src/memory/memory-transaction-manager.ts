@@ -43,7 +43,7 @@ interface OpenTransaction {
 class SentWrite {
   /** The history of the database to which it was sent. */
   readonly timeline: number;
-  /** Resolves when it arrives, if it has not. */
+  /** Resolves when it arrives, if it has not arrived yet. */
   readonly arrival: Promise<void> | undefined;
 
   constructor(timeline: number, arrival: Promise<void> | undefined) {

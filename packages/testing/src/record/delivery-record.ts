@@ -18,7 +18,7 @@ export interface DeliveryRecord {
   readonly text: string;
 }
 
-/** Makes the records of a call that starts. */
+/** Makes the records of a call as it starts. */
 export function deliveryRecords(
   handler: string,
   envelopes: readonly EventEnvelope<never>[],

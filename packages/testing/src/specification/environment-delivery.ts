@@ -51,7 +51,7 @@ export class EnvironmentDelivery {
     return report;
   }
 
-  /** Delivers what is committed now the given number of times, each time without the cursors of the time before. */
+  /** Delivers what is committed now the given number of times, each time without the cursors of the previous time. */
   async committed({ delivery }: MemoryTables, times: number): Promise<DeliveryReport> {
     const ends = new Map(this.tables.map((tables) => [tables, tables.log.length]));
     const last = delivery.log.length - 1;

@@ -59,7 +59,7 @@ export function assertMatchesInSomeOrder(
 /** How many comparisons the search for the best order may take: expectations that leave much open have many orders. */
 const comparisonsMax = 10_000;
 
-/** The order that matches the expectation as long as possible, found by trying the items that may come next. */
+/** The order that matches the expectation for as long as possible, found by trying the items that may come next. */
 function bestOrder(
   actual: readonly unknown[],
   expected: readonly unknown[],

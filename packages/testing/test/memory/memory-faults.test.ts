@@ -39,7 +39,7 @@ function recording(faults: MemoryFaults): readonly MemoryPassage[] {
   return passages;
 }
 
-/** Whether something is over once everything has run that can. */
+/** Whether something is over once everything that can run has run. */
 async function isOver(work: Promise<unknown>): Promise<boolean> {
   let over = false;
   const end = (): void => void (over = true);

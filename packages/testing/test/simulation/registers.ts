@@ -18,7 +18,7 @@ export const far: ShardIdentifier = ShardIdentifier.of(1, 0);
 /** The initial mark of every register. */
 export const blank = 'blank';
 
-/** What handlers do with an event: how often they fail, how, how long they wait, and to which register they write before. */
+/** What handlers do with an event: how often they fail, how, how long they wait, and to which register they write first. */
 const reactionSchema = z.object({
   writesTo: z.string().optional(),
   fails: z.enum(['before', 'after']).optional(),

@@ -32,7 +32,7 @@ export function relativeDeposit(target: DepositTarget) {
   return { id: target.id.value, amount: amount.toFixed(), now, event: eventOf(target, now) };
 }
 
-/** What is known of an event before the wallet has been read. */
+/** What is known about an event before the wallet has been read. */
 function eventOf({ id, slot }: DepositTarget, startedDate: Date) {
   return {
     id: uuidv7(),
