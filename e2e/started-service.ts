@@ -110,7 +110,8 @@ export async function until(
 ): Promise<void> {
   const endsAtMs = performance.now() + timeoutMs;
   while (!(await condition())) {
-    if (performance.now() >= endsAtMs) throw new Error(`After ${timeoutMs} ms it is not so that ${what}`);
+    if (performance.now() >= endsAtMs)
+      throw new Error(`After ${timeoutMs} ms it is still not true that ${what}`);
     await pause(pollIntervalMs);
   }
 }

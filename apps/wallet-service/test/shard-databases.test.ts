@@ -29,7 +29,7 @@ afterEach(async () => {
   await Promise.all([global.drop(), mexico.drop(), rm(folder, { recursive: true })]);
 });
 
-describe('a service with exchanged jdbc-urls', () => {
+describe('a service with swapped jdbc-urls', () => {
   test("writes no wallet to another shard's database, and reports which shard it holds", async () => {
     await serveOnce({ global, mexico });
     const before = await walletsIn(global, mexico);

@@ -30,7 +30,7 @@ async function aboutToMove(): Promise<{
   return { one, other, after };
 }
 
-/** Makes the record of a further shard wait, once it is tried, until the test lets it continue. */
+/** Makes the recording of a further shard wait, from its first statement, until the test lets it continue. */
 async function heldUp({ url }: TestDatabase): Promise<{
   readonly begun: () => Promise<unknown>;
   readonly goOn: () => Promise<unknown>;

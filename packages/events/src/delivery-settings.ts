@@ -91,7 +91,7 @@ function sectionOf<T extends object>(
   faults: ConfigurationIssue[],
 ): Partial<T> {
   if (isSection(given)) return given;
-  faults.push({ path: joined(path), message: 'is no object: pass its settings by their names' });
+  faults.push({ path: joined(path), message: 'is not an object: pass its settings by their names' });
   return {};
 }
 

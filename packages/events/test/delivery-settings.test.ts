@@ -84,7 +84,7 @@ describe('the settings of a delivery', () => {
     ]);
   });
 
-  test.each([null, 5, 'fast', [5]])('are refused where they are no object, such as %j', (value) => {
+  test.each([null, 5, 'fast', [5]])('are refused when they are not an object, such as %j', (value) => {
     expect(faultsOf(value)).toEqual(['delivery']);
     expect(faultsOf({ leaseMs: 99, retry: value })).toEqual(['delivery.leaseMs', 'delivery.retry']);
   });

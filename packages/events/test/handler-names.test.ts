@@ -171,7 +171,7 @@ describe('an operator', () => {
   });
 });
 
-test('a handler is not retired while its process may only be late, for as long again as its lease was', async () => {
+test('a handler is retired only one lease time after its lease has ended, because its process may be late', async () => {
   const bench = new DeliveryBench();
   const operator = operatorOf(bench);
   const store = new MemoryDeliveryStore(new MemoryAccess(bench.database));

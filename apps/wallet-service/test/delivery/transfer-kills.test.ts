@@ -132,7 +132,7 @@ function transfersIn(state: string): Promise<readonly string[]> {
   return texts('select id as text from transfers where state = $1', state);
 }
 
-/** The transfers that were received, each once for each receipt. */
+/** The transfers that were received, once for each receipt. */
 function receivedTransfers(): Promise<readonly string[]> {
   const text = `select payload ->> 'transferId' as text from eventlog.events where event_type = $1`;
   return texts(text, 'WalletTransferReceivedEvent');

@@ -22,7 +22,7 @@ export interface Fault<Stage extends DrillStage = DrillStage> {
 const onHarness: readonly Fault<FaultHarness>[] = [
   {
     name: 'missing-shard',
-    what: 'the only process that delivers has no such shard in its configuration, until one is started that has',
+    what: 'the only process that delivers has no such shard in its configuration, until one that has it is started',
     lastsMs: 10_000,
     begin: async (scene) => {
       const { stage } = scene;
@@ -83,7 +83,7 @@ const onHarness: readonly Fault<FaultHarness>[] = [
   },
   {
     name: 'exchanged-urls',
-    what: 'the service is started with the jdbc-urls of its shards exchanged, then with the right ones',
+    what: 'the service is started with the jdbc-urls of its shards swapped, then with the right ones',
     lastsMs: 0,
     hold: (scene) => scene.lock(),
     begin: async (scene) => {
@@ -108,7 +108,7 @@ const onHarness: readonly Fault<FaultHarness>[] = [
 
 const embedded: Fault<EmbeddedStage> = {
   name: 'embedded-killed',
-  what: 'the embedded server of a start without configuration is ended by kill -9',
+  what: 'the embedded server of a start without configuration is killed with kill -9',
   lastsMs: 0,
   stage: async () => (await import('./embedded-stage.js')).EmbeddedStage.start(),
   hold: (scene) => scene.lock(),

@@ -87,7 +87,7 @@ function checkPrincipal(principal: Principal | undefined, action: string): void 
   const name: unknown = principal?.name;
   if (typeof name !== 'string') {
     throw new InvariantViolationError(
-      `${action} was executed without a principal: pass who acts as the first argument, an object with a name, such as { name: 'alice' }`,
+      `${action} was executed without a principal: as the first argument, pass who acts, an object with a name, such as { name: 'alice' }`,
     );
   }
   const path = `principal of ${action}`;
@@ -96,7 +96,7 @@ function checkPrincipal(principal: Principal | undefined, action: string): void 
     throw new LimitExceededError(
       'principalCharactersMax',
       principalCharactersMax,
-      `${name.length} characters are too many for the ${path}: its name has ${principalCharactersMax} at most`,
+      `${name.length} characters are too many for the ${path}: its name has at most ${principalCharactersMax}`,
     );
   }
 }

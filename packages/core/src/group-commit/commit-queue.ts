@@ -49,16 +49,17 @@ interface AwaitedWrite {
  *     aborted ◀────────┴────────┘
  *
  * - queued → sent: at once, if the queue waits for no write; else in the next group, with the plans that arrive meanwhile.
- * - sent → again: the plan belongs to a part of a group that failed as a whole, and the part is sent on its own; or it found a row
- *   locked and there is no place to wait for it in the database, so it is tried for a moment, in turn with the others.
+ * - sent → again: the plan belongs to a part of a group that failed as a whole, and the part is sent on its own; or it found a
+ *   row locked and there is no place to wait for it in the database, so it is tried briefly, in turn with the others.
  * - sent → asked: the answer was lost, so the log is asked for the outcome, which may stay unknown.
  * - sent → aborted: the plan is stale, the database refuses it, or its idempotency key is taken.
  * - queued or again → aborted: the plan has waited too long, is known to be stale, or depends on an aborted plan.
  *
  * Nothing of an aborted plan is written.
  *
- * The queue waits for one of the writes that are sent. If that takes long, because a row is locked, it is left aside: only plans that
- * change the same models wait for it any longer. What is sent again is aside from the start, and so is what the log is asked for.
+ * The queue waits for one of the writes that are sent. If that takes a long time, because a row is locked, it is left aside: only
+ * plans that change the same models wait for it any longer. Plans that are sent again or looked up in the log are left aside from
+ * the start.
  */
 export class CommitQueue {
   readonly #manager: TransactionManager;

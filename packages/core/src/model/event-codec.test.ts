@@ -225,7 +225,7 @@ describe('a payload of an earlier version of its class', () => {
     expect(currentPayload(OrderPricedEvent, earlier)).toEqual({ orderId: 'order-1', cents: 200 });
   });
 
-  test('is told from a current one, which stays unchanged', () => {
+  test('is distinguished from a current one, which stays unchanged', () => {
     const event = new OrderPricedEvent('order-1', Order);
     const today = { ...earlier, payload: JSON.parse(encodePayload(event)) as unknown };
     expect(decodeEvent(OrderPricedEvent, today)).toEqual(event);

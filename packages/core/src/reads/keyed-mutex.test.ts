@@ -240,7 +240,7 @@ describe('executions that take locks', () => {
       ofHandler,
       true,
     ],
-  ])('%s while its commit waits for a lock of somebody else', async (_what, first, next, goesOn) => {
+  ])("%s while its commit waits for somebody else's lock", async (_what, first, next, goesOn) => {
     const running = executorOf(
       async (plan, params) => {
         plan().update((await running.wallets.getById((params as Wallet).id)).deposit(1n));

@@ -88,7 +88,7 @@ describe('the canonical text of a value', () => {
       ['08:00:2b:01:02:03'],
       ['08:00:2b:01:02', '08-00-2b-01-02-03', '08:00:2B:01:02:03'],
     ],
-  ])('is told from every other spelling of a %s', (_type, isCanonical, canonical, others) => {
+  ])('is distinguished from every other spelling of a %s', (_type, isCanonical, canonical, others) => {
     expect(canonical.filter((text) => !isCanonical(text))).toEqual([]);
     expect(others.filter((text) => isCanonical(text))).toEqual([]);
   });

@@ -139,10 +139,11 @@ interface Range {
 
 /**
  * Returns the decimal that PostgreSQL writes for a `real`. Of all decimals that are strictly nearer to it than to any
- * other single, it has the fewest digits; of several such, it is the closest; of two equally close ones, the even one.
+ * other single-precision number, it has the fewest digits; of several such, it is the closest; of two equally close
+ * ones, the even one.
  *
  * `toPrecision` gives another result for powers of two, whose lower neighbour is nearer, and for decimals halfway
- * between two singles.
+ * between two single-precision numbers.
  *
  * @see Ulf Adams, Ryū: fast float-to-string conversion, PLDI 2018; PostgreSQL excludes the ends of the interval
  * @param single a result of `Math.fround`

@@ -30,8 +30,8 @@ interface SessionRow {
  *
  * The server cancels a statement after its timeout, so waiting that long is enough. Only a server that must know about
  * the commit can rule it out: one that is not in recovery, and on the timeline on which the commit was sent. If the
- * role may not see when processes started, any process with the same pid counts as the one. Behind a pooler that hides
- * server processes, a commit can only be confirmed, never ruled out.
+ * role may not see when processes started, any process with the same pid counts as that process. Behind a pooler that
+ * hides server processes, a commit can only be confirmed, never ruled out.
  *
  * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when the outcome cannot be found out
  */

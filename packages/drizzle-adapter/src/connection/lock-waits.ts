@@ -84,7 +84,7 @@ export class LockWaits {
    * waiting.
    *
    * @param rows the ids of the rows that it updates
-   * @param write a brief attempt waits for the lock only for a moment, any other one until its statement times out
+   * @param write a brief attempt waits for the lock only briefly, any other one until its statement times out
    * @param flushSoonMs marks the write as urgent, and says how long it may wait for its turn. An urgent write is
    * refused at once when another urgent one waits for the same row, or when there are too many of them
    * @throws ShardUnavailableError `shard-unavailable` when its turn or the lock does not come in time; nothing was

@@ -257,8 +257,8 @@ const unmigratedStates = new Set(['3F000', '42P01', '42703', '42883']);
 const passingStates = new Set(['55P03', '40001']);
 
 /**
- * Starts a new epoch of the log when the database runs on another server than before, after it was restored, copied or
- * moved.
+ * Starts a new epoch of the log when the database runs on a different server than before, after it was restored,
+ * copied or moved.
  *
  * Transaction numbers of different servers cannot be compared. So this process neither reads nor writes on a server
  * until the log knows that server.

@@ -132,9 +132,9 @@ export class DeliveryOperator {
 
   /**
    * Removes a handler that no code has any more: its cursors, which keep old partitions of the log from being dropped, its names,
-   * and with `discardBlocked` its blocked events. A handler with the same name starts as a new one afterwards, but does not
-   * repeat actions that the old one has executed, because both use the same idempotency keys. This ends when the keys are
-   * deleted. For a handler that was renamed, this holds only if the new one has the old one's first name, its permanent id.
+   * and with `discardBlocked` its blocked events. A handler with the same name starts as a new one afterwards, but while the old
+   * one's idempotency keys are kept, it does not repeat actions that the old one has executed, because both use the same keys.
+   * For a handler that was renamed, that is true only if the new one has the old one's first name, its permanent id.
    *
    * @param handler one of its names
    * @param options.discardBlocked whether its blocked events and dead letters are removed as well; without it, they prevent the

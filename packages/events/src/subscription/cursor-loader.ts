@@ -81,7 +81,7 @@ export class CursorLoader {
   /**
    * Finds out which handlers an operator has paused or resumed.
    *
-   * @returns all that the database knows
+   * @returns everything that the database knows about its handlers
    */
   async refresh(): Promise<readonly KnownHandler[]> {
     const news = ++this.#newsCount;

@@ -57,7 +57,8 @@ export class RetryLoop {
 
   /**
    * Polls for due events until delivery stops. While no model is known to be blocked, it polls only once per lease time: a
-   * statement that blocks may reach the database after delivery gave up waiting for it, when its event has been handled.
+   * statement that blocks an event may reach the database after delivery gave up waiting for it, and after the event was
+   * handled.
    */
   async run(): Promise<void> {
     const { stopping, onError } = this.#context;
