@@ -170,7 +170,7 @@ export class LockWaits {
   }
 
   /**
-   * Starts each write whose rows no earlier write needs: in a place while there are any, and one other as a brief
+   * Starts writes whose rows no earlier write needs: each in a place while any are free, and one more as a brief
    * attempt.
    */
   #goOn(): void {

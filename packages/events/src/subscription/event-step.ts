@@ -46,7 +46,7 @@ export class EventStep {
     this.#onBlocked = options.onBlocked;
   }
 
-  /** How many events of a queue belong together, and their bytes, when this is the first. */
+  /** How many events of a queue belong together, from this one on, and how many bytes they have. */
   takeMax(first: EventWork): { readonly count: number; readonly bytes: number } {
     const { blockMax, batchBytesMax } = this.#context.settings;
     // Events are blocked by copying them within the database.
