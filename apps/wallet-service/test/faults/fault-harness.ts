@@ -200,7 +200,7 @@ export class FaultHarness {
     return { status, body };
   }
 
-  /** Checks that requests, readiness and delivery work by themselves soon after the end of a fault, which is now. */
+  /** Checks that requests, readiness and delivery soon work by themselves after a fault that has just ended. */
   async expectWell(): Promise<void> {
     await this.#seeThatAllIsWell(wellWithinMs + slownessMax * this.#healthyMs);
   }

@@ -22,7 +22,7 @@ import { QuarantineIntake, type QuarantinePhase } from './quarantine.js';
  *
  *   read, open slot ──▶ queued ──▶ called ──▶ done
  *                         │          └─ failed ─────────▶ blocked ─▶ is due ──▶ called ─▶ done
- *                         └─ its model has blocked ones ─▶ blocked      ▲           └─ failed ─▶ dead letter, at the last
+ *                         └─ its model has blocked ones ─▶ blocked      ▲           └─ failed ─▶ dead letter, after the last one
  *   read, slot that enters quarantine ──────────────────▶ blocked      └── later ──────┘
  *
  * This file reads, and puts slots into quarantine. `event-dispatch.ts` queues events by model; `event-step.ts` calls the handler
