@@ -26,7 +26,7 @@ const [, second] = shards;
 const there = await repository.findPage({ limit: 10, shard: second });
 console.log(`values ${there.items.map(({ value }) => value).join(', ')} on ${String(second)}`);
 
-// The shard of an id is checked before anything is written.
+// The requested shard is checked before anything is written.
 try {
   await executor.execute(you, OpenCounterAction, { shard: ShardIdentifier.of(2, 0) });
 } catch (error) {
