@@ -339,7 +339,7 @@ async function lockedOut() {
   return { ...running, manual, seen, wallet, other, first, release };
 }
 
-describe('a pending version whose row another session has locked for a long time', () => {
+describe('a pending version whose row another session keeps locked', () => {
   const refused = { code: 'shard-unavailable', kind: 'locked' };
   let eventCount = 0;
   const ofHandler = (): ExecutionConfiguration => {
