@@ -127,6 +127,22 @@ describe('a cursor', () => {
     expect(saved).toEqual(['10: one 0 t 2', '110: one 0 t 3']);
   });
 
+  test('is saved sooner after half of the events that may be unsaved, so that reading goes on', async () => {
+    const { clock, saved, move } = new RunningSaver();
+    const [one, other] = [slotOf(0), slotOf(1)];
+    move(one, '1', 100);
+    await clock.advance(10);
+    move(one, '2', 2_499);
+    move(other, '1', 2_500);
+    await clock.advance(10);
+    expect(saved).toEqual(['0: one 0 t 1']);
+    move(one, '3', 1);
+    await clock.advance(10);
+    move(one, '4', 4_999);
+    await clock.advance(70);
+    expect(saved).toEqual(['0: one 0 t 1', '20: one 0 t 3, one 1 t 1']);
+  });
+
   test('that passed only unwanted events is saved after half a minute, however often it moves', async () => {
     const { clock, saved, move } = new RunningSaver();
     const slot = slotOf();

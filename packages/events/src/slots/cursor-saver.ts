@@ -23,7 +23,9 @@ interface PendingCursor extends UnsavedCursor {
  * Saves the cursors of all handlers of one database together and rarely; a crash repeats what was not saved.
  *
  * A cursor that passed wanted events is saved when it has rested for `cursorSaveMs`, or when it has passed `cursorSaveEvents` of
- * them, or after `cursorSaveMaxMs`: under load it causes few writes compared with the number of events.
+ * them, or after `cursorSaveMaxMs`: under load it causes few writes compared with the number of events. Saves are at least
+ * `cursorSaveMinMs` apart, unless half of `unsavedMax` events have been passed: otherwise, a fast handler would reach that limit
+ * and not read on until the next save.
  */
 export class CursorSaver {
   readonly #context: WorkerContext;
@@ -34,6 +36,8 @@ export class CursorSaver {
   #saving: Promise<void> = Promise.resolve();
   #savedMs = -Infinity;
   #dueMs = Infinity;
+  /** Wanted events, of all handlers, that cursors have passed since the last save began. */
+  #passedCount = 0;
   #stopped = false;
 
   constructor(
@@ -49,6 +53,8 @@ export class CursorSaver {
 
   /** Remembers a cursor, to be saved in time. */
   moved(unsaved: UnsavedCursor): void {
+    this.#passedCount += unsaved.wantedCount;
+    if (this.#passedMany) this.#wakeSignal.wake();
     const earlier = this.#pending.get(keyOf(unsaved));
     if (earlier?.slot !== unsaved.slot) return this.#remember(unsaved);
     const pending = together(earlier, unsaved);
@@ -69,7 +75,8 @@ export class CursorSaver {
     const { clock, settings, ended, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     while (!this.#stopped) {
-      const waitMs = Math.max(this.#dueMs, this.#savedMs + settings.cursorSaveMinMs) - clock.elapsedMs();
+      const earliestMs = this.#passedMany ? -Infinity : this.#savedMs + settings.cursorSaveMinMs;
+      const waitMs = Math.max(this.#dueMs, earliestMs) - clock.elapsedMs();
       if (waitMs > 0) {
         await this.#wakeSignal.wait(waitMs === Infinity ? undefined : waitMs);
         continue;
@@ -105,10 +112,15 @@ export class CursorSaver {
     return this.#saving.catch(() => undefined);
   }
 
+  get #passedMany(): boolean {
+    return this.#passedCount >= this.#context.settings.unsavedMax / 2;
+  }
+
   async #save(all: boolean): Promise<void> {
     const nowMs = this.#context.clock.elapsedMs();
     const taken: PendingCursor[] = [];
     this.#dueMs = Infinity;
+    this.#passedCount = 0;
     for (const [key, pending] of this.#pending) {
       if (all || pending.dueMs <= nowMs) {
         this.#pending.delete(key);
