@@ -47,7 +47,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
   return startTestServiceOn({ global, mexico }, options);
 }
 
-/** Starts it on databases from the caller, for example behind a proxy. */
+/** Starts the service on databases of the caller, for example behind a proxy. */
 export async function startTestServiceOn(
   databases: ShardDatabases,
   options: TestServiceOptions = {},

@@ -63,7 +63,7 @@ test('a call that begins after all others have ended expires in time', async () 
   expect(expired).toEqual(['first at 1000', 'second at 6000']);
 });
 
-test('calls do not expire once it is stopped, and nothing waits for the clock, until another one is added', async () => {
+test('after a stop, no call expires and nothing waits for the clock until another call begins', async () => {
   const { clock, running, expired } = deadlines();
   const dropped = { name: 'dropped' };
   running.add(dropped);

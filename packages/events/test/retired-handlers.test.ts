@@ -95,7 +95,7 @@ test('a name that a failover lost is registered again, so that it still finds th
   ]);
 });
 
-test('a current name that a failover lost finds its handler even without former names in the code', async () => {
+test('a handler whose current name was lost in a failover keeps its permanent id, even if the code lists no former names', async () => {
   const bench = new DeliveryBench();
   const before = bench.start([handlerOf({ name: 'old' })]);
   await bench.clock.advance(1_000);

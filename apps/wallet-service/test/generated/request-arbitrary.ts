@@ -33,7 +33,7 @@ export interface GeneratedRequest {
 export interface Subjects {
   readonly documented: DocumentedAnswers;
   readonly walletIds: readonly string[];
-  /** Those among them that may be closed; the others stay open. */
+  /** The wallets in `walletIds` that may be closed; the others stay open. */
   readonly closableIds: readonly string[];
   readonly transferIds: readonly string[];
   readonly ownerIds: readonly string[];

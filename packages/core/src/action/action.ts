@@ -144,7 +144,7 @@ export function discoveredActions(): readonly ActionClass<never, unknown>[] {
   return [...declared.keys()];
 }
 
-/** The party that asks for an action; written with every event of it. */
+/** The party on whose behalf an action is executed; recorded with every event of the action. */
 export interface Principal {
   /** Identifies the user or the system, for example with the subject of a token. At most 255 characters. */
   readonly name: string;

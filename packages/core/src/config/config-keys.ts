@@ -32,7 +32,7 @@ interface Place {
 
 function rewrite(tree: unknown, place: Place, faults: ConfigurationIssue[]): unknown {
   if (typeof tree !== 'object' || tree === null) return tree;
-  // YAML aliases can create such a tree.
+  // YAML aliases can create a tree that contains itself.
   if (place.sections.includes(tree)) {
     faults.push({ path: kebabCasePath(place.path), message: 'contains itself' });
     return undefined;

@@ -138,7 +138,7 @@ describe('reads by id', () => {
 });
 
 describe('the timeline of a shard', () => {
-  test('on which an attempt has begun to read is passed with what it writes there', async () => {
+  test('at the first read of an attempt is part of the change set that the attempt commits', async () => {
     const running = executorOf(async (plan, params) => {
       running.databases.transactionManager(global);
       const wallet = await running.wallets.getById((params as Wallet).id);

@@ -182,7 +182,7 @@ function renamed(query: NamedQuery, areNamed: boolean): object {
 const contentNames = new Map<string, string>();
 const contentNamesMax = 2_000;
 
-/** Fits the 63 characters that PostgreSQL allows for a name. */
+/** The name of a statement, derived from its text; it fits the 63 characters that PostgreSQL allows. */
 function contentName(text: string): string {
   let name = contentNames.get(text);
   if (name === undefined) {
