@@ -16,7 +16,7 @@ import { at, firstShard, principal } from './suite-context.js';
 const accountCount = 3;
 const programCount = 14;
 const hopsMax = 6;
-/** How long all of them may take; only an execution that never ends takes this long. */
+/** How long all programs may take; only an execution that never ends takes this long. */
 const deadlineMs = 60_000;
 /** How long a database may continue with what it was sent before the connection was lost. */
 const lateMs = 30_000;

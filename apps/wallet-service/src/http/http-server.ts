@@ -191,7 +191,7 @@ function exchangeServer({ fetch, refuse, describe }: WebHandler): ExchangeHandle
     const listener = getRequestListener(answer, {
       // HTTP/1.0 has no Host header.
       hostname: 'localhost',
-      // The connection takes care of the rest of a body.
+      // `HttpConnection` reads and drops what remains of a body.
       autoCleanupIncoming: false,
       errorHandler: (error) => refuse(error instanceof RequestError ? unreadable(error) : error),
     });

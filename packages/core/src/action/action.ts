@@ -155,7 +155,7 @@ export interface AttemptContext {
   readonly actionName: string;
   readonly plan: Plan;
   readonly reads: AttemptReads;
-  /** The shards that the execution has accessed, for reads of any kind. */
+  /** The shards that the execution has accessed by reads of any kind. */
   readonly shards: Set<ShardIdentifier>;
 }
 

@@ -16,7 +16,7 @@ interface Attempts {
   /** How many calls failed on their own: alone, and together with other events of a batch. */
   failedCount: number;
   failedInBatchCount: number;
-  /** How many were started under earlier leases. Nobody may know how they ended, so each may or may not count. */
+  /** How many were started under earlier leases. How they ended may be unknown, so each may or may not count. */
   beforeCount: number;
   isFinal: boolean;
 }
