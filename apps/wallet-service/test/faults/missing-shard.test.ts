@@ -26,7 +26,7 @@ test(
     const client = new WalletClient(await partial.printed('is ready'));
     await setPaused('settle-transfer', true);
     await vi.waitFor(async () => expect(await received()).toBeGreaterThan(3), patience);
-    // A received transfer that is not settled yet is taken over by the process that cannot see the receipt.
+    // The process that is left gets the events of received, unsettled transfers, and cannot see on shard (1, 0) that they arrived.
     await harness.killService();
     await vi.waitFor(
       () => expect(partial.stderr).toContain('a handler failed and will be retried'),

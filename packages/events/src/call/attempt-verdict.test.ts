@@ -16,7 +16,7 @@ test('a call that failed because a shard was unavailable does not count as an at
   expect(attemptVerdict(new HandlerTimeoutError('one', 30_000))).toBe('counts');
 });
 
-test('a call that fails for an unknown shard or closed databases is no attempt, and any other permanent error is final', () => {
+test('a call that fails because of an unknown shard or closed databases does not count; any other permanent error is final', () => {
   expect(attemptVerdict(new UnknownShardError(ShardIdentifier.of(1, 0)))).toBe('outage');
   expect(attemptVerdict(new DatabasesClosedError(ShardIdentifier.of(0, 0)))).toBe('outage');
   expect(attemptVerdict(new InvariantViolationError('never'))).toBe('final');

@@ -69,7 +69,7 @@ export class MemoryHandlerCursors implements HandlerCursors {
         return place === undefined ? [] : [{ ...move, place }];
       });
       for (const { handler, slot, token, place } of known) {
-        // A save that its sender has given up may arrive after a later one.
+        // A save whose sender no longer waits for it may arrive after a later one.
         if (!tables.holds(handler, slot, token) || place < tables.cursor(handler, slot)) continue;
         tables.cursors.set(`${handler} ${slot}`, place);
         tables.writes.cursors++;

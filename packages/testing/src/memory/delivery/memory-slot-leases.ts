@@ -104,7 +104,7 @@ function knowsMore({ shards }: MemoryProcess, other: MemoryProcess): boolean {
   );
 }
 
-/** When the first of the other processes will have vanished if it does not renew. */
+/** How long until the first of the other processes counts as vanished, unless it renews its leases. */
 function othersEndInMs({ processes, nowMs }: MemoryDeliveryTables, processId: string): number | undefined {
   const others = [...processes].filter(([id]) => id !== processId);
   return others.length === 0 ? undefined : Math.min(...others.map(([, { untilMs }]) => untilMs)) - nowMs;
