@@ -4,7 +4,7 @@ import { withEvents } from './fixtures/blocked-events.js';
 import { query } from './fixtures/query.js';
 
 describe('blocked events', () => {
-  test('are not searched from a place of unknown form', async () => {
+  test('cannot be searched from an invalid cursor', async () => {
     const { store, events } = await withEvents('a', 1);
     const [{ id }] = events as [DeliverableEvent];
     const nones = ['1.2.3', '1'].map((seconds) => `${seconds}/${id}/one`);

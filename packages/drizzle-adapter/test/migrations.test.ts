@@ -97,9 +97,9 @@ describe('migrations', () => {
       expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
-  test('that are faulty report the fault, leave nothing half done, and are applied once they are mended', async () => {
+  test('that fail are reported, leave nothing half done, and are applied once they can succeed', async () => {
     const { url } = await emptyDatabase();
-    // It pauses for ten times as long as a try takes.
+    // With the framework's migrations applied, a try is short, and so is the pause after it, which is ten times as long.
     await openRegistry([{ group: 0, member: 0, url }], {}).ready();
     const folder = await folderOf('create table half_done (id int); select no_such_function()');
     const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder });

@@ -49,7 +49,7 @@ export class WarmConnections {
       this.#pool.newClient({ callback: (error, _client, release) => this.#opened(error, release) });
   }
 
-  /** Stops trying. */
+  /** Stops opening connections. */
   close(): void {
     clearTimeout(this.#retry);
   }

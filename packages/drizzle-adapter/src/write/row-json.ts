@@ -11,8 +11,8 @@ import { readArray, valueReader } from '../read/table-reader.js';
 type ReadValue = (sent: unknown) => unknown;
 
 /**
- * Writes rows of one table as JSON, and reads them: by the keys of the columns, each value in the form in which it is sent to the
- * database.
+ * Writes rows of one table as JSON, and reads them back. The JSON has the keys of the columns, and each value in the form in
+ * which it is sent to the database.
  */
 export class RowJson {
   readonly #modelName: string;
@@ -71,9 +71,9 @@ function readerOf(column: PgColumn): ReadValue | undefined {
     const read = readerOf(column.baseColumn);
     return read && ((sent) => readArray(withNulls(sent), read));
   }
-  // In an array it is sent as text.
+  // In an array, a boolean is sent as text.
   if (is(column, PgBoolean)) return (sent) => String(sent) === 'true';
-  // It is sent in UTC, whether or not the column has a time zone.
+  // A timestamp is sent in UTC, whether or not the column has a time zone.
   if (is(column, PgTimestamp)) return (sent) => new Date(String(sent));
   return groupType(column) === undefined ? undefined : valueReader(column);
 }
