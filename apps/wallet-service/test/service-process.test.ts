@@ -192,7 +192,7 @@ describe('the service at its start', () => {
     expect(await service.exitCode()).toBe(0);
   });
 
-  test('exits with all faults of its configuration, and no password', async () => {
+  test('lists all faults of its configuration, without a password, and exits', async () => {
     const service = await start({
       global: { 'maximum-pool-size': 0, password: 'hunter2', pasword: 'hunter2' },
     });

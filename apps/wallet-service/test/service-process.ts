@@ -20,7 +20,7 @@ export class ServiceProcess {
   #stderr = '';
 
   /**
-   * Starts it with an environment; PORT is a free port unless set.
+   * Starts the service with an environment; PORT is a free port unless set.
    *
    * @param program what Node runs. Default: the service's sources.
    * @param options.leadsGroup whether it leads a process group, as when a shell starts it; otherwise it is in that of the tests

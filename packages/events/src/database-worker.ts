@@ -277,7 +277,7 @@ export class DatabaseWorker {
     else if (!this.#refreshing && !this.#stopping.signal.aborted) void this.#guarded(() => this.#refresh());
   }
 
-  /** One at a time, so that unknown handlers are registered once. */
+  /** Runs one at a time, so that unknown handlers are registered once. */
   async #refresh(): Promise<void> {
     this.#refreshing = true;
     try {

@@ -155,7 +155,7 @@ function broken(draftOf: Draft): fc.Arbitrary<Draft> {
   );
 }
 
-/** A JSON object in which one member has another value, or another name. */
+/** The JSON object with the text as the value of one member, or as the name of an additional one. */
 function withMember(json = '{}', text: string, place: number): string {
   const members = Object.entries(JSON.parse(json) as object).map(([name, value]) => [
     name,
