@@ -175,7 +175,7 @@ class Process {
   }
 }
 
-/** Mexico is behind the proxy, with short timeouts for when it does not answer. */
+/** The configuration as a tree. Mexico is behind the proxy, with short timeouts for when it does not answer. */
 function treeOf(configuration: Configuration): unknown {
   const mexico = { 'acquisition-timeout-ms': 1_000, 'statement-timeout-ms': 1_000 };
   const tree = configTree(shards, { mexicoPort: proxy.port, mexico }) as {

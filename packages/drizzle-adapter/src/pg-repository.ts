@@ -94,8 +94,8 @@ type ToModel<M, T extends ModelTable> = (row: T['$inferSelect']) => M;
  * Makes the row of a model that will be written; its id and version must be the model's. Default: the model's fields.
  *
  * If a key is absent, the database decides: a new row gets the column's default, and an updated row keeps its value. So leave out
- * columns that others maintain. `undefined` means null, unless the column has a default in the table;
- * where the model's fields are the columns, the default applies to new rows only.
+ * columns that others maintain. `undefined` means null, unless the column has a default in the table. Without a `toRow`, such a
+ * default applies to new rows only.
  */
 type ToRow<M, T extends ModelTable> = (model: M) => T['$inferInsert'];
 

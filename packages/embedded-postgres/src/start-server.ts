@@ -144,7 +144,7 @@ async function removeClaim(dataDirectory: string, pid: number): Promise<void> {
   if (claim?.pid === pid) await rm(postmasterFile(dataDirectory), { force: true });
 }
 
-// The process id is from the claim through whose port the server has answered.
+// The process id is that of the server: it comes from the same claim as the port on which the server has answered.
 async function shutDownOrphan(pid: number, dataDirectory: string): Promise<void> {
   const runs = async () => (await serves(pid, dataDirectory)) ?? isAlive(pid);
   for (const signal of ['SIGINT', 'SIGQUIT'] as const) {
