@@ -158,7 +158,7 @@ async function connect(url: string): Promise<pg.Client> {
   return client;
 }
 
-/** Uses transaction numbers that nothing flushes, and returns the one that follows them. */
+/** Uses up transaction numbers without a flush to disk, and returns the number that follows them. */
 async function burnTransactions(url: string, count: number): Promise<bigint> {
   await query(
     url,

@@ -60,7 +60,7 @@ describe('the last attempt is not counted', () => {
   test('when its process stops while it is made', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => new Promise(() => undefined));
-    // It is alone still.
+    // The attempt is still running alone.
     await bench.clock.advance(500);
     expect(running.seen).toHaveLength(1);
     expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 2 }]);

@@ -27,13 +27,14 @@ const number = (kind: 'number' | 'decimal', isDigits: (text: string) => boolean)
 });
 
 const years = /^(\d{4,7})(-.*?)( BC)?$/;
-/** The whole years that the database can hold before the first one. */
+/** How many whole years before the year 1 the database can hold. */
 const yearsBefore = 4_712;
 
 /**
- * Days and instants as the database may contain them, whoever has written them: infinite ones, and in all of its years.
+ * Days and instants as the database may contain them, whoever has written them: also infinite ones, and those of every year that
+ * it can hold.
  *
- * @param yearMax its last whole year
+ * @param yearMax the last whole year that the database can hold
  */
 function instant(isCanonical: IsCanonical, yearMax: number): OrderedType {
   return {
