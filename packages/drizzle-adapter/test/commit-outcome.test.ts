@@ -13,7 +13,7 @@ const write = 'framework_write';
 /** A marker in the message that ends a write of several statements. */
 const lastOfSeveral = 'commit\0';
 const hasty = { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 1_500 };
-/** How long it takes with these settings, even on a busy machine; with the default ones, it would take longer. */
+/** An unknown outcome is reported sooner than this, even on a busy machine; with the default settings, it would take longer. */
 const hastyMs = 9_000;
 
 describe('a connection that breaks around a commit', () => {

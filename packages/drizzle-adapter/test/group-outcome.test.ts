@@ -9,7 +9,7 @@ import { query } from './fixtures/query.js';
 const writes = [groupMarker, 'framework_write'];
 const accountCount = 8;
 const hasty = { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 1_500 };
-/** How long it takes with these settings, even on a busy machine; with the default ones, it would take longer. */
+/** An unknown outcome is reported sooner than this, even on a busy machine; with the default settings, it would take longer. */
 const hastyMs = 9_000;
 /** Two of three writes or their answers are lost, so that it may take many attempts. */
 const patient = { retry: { attemptsMax: 100, backoffMaxMs: 20 } };

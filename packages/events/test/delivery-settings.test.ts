@@ -37,7 +37,7 @@ describe('the tuning of delivery', () => {
     });
   });
 
-  test('is changed by tests, even in a copy of what they have changed', () => {
+  test('can be changed by tests, also in a copy of settings in which it was changed before', () => {
     const overrides = tuned({ leaseMs: 300, readMax: 7 });
     expect(Object.keys(overrides)).toEqual(['leaseMs']);
     expect(engineSettings(tuned({ ...overrides, readMax: 8, dueMax: 9 }))).toMatchObject({

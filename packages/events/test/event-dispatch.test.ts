@@ -60,10 +60,10 @@ describe('the events of a handler', () => {
     expect(one.roomCount).toBe(1);
   });
 
-  test('leave room for as many reads as keep the bytes in memory within four reads', async () => {
+  test('leave room for further reads while at most the bytes of four reads are in memory', async () => {
     const one = new Dispatching({}, { readBytesMax: 100 });
     const rooms = [one.dispatch.readRoom];
-    // In memory are its headers, 50 bytes as JSON.
+    // Only its headers are in memory: 50 bytes as JSON.
     const large = { ...e1, omitted: true, headers: { trace: 'x'.repeat(38) } };
     for (const [event, bytes] of [
       [large, 1_000],

@@ -247,7 +247,7 @@ describe('a specification of a refusal', () => {
     });
   });
 
-  test('passes on an unexpected error of an action', async () => {
+  test('throws an unexpected error of an action unchanged', async () => {
     await expect(execution.thenEvents()).rejects.toBeInstanceOf(Overdrawn);
   });
 });
