@@ -13,7 +13,7 @@ export const timerMaxMs: number = 2 ** 31 - 1;
 
 /** Port: the only way in which the framework and its users read the time and wait. */
 export interface Clock {
-  /** The current time in milliseconds; it may jump. */
+  /** The current time, to the millisecond; it may jump. */
   now(): Date;
   /** Milliseconds since some fixed instant, for measuring durations; it never goes back. */
   elapsedMs(): number;

@@ -93,7 +93,7 @@ function settle(batch: Batch, outcomes: readonly GroupOutcome[]): Undecided {
 }
 
 function undecided(batch: Batch, error: unknown): Undecided {
-  // Managers report an unknown outcome plan by plan. One error for the whole batch does not say where the log shows a plan.
+  // Managers report an unknown outcome plan by plan. One error for the whole batch lacks the ids of the plans in the log.
   if (isOutcomeUnknown(error)) return { again: [], unknown: batch.map((plan) => unknownOf(plan, error)) };
   const code = FrameworkError.find(error)?.code;
   const [only] = batch;

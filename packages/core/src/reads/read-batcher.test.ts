@@ -149,7 +149,7 @@ describe('reads that are combined', () => {
     expect(await combiner.read('a')).toBe(source.wallets.get('a'));
   });
 
-  test('wait for the latest statement, even if an earlier one ends that was no longer waited for', async () => {
+  test('wait for the latest statement, even if an earlier one, for which nobody waits any more, ends meanwhile', async () => {
     const source = sourceOf('a', 'b', 'c');
     const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     source.gate = first.promise;
