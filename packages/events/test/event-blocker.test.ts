@@ -62,7 +62,7 @@ test('many events are blocked in order, in statements with a limited number of e
   ]);
 });
 
-test('large events are blocked in statements of limited size, and alone if one is larger', async () => {
+test('large events are blocked in statements of limited size, and an event beyond the limit is blocked alone', async () => {
   const { blocker, statements } = blockerOf();
   await blocker.block(heldSlot(), waitingEvents('a', 3, 50_000));
   await blocker.block(heldSlot(), waitingEvents('b', 2, 200_000));

@@ -91,7 +91,7 @@ test.each(Array.from({ length: 24 }, (_item, index) => index + 1))(
   },
 );
 
-/** One that gets single events, and one that waits when its batches fail. */
+/** A handler of single events, and one that waits when its batches fail. */
 function handlersOf(single: Deliveries, waiting: Deliveries): readonly AnyEventHandler[] {
   class Batches implements BatchEventHandler<DepositedEvent> {
     readonly event = DepositedEvent;

@@ -3,7 +3,7 @@ import type { MemoryDeliveryTables } from '../../memory/index.js';
 /** What a renewal told a process about a slot. */
 export interface Grant {
   readonly token: string;
-  /** Unique per lease. A lease that the process let lapse gets a new one. */
+  /** Unique per lease. If the process let a lease lapse, the next renewal begins another lease. */
   readonly lease: string;
   /** When the token was first seen, in the order of all grants and pauses. */
   readonly seen: number;
