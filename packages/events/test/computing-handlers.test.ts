@@ -42,7 +42,7 @@ class ComputingClock implements Clock {
 
 const models = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 
-test('handlers that compute and wait for nothing let the event loop go on between their calls, together', async () => {
+test('handlers that compute without waiting share one limit of time per turn, after which the event loop goes on', async () => {
   const bench = new DeliveryBench();
   const clock = new ComputingClock(bench.clock);
   for (let version = 1; version <= 50; version++)

@@ -205,7 +205,7 @@ describe('a keeper', () => {
     expect(asked).toHaveLength(2);
   });
 
-  test('asks at once for the leases of other handlers, and when the database reports a lost lease', async () => {
+  test('asks at once when its handlers change, and when the database reports a lost lease', async () => {
     const { clock, keeper, asked, tokens } = keeperOf(() => renewal(['1', '2']));
     void keeper.run(['one']);
     await clock.advance(100);

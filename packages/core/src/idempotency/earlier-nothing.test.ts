@@ -26,7 +26,7 @@ interface LaterDue {
   readonly readsAtFirst?: boolean;
 }
 
-/** Its params name a wallet on each shard; it has nothing to do the first time, and later changes the one in Mexico. */
+/** An action with a wallet on each shard in its params. It first has nothing to do, and later changes the wallet in Mexico. */
 function laterDue({ turnsTo = [], readsAtFirst = true }: LaterDue): TestExecutor & {
   readonly once: (configuration: ExecutionConfiguration) => Promise<unknown>;
 } {
