@@ -22,7 +22,7 @@ export interface DatabaseDriver {
 
 /** What a driver reads from the address of a database. */
 export interface DatabaseAddress {
-  /** Equal for the spellings of one database, which then share its connections. */
+  /** Equal for all spellings of the address of one database; members with equal keys share its connections. */
   readonly key: string;
   /** Where the database is, for messages, such as `db-2:5432/mexico`. */
   readonly place: string;

@@ -150,7 +150,7 @@ async function peer<T>(name: string, load: () => Promise<T>): Promise<T> {
 
 const pingTimeoutMs = 1_000;
 
-/** Whether a Docker daemon answers at `DOCKER_HOST`, or at the usual sockets; asks each for up to 1 s. */
+/** Whether a Docker daemon answers at `DOCKER_HOST`, or at the usual sockets; waits up to 1 s for each. */
 async function dockerAnswers(): Promise<boolean> {
   const host = process.env['DOCKER_HOST'];
   const endpoints = host
