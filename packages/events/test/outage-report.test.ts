@@ -29,7 +29,7 @@ describe('an outage', () => {
     ['has no connection', () => new ShardUnavailableError(shard, 'no connection could be had')],
     ['loses a connection', () => new TransientStorageError(shard, 'the connection was lost')],
     ['does not say what became of a commit', () => new CommitOutcomeUnknownError(shard, undefined)],
-  ])('in which the database %s is told once, and its end, too', (_what, errorOf) => {
+  ])('in which the database %s is reported once, as is its end', (_what, errorOf) => {
     const { report, told } = reported();
     const first = errorOf();
     report.failed(first);

@@ -244,11 +244,11 @@ describe('an attempt at a blocked event', () => {
 
 describe('an attempt during which the event loop stopped', () => {
   test.each([
-    ['is told, and not taken back', {}, undefined, [{ attempt: 2, counted: false, retryAfterMs: 0 }]],
-    ['is told as the last one, too, where it is not counted', { attempts: 2 }, undefined, [{ attempt: 3 }]],
+    ['is reported, and not taken back', {}, undefined, [{ attempt: 2, counted: false, retryAfterMs: 0 }]],
+    ['is reported even as the last one if it is not counted', { attempts: 2 }, undefined, [{ attempt: 3 }]],
     // The process that ends the event reports it.
-    ['is not told where it is the last one', { attempts: 2 }, new AbortController().signal, []],
-    ['is told where it is counted and not the last one', {}, new AbortController().signal, [{ attempt: 2 }]],
+    ['is not reported if it is counted and the last one', { attempts: 2 }, new AbortController().signal, []],
+    ['is reported if it is counted and not the last one', {}, new AbortController().signal, [{ attempt: 2 }]],
   ])('%s', async (_what, head, alone, told) => {
     const retries = new Retries();
     retries.outcome = () => ({ kind: 'dropped' });

@@ -5,7 +5,7 @@ import { Shutdown } from './shutdown.js';
 
 const exits: unknown[] = [];
 const said: string[] = [];
-/** What Node tells of. */
+/** What Node reports. */
 const signals = new EventEmitter();
 
 beforeEach(() => {

@@ -97,8 +97,8 @@ function specificationOf(models: TestEnvironmentOptions['models']): Specificatio
 }
 
 test.each([
-  ['tells the shard of an id', byCountry],
-  ['cannot tell the shard of an id', byModel],
+  ['finds the shard of an id', byCountry],
+  ['cannot find the shard of an id', byModel],
 ])('a specification compares the effects on a model whose strategy %s', async (_how, strategy) => {
   const environment = await specificationOf([{ model: Shop, strategy }])
     .given(shop)
