@@ -80,7 +80,7 @@ class StandingBench extends DeliveryBench {
   }
 }
 
-test('an event that blocks the event loop for longer than the lease is a dead letter after its attempts, in several processes', async () => {
+test('with several processes, an event that blocks the event loop for longer than the lease becomes a dead letter after its attempts', async () => {
   const bench = new StandingBench();
   const processes = [bench.startBlocking('a1'), bench.startBlocking('a1')];
   await bench.clock.advance(20_000);

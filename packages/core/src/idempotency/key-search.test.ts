@@ -148,7 +148,7 @@ describe('a repeat whose effect is on an unnamed shard', () => {
       },
     ],
     ['with nothing left to do', () => 'nothing to do'],
-  ])('gets the first result, %s, although the first search skipped that shard', async (_what, repeated) => {
+  ])('gets the first result although the first search skipped that shard: %s', async (_what, repeated) => {
     const { once, manager, driver } = linked(repeated);
     expect(await once()).toBe('paid');
     manager(mexico).keys.findFailures.push(unavailable);
