@@ -13,7 +13,7 @@ export function describeLeases(context: DeliveryContext): void {
     handlers: readonly string[] = ['mails'],
     shards: readonly string[] = [],
   ): Promise<LeaseRenewal> => context.store.leases.renew(processId, handlers, leaseMs, shards);
-  /** The maximum number of slots that each of some processes has. */
+  /** The maximum number of slots of each process when this many processes share them. */
   const share = (processCount: number): number => Math.ceil(context.store.slotCount / processCount);
   /** How many slots a process with these shards has of a handler. */
   const countOf = async (processId: string, handler: string, ...shards: string[]): Promise<number> =>
