@@ -51,7 +51,7 @@ export class CursorSaver {
     this.#wakeSignal = new WakeSignal(context.clock);
   }
 
-  /** Remembers a cursor, to be saved in time. */
+  /** Remembers a cursor; it is saved when it is due. */
   moved(unsaved: UnsavedCursor): void {
     this.#passedCount += unsaved.wantedCount;
     if (this.#passedMany) this.#wakeSignal.wake();
@@ -97,7 +97,7 @@ export class CursorSaver {
   }
 
   /**
-   * Saves now what is still held, after the save in progress.
+   * Saves the cursors of slots that this process still holds, as soon as the save in progress is over.
    *
    * @param all also cursors that are not due
    */
