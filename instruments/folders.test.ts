@@ -17,8 +17,6 @@ const orders = new Map(
 const upward: Readonly<Record<string, readonly string[]>> = {
   core: [
     'errors/configuration-errors.ts → id/shard-identifier.ts',
-    'errors/storage-errors.ts → id/shard-identifier.ts',
-    'errors/storage-errors.ts → model/model-class.ts',
     'id/id.ts → model/model-class.ts',
     'idempotency/keyed-request.ts → action/action-registry.ts',
     'reads/read-batcher.ts → action/action.ts',

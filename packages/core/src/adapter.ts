@@ -135,7 +135,7 @@ export {
   type UnavailableKind,
   NestedTransactionError,
   TransactionOverError,
-} from './errors/storage-errors.js';
+} from './storage/storage-errors.js';
 export { DatabaseNotReadyError, type NotReadyKind } from './errors/database-not-ready-error.js';
 export { type ConfigurationIssue, NoUsableShardError } from './errors/configuration-errors.js';
 export {

@@ -48,7 +48,7 @@ export {
   ShardUnavailableError,
   StaleRecordError,
   TransientStorageError,
-} from './errors/storage-errors.js';
+} from './storage/storage-errors.js';
 export {
   CrossShardError,
   PartialCommitError,

@@ -15,10 +15,10 @@ import {
 } from '../../test/test-executor.js';
 import { VirtualClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
-import { ShardUnavailableError } from '../errors/storage-errors.js';
 import { ShardedId } from '../id/id.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
 import { ModelEvent } from '../model/model-event.js';
+import { ShardUnavailableError } from '../storage/storage-errors.js';
 import { ActionRegistry } from './action-registry.js';
 import { Action } from './action.js';
 import type { ExecutionConfiguration } from './execution.js';

@@ -2,14 +2,14 @@ import { describe, expect, test } from 'vitest';
 
 import { type TestExecutor, executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
 import { FrameworkError } from '../errors/framework-error.js';
+import type { ChangeSet } from '../storage/change-set.js';
 import {
   CommitOutcomeUnknownError,
   ConstraintViolationError,
   StaleRecordError,
   StorageFailureError,
   TransientStorageError,
-} from '../errors/storage-errors.js';
-import type { ChangeSet } from '../storage/change-set.js';
+} from '../storage/storage-errors.js';
 import type { ExecutorOptions } from './action-executor.js';
 import type { Plan } from './plan.js';
 

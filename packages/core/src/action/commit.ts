@@ -1,11 +1,11 @@
 import { PartialCommitError } from '../errors/configuration-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
-import { type CommitOutcomeUnknownError, StaleRecordError } from '../errors/storage-errors.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { ReadContext } from '../reads/read-context.js';
 import { type ChangeSet, updateOfOtherTimeline } from '../storage/change-set.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
+import { type CommitOutcomeUnknownError, StaleRecordError } from '../storage/storage-errors.js';
 import {
   type PersistOptions,
   type PersistOutcome,

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 
 import { executorOf, mexico, openWallet, principal } from '../../test/test-executor.js';
 import { systemClock } from '../clock.js';
-import { TransientStorageError } from '../errors/storage-errors.js';
+import { TransientStorageError } from '../storage/storage-errors.js';
 import { copyOfParams } from './action-recorder.js';
 import { Action, FrameworkAction } from './action.js';
 

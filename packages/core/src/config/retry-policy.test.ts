@@ -9,7 +9,7 @@ import {
   ShardUnavailableError,
   StaleRecordError,
   TransientStorageError,
-} from '../errors/storage-errors.js';
+} from '../storage/storage-errors.js';
 import { type RetryPolicy, backoffMs, defaultRetryPolicy } from './settings.js';
 
 const stale = new StaleRecordError('Wallet', 'wallet-1', 3);

@@ -1,6 +1,7 @@
 import { describe, expect, test, vi } from 'vitest';
 
 import { ShardIdentifier } from '../id/shard-identifier.js';
+import * as storage from '../storage/storage-errors.js';
 import * as actions from './action-errors.js';
 import { LimitExceededError } from './action-errors.js';
 import * as sharding from './configuration-errors.js';
@@ -8,7 +9,6 @@ import { ConfigurationError } from './configuration-errors.js';
 import { type ErrorCode, FrameworkError, InvariantViolationError, errorCodes } from './framework-error.js';
 import * as handlers from './handler-errors.js';
 import { HandlerTimeoutError } from './handler-errors.js';
-import * as storage from './storage-errors.js';
 import * as values from './value-errors.js';
 
 const shard = ShardIdentifier.of(0, 0);

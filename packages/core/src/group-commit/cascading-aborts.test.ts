@@ -10,7 +10,7 @@ import {
   CommitOutcomeUnknownError,
   ConstraintViolationError,
   StaleRecordError,
-} from '../errors/storage-errors.js';
+} from '../storage/storage-errors.js';
 
 describe('a model whose write is pending', () => {
   test('makes dependent executions run again at once, with fresh reads, if it is not written', async () => {

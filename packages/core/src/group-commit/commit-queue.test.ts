@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
-import { CommitOutcomeUnknownError, ConstraintViolationError } from '../errors/storage-errors.js';
+import { CommitOutcomeUnknownError, ConstraintViolationError } from '../storage/storage-errors.js';
 import { PendingCommit } from './pending-commit.js';
 
 const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });

@@ -6,13 +6,13 @@ import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import type { ExecutionConfiguration } from '../action/execution.js';
 import { type GroupSettings, defaultGroupSettings } from '../config/settings.js';
+import type { ChangeSet } from '../storage/change-set.js';
 import {
   CommitOutcomeUnknownError,
   ConstraintViolationError,
   ShardUnavailableError,
   StaleRecordError,
-} from '../errors/storage-errors.js';
-import type { ChangeSet } from '../storage/change-set.js';
+} from '../storage/storage-errors.js';
 import type { GroupOutcome } from '../storage/transaction-manager.js';
 import { GroupCommit } from './group-commit.js';
 

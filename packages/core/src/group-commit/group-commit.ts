@@ -1,9 +1,9 @@
 import type { Clock } from '../clock.js';
 import type { GroupSettings } from '../config/settings.js';
-import { StaleRecordError } from '../errors/storage-errors.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { ChangeSet } from '../storage/change-set.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
+import { StaleRecordError } from '../storage/storage-errors.js';
 import type { PersistOutcome, TransactionManager } from '../storage/transaction-manager.js';
 import { CommitQueue, lockedOut } from './commit-queue.js';
 import {

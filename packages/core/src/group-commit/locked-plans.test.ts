@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
-import { ConstraintViolationError, TransientStorageError } from '../errors/storage-errors.js';
+import { ConstraintViolationError, TransientStorageError } from '../storage/storage-errors.js';
 import type { PendingCommit } from './pending-commit.js';
 
 const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });

@@ -1,6 +1,6 @@
-import { StaleRecordError, TransientStorageError } from '../errors/storage-errors.js';
 import { type ModelClass, ModelMap, modelNameOf } from '../model/model-class.js';
 import type { Change, ChangeSet } from '../storage/change-set.js';
+import { StaleRecordError, TransientStorageError } from '../storage/storage-errors.js';
 import { type PersistOutcome, isOutcomeUnknown } from '../storage/transaction-manager.js';
 
 /** A model as left by a plan that is not committed yet. */

@@ -8,8 +8,8 @@ import { type TestExecutor, executorOf, global, storedWallet } from '../../test/
 import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import type { ExecutionConfiguration } from '../action/execution.js';
-import { StaleRecordError } from '../errors/storage-errors.js';
 import { ShardedId } from '../id/id.js';
+import { StaleRecordError } from '../storage/storage-errors.js';
 
 const twice: ExecutionConfiguration = { retry: { attemptsMax: 2 } };
 

@@ -6,7 +6,7 @@ import {
   CommitOutcomeUnknownError,
   ConstraintViolationError,
   ShardUnavailableError,
-} from '../errors/storage-errors.js';
+} from '../storage/storage-errors.js';
 import type { PendingCommit } from './pending-commit.js';
 
 const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });

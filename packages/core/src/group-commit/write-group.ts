@@ -1,8 +1,8 @@
 import { FrameworkError } from '../errors/framework-error.js';
-import { CommitOutcomeUnknownError } from '../errors/storage-errors.js';
 import { ModelMap } from '../model/model-class.js';
 import type { Change } from '../storage/change-set.js';
 import type { KeyScope } from '../storage/idempotency-keys.js';
+import { CommitOutcomeUnknownError } from '../storage/storage-errors.js';
 import {
   type GroupOutcome,
   type PersistOptions,

@@ -2,10 +2,10 @@ import { expect, test } from 'vitest';
 
 import { global, mexico } from '../../test/test-executor.js';
 import { defaultIdempotencySettings } from '../config/settings.js';
-import { ShardUnavailableError } from '../errors/storage-errors.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
 import { sourceOf } from '../storage/idempotency-keys.js';
+import { ShardUnavailableError } from '../storage/storage-errors.js';
 import { KeySweep } from './key-cleanup.js';
 
 async function down(): Promise<never> {

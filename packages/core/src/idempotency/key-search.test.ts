@@ -12,8 +12,8 @@ import {
 } from '../../test/test-executor.js';
 import type { Wallet } from '../../test/wallet.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
-import { TransientStorageError } from '../errors/storage-errors.js';
 import type { Id } from '../id/id.js';
+import { TransientStorageError } from '../storage/storage-errors.js';
 
 /** Executes an action that changes a wallet in Mexico once, and refuses a repeat. */
 function onceOnly(): TestExecutor & { readonly id: Id<Wallet>; readonly refusal: Error } {

@@ -1,9 +1,9 @@
 import { FrameworkError } from '../errors/framework-error.js';
-import { ShardUnavailableError } from '../errors/storage-errors.js';
 import { ShardedId } from '../id/id.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
 import type { KeyScope, StoredKey } from '../storage/idempotency-keys.js';
+import { ShardUnavailableError } from '../storage/storage-errors.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
 import type { KeyedRequest } from './keyed-request.js';
 

@@ -11,7 +11,7 @@ import {
   CommitOutcomeUnknownError,
   StaleRecordError,
   StorageFailureError,
-} from '../errors/storage-errors.js';
+} from '../storage/storage-errors.js';
 
 describe('an execution with an idempotency key', () => {
   test('is performed once, and repeats get its result with the same types', async () => {

@@ -1,7 +1,6 @@
 import type { RegisteredAction } from '../action/action-registry.js';
 import { IdempotencyKeyReusedError, InvalidIdempotencyKeyError } from '../errors/action-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
-import { TransientStorageError } from '../errors/storage-errors.js';
 import { isStorableText } from '../model/model-class.js';
 import type { ActionRecord } from '../storage/change-set.js';
 import {
@@ -12,6 +11,7 @@ import {
   handlersNamespace,
   sourceOf,
 } from '../storage/idempotency-keys.js';
+import { TransientStorageError } from '../storage/storage-errors.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
 import { fingerprintOf, isEarlierFingerprint } from './request-fingerprint.js';
 

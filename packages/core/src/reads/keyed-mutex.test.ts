@@ -5,7 +5,7 @@ import { ManualClock, settled } from '../../test/manual-clock.js';
 import { executorOf, global, openWallet, storedWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
 import type { Clock } from '../clock.js';
-import { StaleRecordError } from '../errors/storage-errors.js';
+import { StaleRecordError } from '../storage/storage-errors.js';
 import { KeyedMutex, type ModelLock } from './keyed-mutex.js';
 
 function mutexOf(clock: Clock = new ManualClock()): KeyedMutex {

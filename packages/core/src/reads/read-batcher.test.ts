@@ -5,8 +5,8 @@ import { settled } from '../../test/manual-clock.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
 import { systemClock } from '../clock.js';
-import { ShardUnavailableError } from '../errors/storage-errors.js';
 import type { ModelSource } from '../storage/repository.js';
+import { ShardUnavailableError } from '../storage/storage-errors.js';
 import { ReadCombiner } from './read-batcher.js';
 
 /** A source of wallets that records what it was asked for, and answers when a test lets it. */

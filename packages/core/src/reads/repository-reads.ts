@@ -1,12 +1,12 @@
 import { LimitExceededError } from '../errors/action-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
-import { EntityNotFoundError, ShardUndeterminedError } from '../errors/storage-errors.js';
 import { type Id, ShardedId } from '../id/id.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { type ModelClass, modelNameOf } from '../model/model-class.js';
 import type { AnyEntity } from '../model/model.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
 import type { ModelSource, ShardingStrategy } from '../storage/repository.js';
+import { EntityNotFoundError, ShardUndeterminedError } from '../storage/storage-errors.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
 import { madeModels, readById, readByIds } from './read-batcher.js';
 

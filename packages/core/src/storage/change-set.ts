@@ -1,8 +1,8 @@
-import type { CommitOutcomeUnknownError } from '../errors/storage-errors.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { AnyEntity } from '../model/model.js';
 import type { KeyRecord } from './idempotency-keys.js';
 import type { ModelMapper } from './repository.js';
+import type { CommitOutcomeUnknownError } from './storage-errors.js';
 
 /**
  * Everything that one action writes on one shard: committed together or not at all.

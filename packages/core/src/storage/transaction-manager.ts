@@ -1,11 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 import { FrameworkError } from '../errors/framework-error.js';
-import { CommitOutcomeUnknownError, TransientStorageError } from '../errors/storage-errors.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { ChangeSet } from './change-set.js';
 import type { EventLog } from './event-log.js';
 import type { IdempotencyKeys } from './idempotency-keys.js';
+import { CommitOutcomeUnknownError, TransientStorageError } from './storage-errors.js';
 
 /**
  * Whether a change set was written. Nothing was written with `key-taken`, when its idempotency key already exists, and with
