@@ -137,7 +137,7 @@ export {
   TransactionOverError,
 } from './storage/storage-errors.js';
 export { DatabaseNotReadyError, type NotReadyKind } from './errors/database-not-ready-error.js';
-export { type ConfigurationIssue, NoUsableShardError } from './errors/configuration-errors.js';
+export { type ConfigurationIssue, NoUsableShardError } from './config/configuration-errors.js';
 export {
   HandlerInUseError,
   HandlerNamesError,

@@ -54,6 +54,6 @@ export {
   PartialCommitError,
   UnknownShardError,
   ConfigurationError,
-} from './errors/configuration-errors.js';
+} from './config/configuration-errors.js';
 
 assertSupportedNode();

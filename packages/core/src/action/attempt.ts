@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.js';
+import { CrossShardError, PartialCommitError } from '../config/configuration-errors.js';
 import type { ExecutionLimits, RetryPolicy } from '../config/settings.js';
-import { CrossShardError, PartialCommitError } from '../errors/configuration-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';

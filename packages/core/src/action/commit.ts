@@ -1,4 +1,4 @@
-import { PartialCommitError } from '../errors/configuration-errors.js';
+import { PartialCommitError } from '../config/configuration-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';

@@ -1,4 +1,4 @@
-import { ConfigurationError, type ConfigurationIssue } from '../errors/configuration-errors.js';
+import { ConfigurationError, type ConfigurationIssue } from './configuration-errors.js';
 
 /**
  * Rewrites all keys of a configuration tree to camelCase, so that both spellings of a key mean the same.

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
-import { ConfigurationError } from '../errors/configuration-errors.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
+import { ConfigurationError } from './configuration-errors.js';
 import { parseFrameworkConfig } from './framework-config.js';
 import { defaultGroupSettings } from './settings.js';
 

@@ -1,9 +1,9 @@
 import * as z from 'zod';
 
 import { timerMaxMs } from '../clock.js';
-import { ConfigurationError, type ConfigurationIssue } from '../errors/configuration-errors.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
 import { camelCaseKeys, kebabCasePath, unknownKeys, unknownKeysBesidePassword } from './config-keys.js';
+import { ConfigurationError, type ConfigurationIssue } from './configuration-errors.js';
 import { Secret, parseDatabaseUrl } from './database-url.js';
 import { type GroupSettings, defaultGroupSettings } from './settings.js';
 import type { DatabaseConfig, MemberConfig, ShardingConfig } from './sharding-config.js';

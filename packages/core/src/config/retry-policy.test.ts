@@ -2,7 +2,6 @@ import { describe, expect, test } from 'vitest';
 
 import { executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
-import { CrossShardError, UnknownShardError } from '../errors/configuration-errors.js';
 import {
   CommitOutcomeUnknownError,
   ConstraintViolationError,
@@ -10,6 +9,7 @@ import {
   StaleRecordError,
   TransientStorageError,
 } from '../storage/storage-errors.js';
+import { CrossShardError, UnknownShardError } from './configuration-errors.js';
 import { type RetryPolicy, backoffMs, defaultRetryPolicy } from './settings.js';
 
 const stale = new StaleRecordError('Wallet', 'wallet-1', 3);

@@ -1,6 +1,6 @@
 import { timerMaxMs } from '../clock.js';
-import { ConfigurationError, type ConfigurationIssue } from '../errors/configuration-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
+import { ConfigurationError, type ConfigurationIssue } from './configuration-errors.js';
 
 /** The range of whole numbers that a setting may have. */
 interface NumberRange {

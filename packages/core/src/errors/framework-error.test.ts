@@ -1,11 +1,11 @@
 import { describe, expect, test, vi } from 'vitest';
 
+import * as sharding from '../config/configuration-errors.js';
+import { ConfigurationError } from '../config/configuration-errors.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
 import * as storage from '../storage/storage-errors.js';
 import * as actions from './action-errors.js';
 import { LimitExceededError } from './action-errors.js';
-import * as sharding from './configuration-errors.js';
-import { ConfigurationError } from './configuration-errors.js';
 import { type ErrorCode, FrameworkError, InvariantViolationError, errorCodes } from './framework-error.js';
 import * as handlers from './handler-errors.js';
 import { HandlerTimeoutError } from './handler-errors.js';

@@ -2,9 +2,9 @@ import { describe, expect, test, vi } from 'vitest';
 
 import { FakeDriver } from '../../test/fake-databases.js';
 import { databaseConfig, memberConfig } from '../../test/sharding-configs.js';
+import { ConfigurationError } from '../config/configuration-errors.js';
 import { Secret } from '../config/database-url.js';
 import type { DatabaseConfig, MemberConfig } from '../config/sharding-config.js';
-import { ConfigurationError } from '../errors/configuration-errors.js';
 import { DatabaseNotReadyError, type NotReadyKind } from '../errors/database-not-ready-error.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
 import { type DatabaseRegistry, type ShardStatus, openDatabases } from './database-registry.js';

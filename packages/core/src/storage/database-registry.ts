@@ -1,16 +1,16 @@
 import { currentAttempt } from '../action/action.js';
 import {
+  ConfigurationError,
+  type ConfigurationIssue,
+  NoUsableShardError,
+  UnknownShardError,
+} from '../config/configuration-errors.js';
+import {
   type DatabaseConfig,
   type MemberConfig,
   type ShardingConfig,
   primaryConfig,
 } from '../config/sharding-config.js';
-import {
-  ConfigurationError,
-  type ConfigurationIssue,
-  NoUsableShardError,
-  UnknownShardError,
-} from '../errors/configuration-errors.js';
 import type { DatabaseNotReadyError } from '../errors/database-not-ready-error.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';

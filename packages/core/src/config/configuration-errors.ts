@@ -1,5 +1,5 @@
+import { FrameworkError } from '../errors/framework-error.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
-import { FrameworkError } from './framework-error.js';
 
 /** One fault of a configuration: its path in kebab-case, and what to do about it. */
 export interface ConfigurationIssue {
