@@ -25,10 +25,10 @@ import {
 import { NestedExecutionError } from '../errors/action-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { GroupCommit } from '../group-commit/group-commit.js';
+import { modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { KeySweep } from '../idempotency/key-cleanup.js';
 import { KeySearch } from '../idempotency/key-search.js';
-import { modelNameOf } from '../model/model-class.js';
 import { type EventClass, EventTypes } from '../model/model-event.js';
 import { KeyedMutex } from '../reads/keyed-mutex.js';
 import { CombinedReads } from '../reads/read-batcher.js';

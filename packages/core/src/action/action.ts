@@ -3,8 +3,8 @@ import type * as z from 'zod';
 
 import type { Clock } from '../clock.js';
 import { PlanUnavailableError } from '../errors/action-errors.js';
+import { type ModelClass, durableName } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
-import { type ModelClass, durableName } from '../model/model-class.js';
 import type { AnyEntity } from '../model/model.js';
 import type { ModelSource } from '../storage/repository.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';

@@ -1,7 +1,7 @@
 import { type Clock, Ticker, outsideRequests } from '../clock.js';
 import type { GroupSettings } from '../config/settings.js';
+import { ModelMap } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
-import { ModelMap } from '../model/model-class.js';
 import { ShardUnavailableError, StaleRecordError } from '../storage/storage-errors.js';
 import { type TransactionManager, outcomeOf } from '../storage/transaction-manager.js';
 import { type PendingCommit, type PendingVersions, dependencyAborted } from './pending-commit.js';

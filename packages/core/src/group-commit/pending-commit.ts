@@ -1,4 +1,4 @@
-import { type ModelClass, ModelMap, modelNameOf } from '../model/model-class.js';
+import { type ModelClass, ModelMap, modelNameOf } from '../id/model-class.js';
 import type { Change, ChangeSet } from '../storage/change-set.js';
 import { StaleRecordError, TransientStorageError } from '../storage/storage-errors.js';
 import { type PersistOutcome, isOutcomeUnknown } from '../storage/transaction-manager.js';

@@ -1,5 +1,5 @@
 import { FrameworkError } from '../errors/framework-error.js';
-import { ModelMap } from '../model/model-class.js';
+import { ModelMap } from '../id/model-class.js';
 import type { Change } from '../storage/change-set.js';
 import type { KeyScope } from '../storage/idempotency-keys.js';
 import { CommitOutcomeUnknownError } from '../storage/storage-errors.js';

@@ -3,7 +3,7 @@ import { stringify } from 'uuid';
 import * as z from 'zod';
 
 import { InvalidIdError } from '../errors/value-errors.js';
-import { type ModelClass, isStorableText, modelNameOf } from '../model/model-class.js';
+import { type ModelClass, isStorableText, modelNameOf } from './model-class.js';
 import { ShardIdentifier } from './shard-identifier.js';
 import { type IdSource, currentIdSource } from './uuid-v7.js';
 

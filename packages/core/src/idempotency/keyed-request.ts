@@ -1,7 +1,7 @@
 import type { RegisteredAction } from '../action/action-registry.js';
 import { IdempotencyKeyReusedError, InvalidIdempotencyKeyError } from '../errors/action-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
-import { isStorableText } from '../model/model-class.js';
+import { isStorableText } from '../id/model-class.js';
 import type { ActionRecord } from '../storage/change-set.js';
 import {
   type HandledEvent,

@@ -2,8 +2,8 @@ import * as z from 'zod';
 
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnreadableEventError, UnstorableValueError } from '../errors/value-errors.js';
+import { type ModelClass, durableName } from '../id/model-class.js';
 import { droppedField, encodeBySchema, exactJson } from './exact-json.js';
-import { type ModelClass, durableName } from './model-class.js';
 
 /**
  * A fact about a change of a model: immutable data, attached to the version that the change produced.

@@ -1,6 +1,6 @@
 import { type Clock, Ticker } from '../clock.js';
 import type { ModelLockSettings } from '../config/settings.js';
-import { type ModelClass, ModelMap } from '../model/model-class.js';
+import { type ModelClass, ModelMap } from '../id/model-class.js';
 
 /** The right of one execution of this process to change a model, held until it is released. */
 export interface ModelLock {

@@ -1,8 +1,8 @@
 import { LimitExceededError } from '../errors/action-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { type Id, ShardedId } from '../id/id.js';
+import { type ModelClass, modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
-import { type ModelClass, modelNameOf } from '../model/model-class.js';
 import type { AnyEntity } from '../model/model.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
 import type { ModelSource, ShardingStrategy } from '../storage/repository.js';

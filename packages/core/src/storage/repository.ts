@@ -1,8 +1,8 @@
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { InvalidCursorError } from '../errors/value-errors.js';
 import { Id } from '../id/id.js';
+import { type ModelClass, isStorableText } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
-import { type ModelClass, isStorableText } from '../model/model-class.js';
 import type { AnyEntity } from '../model/model.js';
 
 /**

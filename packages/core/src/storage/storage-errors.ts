@@ -1,7 +1,7 @@
 import type { NotReadyKind } from '../errors/database-not-ready-error.js';
 import { FrameworkError } from '../errors/framework-error.js';
+import { type ModelClass, modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
-import { type ModelClass, modelNameOf } from '../model/model-class.js';
 
 /**
  * A row was changed or removed after the action read it; or another server has taken over since then, and may lack that

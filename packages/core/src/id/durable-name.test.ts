@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
 import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
+import { eventTypeOf } from '../model/model-event.js';
 import { durableName, modelNameOf } from './model-class.js';
-import { eventTypeOf } from './model-event.js';
 
 test('a durable name is the class name by default', () => {
   expect(durableName(Wallet, undefined, 'a name')).toBe('Wallet');
