@@ -19,7 +19,6 @@ const upward: Readonly<Record<string, readonly string[]>> = {
     'idempotency/keyed-request.ts → action/action-registry.ts',
     'reads/read-batcher.ts → action/action.ts',
     'reads/read-context.ts → action/action.ts',
-    'reads/read-context.ts → action/plan.ts',
     'storage/database-registry.ts → action/action.ts',
   ],
   conformance: [],

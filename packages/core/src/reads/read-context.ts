@@ -1,10 +1,10 @@
 import type { AttemptReads } from '../action/action.js';
-import type { ShardPlan } from '../action/plan.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
 import type { PendingVersion } from '../group-commit/pending-commit.js';
 import type { ModelClass } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { AnyEntity } from '../model/model.js';
+import type { ChangeSet } from '../storage/change-set.js';
 import type { ModelSource } from '../storage/repository.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
 import type { KeyedMutex, ModelLock } from './keyed-mutex.js';
@@ -108,7 +108,7 @@ export class ReadContext implements AttemptReads {
   }
 
   /** Releases the locks on models that the plan does not change. */
-  keepLocksOf(staged: readonly ShardPlan[]): void {
+  keepLocksOf(staged: readonly Pick<ChangeSet, 'changes'>[]): void {
     this.#held = this.#held.filter((lock) => {
       const isKept = staged.some(({ changes }) =>
         changes.some(
