@@ -4,6 +4,7 @@ import { UnknownActionError } from '../errors/action-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
 import { type ModelClass, modelNameOf } from '../id/model-class.js';
+import type { ResultCodec } from '../idempotency/keyed-request.js';
 import { droppedField, encodeBySchema, exactJson } from '../model/exact-json.js';
 import type { AnyEntity } from '../model/model.js';
 import type { ModelJsonCodec, ModelMapper } from '../storage/repository.js';
@@ -79,20 +80,6 @@ export class ActionRegistry {
     // The map's key is the class of its value, so the types are those of the class.
     return registered as unknown as RegisteredAction<Params, Result>;
   }
-}
-
-/** Writes an action's result beside an idempotency key, and reads it back. */
-interface ResultCodec {
-  /**
-   * The result as JSON; `undefined` for `undefined`.
-   *
-   * @throws InvariantViolationError `invariant-violation` for a result of an action that declares none
-   * @throws UnstorableValueError `unstorable-value` when it is not what the action declares, or would not be read back unchanged:
-   * a repeat must get the same answer
-   */
-  encode(result: unknown): string | undefined;
-  /** @throws UnstorableValueError `unstorable-value` when the stored result can no longer be read */
-  decode(json: string | undefined): unknown;
 }
 
 /** Creates the codec of an action from the schema or the class of models that it declares, if any. */

@@ -1,4 +1,5 @@
-import type { RegisteredAction } from '../action/action-registry.js';
+import type * as z from 'zod';
+
 import { IdempotencyKeyReusedError, InvalidIdempotencyKeyError } from '../errors/action-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import { isStorableText } from '../id/model-class.js';
@@ -21,6 +22,26 @@ import { fingerprintOf, isEarlierFingerprint } from './request-fingerprint.js';
  */
 const handlerKeyLifetimeMs = 100 * 365 * 24 * 60 * 60 * 1_000;
 
+/** The part of an action that concerns the key of its executions. */
+interface KeyedAction {
+  readonly paramsSchema: z.ZodType | undefined;
+  readonly resultCodec: ResultCodec;
+}
+
+/** Writes an action's result beside an idempotency key, and reads it back. */
+export interface ResultCodec {
+  /**
+   * The result as JSON; `undefined` for `undefined`.
+   *
+   * @throws InvariantViolationError `invariant-violation` for a result of an action that declares none
+   * @throws UnstorableValueError `unstorable-value` when it is not what the action declares, or would not be read back unchanged:
+   * a repeat must get the same answer
+   */
+  encode(result: unknown): string | undefined;
+  /** @throws UnstorableValueError `unstorable-value` when the stored result can no longer be read */
+  decode(json: string | undefined): unknown;
+}
+
 /** The part of an execution's configuration that concerns its key. */
 interface KeyConfiguration {
   /** The event for which a handler executes the action, if one does. */
@@ -36,7 +57,7 @@ export class KeyedRequest<Result> {
   readonly isSearchedEverywhere: boolean;
   readonly #action: ActionRecord;
   readonly #fingerprint: string;
-  readonly #registered: RegisteredAction<never, Result>;
+  readonly #registered: KeyedAction;
   readonly #event: HandledEvent | undefined;
   readonly #onReplayed: (() => void) | undefined;
 
@@ -44,7 +65,7 @@ export class KeyedRequest<Result> {
   constructor(
     key: string,
     action: ActionRecord,
-    registered: RegisteredAction<never, Result>,
+    registered: KeyedAction,
     { handledEvent, searchKeyOnAllDatabases = true, onReplayed }: KeyConfiguration,
   ) {
     this.scope = keyScope(action, key, handledEvent !== undefined);
