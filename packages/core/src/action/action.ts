@@ -1,14 +1,10 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
 import type * as z from 'zod';
 
 import type { Clock } from '../clock.js';
 import { PlanUnavailableError } from '../errors/action-errors.js';
 import { type ModelClass, durableName } from '../id/model-class.js';
-import type { ShardIdentifier } from '../id/shard-identifier.js';
-import type { AnyEntity } from '../model/model.js';
-import type { ModelSource } from '../storage/repository.js';
-import type { TransactionManager } from '../storage/transaction-manager.js';
-import type { Plan } from './plan.js';
+import { currentAttempt } from '../storage/transaction-manager.js';
+import { Plan } from './plan.js';
 
 declare const paramsOf: unique symbol;
 
@@ -57,9 +53,9 @@ export abstract class Action<Params, Result> {
    * @throws PlanUnavailableError `plan-unavailable` outside of perform
    */
   protected plan(): Plan {
-    const attempt = currentAttempt();
-    if (attempt === undefined) throw new PlanUnavailableError(this.constructor.name);
-    return attempt.plan;
+    const plan = currentAttempt()?.plan;
+    if (plan instanceof Plan) return plan;
+    throw new PlanUnavailableError(this.constructor.name);
   }
 }
 
@@ -148,39 +144,4 @@ export function discoveredActions(): readonly ActionClass<never, unknown>[] {
 export interface Principal {
   /** Identifies the user or the system, for example with the subject of a token. At most 255 characters. */
   readonly name: string;
-}
-
-/** The context of an attempt, which code inside an action's `perform` finds through async context. */
-export interface AttemptContext {
-  readonly actionName: string;
-  readonly plan: Plan;
-  readonly reads: AttemptReads;
-  /** The shards that the execution has accessed by reads of any kind. */
-  readonly shards: Set<ShardIdentifier>;
-}
-
-/** How one attempt reads models by their ids. */
-export interface AttemptReads {
-  /** Reads a model, or `undefined`, after waiting for the lock on it. */
-  read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined>;
-  /** Reads models and returns them by id, without the missing ones; does not wait for locks on them. */
-  readSeveral<M extends AnyEntity>(
-    source: ModelSource<M>,
-    ids: readonly string[],
-  ): Promise<ReadonlyMap<string, M>>;
-  /** The timeline on which the attempt reads a shard: that of its first access, which this method records. */
-  timelineOf(manager: Pick<TransactionManager, 'shard' | 'timeline'>): number;
-}
-
-const attempts = new AsyncLocalStorage<AttemptContext>();
-
-/** Runs the work in the context of an attempt. Everything that it starts keeps this context. */
-export function runInAttempt<T>(context: AttemptContext, work: () => Promise<T>): Promise<T> {
-  // Awaited here, because a lazy thenable that the work returns starts only when it is awaited.
-  return attempts.run(context, async () => await work());
-}
-
-/** The attempt in which the caller runs, if any; its plan may be sealed already. */
-export function currentAttempt(): AttemptContext | undefined {
-  return attempts.getStore();
 }

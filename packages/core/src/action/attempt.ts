@@ -15,10 +15,10 @@ import type { ActionRecord, ChangeSet } from '../storage/change-set.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
 import type { HandledEvent, StoredKey } from '../storage/idempotency-keys.js';
 import type { ModelMapper } from '../storage/repository.js';
-import type { PersistOutcome } from '../storage/transaction-manager.js';
+import { type AttemptContext, type PersistOutcome, runInAttempt } from '../storage/transaction-manager.js';
 import { boundedJson, copyOfParams } from './action-recorder.js';
 import type { RegisteredAction } from './action-registry.js';
-import { type AttemptContext, type Principal, perform, runInAttempt } from './action.js';
+import { type Principal, perform } from './action.js';
 import { type CommitListeners, type UnknownCommits, commit } from './commit.js';
 import { Plan, type ShardPlan, sealPlan } from './plan.js';
 

@@ -1,9 +1,9 @@
-import { type AttemptReads, currentAttempt } from '../action/action.js';
 import { type Clock, outsideRequests } from '../clock.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import type { AnyEntity } from '../model/model.js';
 import type { ModelSource } from '../storage/repository.js';
 import type { ShardUnavailableError } from '../storage/storage-errors.js';
+import { type AttemptReads, currentAttempt } from '../storage/transaction-manager.js';
 
 /** The maximum number of models that one statement asks for. */
 const readsMax = 128;

@@ -1,4 +1,3 @@
-import type { AttemptReads } from '../action/action.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
 import type { PendingVersion } from '../group-commit/pending-commit.js';
 import type { ModelClass } from '../id/model-class.js';
@@ -6,7 +5,7 @@ import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { AnyEntity } from '../model/model.js';
 import type { ChangeSet } from '../storage/change-set.js';
 import type { ModelSource } from '../storage/repository.js';
-import type { TransactionManager } from '../storage/transaction-manager.js';
+import type { AttemptReads, TransactionManager } from '../storage/transaction-manager.js';
 import type { KeyedMutex, ModelLock } from './keyed-mutex.js';
 import { type CombinedReads, madeModels } from './read-batcher.js';
 

@@ -1,4 +1,3 @@
-import { currentAttempt } from '../action/action.js';
 import {
   ConfigurationError,
   type ConfigurationIssue,
@@ -16,7 +15,7 @@ import { InvariantViolationError } from '../errors/framework-error.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { Database, DatabaseAddress, DatabaseDriver } from './database.js';
 import type { DeliveryStore } from './delivery-store.js';
-import type { TransactionManager } from './transaction-manager.js';
+import { type TransactionManager, currentAttempt } from './transaction-manager.js';
 
 /** Whether one shard is ready. */
 export interface ShardStatus {

@@ -2,9 +2,11 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 
 import { FrameworkError } from '../errors/framework-error.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
+import type { AnyEntity } from '../model/model.js';
 import type { ChangeSet } from './change-set.js';
 import type { EventLog } from './event-log.js';
 import type { IdempotencyKeys } from './idempotency-keys.js';
+import type { ModelSource } from './repository.js';
 import { CommitOutcomeUnknownError, TransientStorageError } from './storage-errors.js';
 
 /**
@@ -162,4 +164,40 @@ export class OpenTransactions<Transaction> {
       async () => await work(),
     );
   }
+}
+
+/** The context of an attempt, which code inside an action's `perform` finds through async context. */
+export interface AttemptContext {
+  readonly actionName: string;
+  /** It is sealed when `perform` has returned. */
+  readonly plan: { readonly sealed: boolean };
+  readonly reads: AttemptReads;
+  /** The shards that the execution has accessed by reads of any kind. */
+  readonly shards: Set<ShardIdentifier>;
+}
+
+/** How one attempt reads models by their ids. */
+export interface AttemptReads {
+  /** Reads a model, or `undefined`, after waiting for the lock on it. */
+  read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined>;
+  /** Reads models and returns them by id, without the missing ones; does not wait for locks on them. */
+  readSeveral<M extends AnyEntity>(
+    source: ModelSource<M>,
+    ids: readonly string[],
+  ): Promise<ReadonlyMap<string, M>>;
+  /** The timeline on which the attempt reads a shard: that of its first access, which this method records. */
+  timelineOf(manager: Pick<TransactionManager, 'shard' | 'timeline'>): number;
+}
+
+const attempts = new AsyncLocalStorage<AttemptContext>();
+
+/** Runs the work in the context of an attempt. Everything that it starts keeps this context. */
+export function runInAttempt<T>(context: AttemptContext, work: () => Promise<T>): Promise<T> {
+  // Awaited here, because a lazy thenable that the work returns starts only when it is awaited.
+  return attempts.run(context, async () => await work());
+}
+
+/** The attempt in which the caller runs, if any; its plan may be sealed already. */
+export function currentAttempt(): AttemptContext | undefined {
+  return attempts.getStore();
 }
