@@ -100,6 +100,14 @@ test('packages say what they are to those who search for them, and may be instal
   expect(silent).toEqual([]);
 });
 
+test('a change that breaks programs is a minor one, and its changeset shows the code before and after', () => {
+  const breaking = globSync('.changeset/*.md', { cwd: root })
+    .filter((file) => !file.endsWith('README.md'))
+    .filter((file) => read(file).includes('**Breaking:**'));
+  expect(breaking.filter((file) => !/^'.*': minor$/m.test(read(file)))).toEqual([]);
+  expect(breaking.filter((file) => !showsChange(read(file)))).toEqual([]);
+});
+
 test('a page that a package ships links to nothing outside and names only existing pages', () => {
   const shipped = globSync('packages/*/{README,CHANGELOG}.md', { cwd: root });
   const links = shipped.flatMap((file) =>
@@ -141,6 +149,13 @@ const walletFields = ['ownerId', 'currency', 'balance'].map(
 /** What is declared at the top level of a file: a class, a table, a schema, a function, each with everything in it. */
 function declarationsIn(text: string): readonly string[] {
   return text.split(/^(?=[a-z@/])/m);
+}
+
+/** Whether a page has a block with code before and after a change. */
+function showsChange(text: string): boolean {
+  return [...text.matchAll(/```diff\n([^]*?)```/g)].some(
+    ([, code = '']) => /^ *-/m.test(code) && /^ *\+/m.test(code),
+  );
 }
 
 function linesOf(file: string): number {
