@@ -78,16 +78,22 @@ class PingAction extends Action<void, { readonly pong: true }> {
   }
 }
 
+class RemindAction extends Action<Params> {
+  protected async perform(): Promise<void> {}
+}
+
 export async function execution(wallets: FakeRepository<Wallet>): Promise<void> {
   const executor = new ActionExecutor({
     namespace: 'com.example',
     databases,
     repositories: [wallets, new FakeRepository(Order), new FakeRepository(Address)],
-    actions: [new DepositAction(clock, wallets), new PingAction(clock)],
+    actions: [new DepositAction(clock, wallets), new PingAction(clock), new RemindAction(clock)],
   });
 
   const deposited = await executor.execute(principal, DepositAction, { walletId, amount: 5n });
   holds<Same<typeof deposited, Wallet>>();
+  const reminded = executor.execute(principal, RemindAction, { walletId, amount: 5n });
+  holds<Same<typeof reminded, Promise<void>>>();
   const ping = await executor.execute(principal, PingAction, undefined, { allowCrossShard: true });
   holds<Same<typeof ping, { readonly pong: true }>>();
 

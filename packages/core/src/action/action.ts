@@ -34,7 +34,7 @@ declare const paramsOf: unique symbol;
  * }
  * ```
  */
-export abstract class Action<Params, Result> {
+export abstract class Action<Params, Result = void> {
   /** Exists only in the type: a schema that leaves out one of the params does not compile. */
   declare readonly [paramsOf]: (params: Params) => void;
 
