@@ -111,6 +111,12 @@ const house = {
   test: { name: 'house', root: 'instruments', include: ['*.test.ts'] },
 };
 
+/** Programs of one file each, with what they print. */
+const examples = {
+  extends: true as const,
+  test: { name: 'examples', root: 'examples', include: ['*.test.ts'] },
+};
+
 export default defineConfig({
   plugins: [standardDecorators, sourcesEverywhere],
   resolve: { conditions },
@@ -126,6 +132,6 @@ export default defineConfig({
     hookTimeout: 120_000,
     expect: { poll: { timeout: 30_000, interval: 20 } },
     provide: { groupCommit: false },
-    projects: [...projects, ...groupedProjects, e2e, house],
+    projects: [...projects, ...groupedProjects, e2e, house, examples],
   },
 });

@@ -16,7 +16,7 @@ const sources = globSync('{packages,apps}/*/src/**/*.ts', { cwd: root }).filter(
 const testFiles = globSync(
   [
     '{packages,apps}/*/{src,test}/**/*.test.ts',
-    '{e2e,instruments}/**/*.test.ts',
+    '{e2e,examples,instruments}/**/*.test.ts',
     'packages/conformance/src/**/describe-*.ts',
   ],
   { cwd: root },

@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 // plain English, such as turn, side and lost, only the uses with the former meaning are refused.
 const root = join(import.meta.dirname, '..');
 const files = globSync(
-  ['{packages,apps,docs,instruments,e2e,scripts}/**/*.{ts,mjs,md,patch,json}', '*.{md,ts,mjs,json}'],
+  ['{packages,apps,docs,examples,instruments,e2e,scripts}/**/*.{ts,mjs,md,patch,json}', '*.{md,ts,mjs,json}'],
   { cwd: root, exclude: ['**/node_modules/**', '**/dist/**', '**/migrations/**'] },
 ).filter((file) => file !== 'instruments/words.test.ts');
 
