@@ -20,8 +20,8 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { createTestDatabase } from '../packages/testing/src/postgres/index.ts';
 
-// A consumer outside the workspace: installs the packed packages, runs apps/counter in TypeScript and in plain JavaScript, and
-// runs the conformance suite against adapters.
+// A consumer outside the workspace: installs the packed packages, runs the examples, runs apps/counter in TypeScript and in plain
+// JavaScript, and runs the conformance suite against adapters.
 const root = join(import.meta.dirname, '..');
 /** In the order of their dependencies: packing builds them. */
 const packages = ['core', 'events', 'embedded-postgres', 'drizzle-adapter', 'testing', 'conformance'];
@@ -39,6 +39,8 @@ const otherTools = {
   tsx: '4.23.15',
 };
 const peers = ['zod', 'drizzle-orm', 'drizzle-kit', 'typescript', 'vitest', '@types/node', 'esbuild'];
+/** The programs of one file, each of which ends with the output that it prints. */
+const examples = globSync('*.ts', { cwd: join(root, 'examples'), exclude: ['*.test.ts'] });
 const suites = {
   testing: ['memory/conformance.test.ts', 'memory/memory-fixture.ts', 'memory/delivery-fixture.ts'],
   'drizzle-adapter': ['conformance.test.ts', 'fixtures'],
@@ -72,6 +74,8 @@ beforeAll(async () => {
   await install(folder, tarballs(/\.tgz$/));
 
   cpSync(join(root, 'apps/counter/src'), join(folder, 'counter'), { recursive: true });
+  mkdirSync(join(folder, 'examples'));
+  for (const file of examples) cpSync(join(root, 'examples', file), join(folder, 'examples', file));
   mkdirSync(join(folder, 'plain'));
   for (const file of readdirSync(join(folder, 'counter'))) {
     const code = stripTypeScriptTypes(readFileSync(join(folder, 'counter', file), 'utf8'));
@@ -104,7 +108,7 @@ test('what the packed packages export is packed, and nothing is exported that is
   }
 });
 
-test('the packages, the smallest program and the suites compile with declaration checks', async () => {
+test('the packages, the smallest program, the examples and the suites compile with declaration checks', async () => {
   const { stdout } = await execa('tsc', ['-p', '.', '--pretty', 'false'], { cwd: folder, reject: false });
   const errors = stdout.split('\n').filter((line) => /^\S/.test(line));
   // Drizzle's declarations refer to drivers that no project has all of.
@@ -199,6 +203,12 @@ test.each([
     await service;
     await database.drop();
   }
+});
+
+test.each(examples)('the example %s prints what it shows', async (file) => {
+  const text = readFileSync(join(folder, 'examples', file), 'utf8');
+  const { stdout } = await execa('node', [join('examples', file)], { cwd: folder });
+  expect(stdout.replaceAll(/^/gm, '// ')).toBe(text.split('\n// Output:\n')[1]?.trimEnd());
 });
 
 test('a CommonJS program requires the same packages that modules import', async () => {
