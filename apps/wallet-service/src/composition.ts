@@ -149,7 +149,7 @@ function notificationsOnly(
   };
 }
 
-/** The same for everyone in this example; a real service reads a token from the request. */
+/** The principal of a request: the same for everyone in this example; a real service reads a token from the request. */
 function principalOf(_request: Request): Principal {
   return { name: 'wallet-service' };
 }

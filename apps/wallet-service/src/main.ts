@@ -11,7 +11,8 @@ import { startService, startWorker } from './process/start.js';
 import { changeText, readyText, untilReady, waitingText, workerReadyText } from './process/until-ready.js';
 
 /**
- * In the repository's root, wherever the process was started. This file is at the same depth in `src` and in `dist`.
+ * The folder of the embedded databases, in the repository's root, wherever the process was started. This file is at the same depth
+ * in `src` and in `dist`.
  */
 const embeddedFolder = fileURLToPath(new URL('../../../.data/postgres', import.meta.url));
 

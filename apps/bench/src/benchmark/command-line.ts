@@ -8,9 +8,9 @@ export interface CommandLine {
   readonly scale: number;
   /** How many times everything runs, to take the median of each figure. More than once only when ratios are recorded. */
   readonly runs: number;
-  /** Compares with the recorded ratios instead of with the bounds. */
+  /** Whether to compare with the recorded ratios instead of with the bounds. */
   readonly short: boolean;
-  /** Records the ratios of the short form instead of comparing them. */
+  /** Whether to record the ratios of the short form instead of comparing them. */
   readonly record: boolean;
   /** The file to which the figures are written as JSON. */
   readonly json: string | undefined;

@@ -2,7 +2,7 @@
 export interface Figure {
   readonly title: string;
   readonly value: number;
-  /** Such as `×`, `ms`, `s`, `%`. */
+  /** The unit of the value, such as `×`, `ms`, `s`, `%`. */
   readonly unit: string;
   /** The lower bound. */
   readonly atLeast?: number;

@@ -38,7 +38,7 @@ describe('the commit of figures', () => {
     expect(commitIn(join(checkout, 'apps/bench'))).not.toMatch(/-dirty$/);
   });
 
-  test('is unknown where no checkout is', () => {
+  test('is unknown where there is no checkout', () => {
     rmSync(join(checkout, '.git'), { recursive: true });
     expect(commitIn(checkout)).toBe('unknown');
     checkRecordable(commitIn(checkout));

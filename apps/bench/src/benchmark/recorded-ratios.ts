@@ -4,7 +4,7 @@ import type { Figure } from './figure.js';
 import { median } from './measure-contenders.js';
 import type { Environment } from './report.js';
 
-/** Next to `dist`, which contains this file. */
+/** The recorded ratios, next to `dist`, which contains this file. */
 const file = fileURLToPath(new URL('../recorded.json', import.meta.url));
 
 /** The ratios of an earlier run of the short form, by the figures' titles. */

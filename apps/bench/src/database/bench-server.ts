@@ -24,7 +24,7 @@ export class BenchServer {
     return this.#server.url(name);
   }
 
-  /** Such as `18.4`. */
+  /** The version of PostgreSQL, such as `18.4`. */
   async version(): Promise<string> {
     const [row] = await query<{ server_version: string }>(
       this.#server.url('postgres'),

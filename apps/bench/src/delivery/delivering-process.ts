@@ -29,7 +29,7 @@ export class DeliveringProcess {
     this.#handledMs = handledMs;
   }
 
-  /** Starts one, and waits until it delivers. Several may report to the same map. */
+  /** Starts such a process, and waits until it delivers. Several may report to the same map. */
   static async start(
     options: DeliveringProcessOptions,
     handledMs = new Map<string, number>(),
@@ -52,12 +52,12 @@ export class DeliveringProcess {
     return this.#handledMs;
   }
 
-  /** Kills it in the middle of its work. */
+  /** Kills the process in the middle of its work. */
   async kill(): Promise<void> {
     await this.#end('SIGKILL');
   }
 
-  /** Ends it after it has given its leases back. */
+  /** Ends the process after it has given its leases back. */
   async stop(): Promise<void> {
     await this.#end('SIGTERM');
   }

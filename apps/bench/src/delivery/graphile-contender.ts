@@ -22,7 +22,7 @@ export async function graphileContender(url: string, walletCount: number, count:
     measure: async (): Promise<number> => {
       await addJobs(url, walletCount, count);
       const pool = new pg.Pool({ connectionString: url, max: 10 });
-      // It requires an error handler; a broken connection shows in the counts below.
+      // The pool requires an error handler; a broken connection shows in the counts below.
       pool.on('error', () => undefined).on('connect', (client) => void client.on('error', () => undefined));
       let handled = 0;
       const done = Promise.withResolvers<void>();

@@ -40,7 +40,7 @@ export const heldTransaction: Benchmark = {
     delivery.start();
     const window = async (durationMs = windowMs * scale): Promise<readonly number[]> =>
       lagsOf(await depositAtRate(service, wallets, depositsPerSecond, pause(durationMs)), handledMs);
-    // The held transaction copies it.
+    // The held transaction copies the event of this deposit.
     await service.executor.execute(principal, WalletDepositMoneyAction, {
       walletId: held.id,
       amount: Big(1),

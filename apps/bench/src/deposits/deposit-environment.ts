@@ -4,9 +4,9 @@ import { openService, openWallets } from '../load/bench-wallets.js';
 
 /** The databases in which contenders deposit, and the wallet service on them. */
 export interface DepositEnvironment {
-  /** One for each shard. */
+  /** The URLs of the databases, one for each shard. */
   readonly urls: readonly string[];
-  /** Composed, but without delivery. */
+  /** The wallet service, composed without delivery. */
   readonly service: WalletService;
   readonly close: () => Promise<void>;
 }
@@ -45,7 +45,7 @@ export async function openTargets(
   return wallets.map(({ id }) => ({ id, slot: slots.get(id.value) ?? Number.NaN }));
 }
 
-/** Chooses one at random. */
+/** Chooses a target at random. */
 export function anyOf(targets: readonly DepositTarget[]): DepositTarget {
   const target = targets[Math.floor(Math.random() * targets.length)];
   if (target === undefined) throw new Error('No wallets were opened');

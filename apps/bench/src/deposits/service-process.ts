@@ -11,9 +11,9 @@ const file = fileURLToPath(new URL('dist/main.js', import.meta.resolve('wallet-s
 
 /** The wallet service as it is normally run, in a separate process. */
 export class ServiceProcess {
-  /** Such as `http://127.0.0.1:40123`. */
+  /** The service's address, such as `http://127.0.0.1:40123`. */
   readonly url: string;
-  /** How long it took from its start until it reported that every shard is ready. */
+  /** How long the service took from its start until it reported that every shard is ready. */
   readonly readyMs: number;
   readonly #child: ChildProcess;
   readonly #directory: string;
@@ -25,7 +25,7 @@ export class ServiceProcess {
     this.readyMs = readyMs;
   }
 
-  /** Starts one on a database per shard, and waits until it is ready; its log goes to a file. */
+  /** Starts a service with a database for each shard, and waits until it is ready; its log goes to a file. */
   static async start(urls: readonly string[], role: 'all' | 'http'): Promise<ServiceProcess> {
     const directory = await mkdtemp(join(tmpdir(), 'bench-service-'));
     const configFile = join(directory, 'wallet.json');
@@ -53,14 +53,14 @@ export class ServiceProcess {
     return new ServiceProcess(child, directory, url, readyMs);
   }
 
-  /** The memory that it uses now, in megabytes; `undefined` if the system does not say. */
+  /** The memory that the service uses now, in megabytes; `undefined` if the system does not say. */
   async residentMB(): Promise<number | undefined> {
     const status = await readFile(`/proc/${this.#child.pid}/status`, 'utf8').catch(() => '');
     const [, kibibytes] = /^VmRSS:\s*(\d+) kB$/m.exec(status) ?? [];
     return kibibytes === undefined ? undefined : (Number(kibibytes) * 1_024) / 1_000_000;
   }
 
-  /** Stops it in the normal way. */
+  /** Stops the service in the normal way. */
   async stop(): Promise<void> {
     const exited = once(this.#child, 'exit');
     this.#child.kill('SIGTERM');

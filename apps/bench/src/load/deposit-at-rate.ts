@@ -27,7 +27,7 @@ export function epochMs(): number {
 /**
  * Deposits to the wallets in turn, at a fixed rate, however long the answers take.
  *
- * @param until ends it
+ * @param until ends the deposits when it resolves
  * @returns every deposit
  * @throws the error of a failed deposit
  */

@@ -58,7 +58,7 @@ export function openapiRoute(app: WalletApp): void {
 }
 
 /**
- * Serves a page to read and try the OpenAPI document. Its files come from an npm package instead of a CDN, and are read
+ * Serves a page for reading and trying the OpenAPI document. Its files come from an npm package instead of a CDN, and are read
  * once.
  */
 export function docsRoutes(app: WalletApp): void {

@@ -103,7 +103,7 @@ test('the closing server does not wait for a client that reads nothing of its an
   expect(await closed).toBeUndefined();
 }, 30_000);
 
-test('a client that sends on after the last answer is not reset, which could lose the answer', async () => {
+test('a client that continues to send after the last answer is not reset, which could lose the answer', async () => {
   const server = await start({});
   const [sending, other] = await Promise.all([server.connect({ allowHalfOpen: true }), server.connect()]);
   sending.resume().write('GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n');

@@ -27,7 +27,7 @@ const answerTimeoutMsDefault = 30_000;
 /** Where a server listens, and the limits for its clients. */
 export interface HttpServerOptions {
   readonly host: string;
-  /** 0 means any free port. */
+  /** The port to listen on; 0 means any free one. */
   readonly port: number;
   /** The maximum number of connections; further ones are closed at once. Default 2,000. */
   readonly connectionsMax?: number;
@@ -53,7 +53,7 @@ export interface WebHandler {
 
 /** Serves a web handler on a TCP port. */
 export class HttpServer {
-  /** For example `http://127.0.0.1:8080`. */
+  /** The server's address, for example `http://127.0.0.1:8080`. */
   readonly url: string;
   readonly #server: NodeServer;
   readonly #connections: ReadonlyMap<Duplex, HttpConnection>;

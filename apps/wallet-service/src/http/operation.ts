@@ -17,7 +17,7 @@ export interface Operation<
   Answer extends z.ZodType = z.ZodType,
 > {
   readonly method: 'get' | 'post';
-  /** With parameters in braces, as OpenAPI writes them. */
+  /** The path, with parameters in braces, as OpenAPI writes them. */
   readonly path: string;
   readonly tag: string;
   readonly summary: string;
@@ -30,7 +30,7 @@ export interface Operation<
   /** Describes the answers that are not problems, by status. */
   readonly answers: Readonly<Partial<Record<AnswerStatus, string>>>;
   readonly answer: Answer;
-  /** The problems it can have besides those that follow from its parts. */
+  /** The problems that it can have besides those that follow from its parts. */
   readonly problems: readonly ProblemCode[];
 }
 

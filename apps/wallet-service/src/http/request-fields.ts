@@ -101,7 +101,7 @@ export const textField = z
   .refine((text) => text.isWellFormed() && !text.includes('\u0000'), 'contains an invalid character')
   .openapi({ pattern: String.raw`^[^\u0000\uD800-\uDFFF]*$` });
 
-/** Has no flags, because a pattern in an OpenAPI document cannot have any. */
+/** A UUID of any version. The pattern has no flags, because patterns in an OpenAPI document cannot have any. */
 const uuid = /^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$/;
 
 /** The schema of a UUID of any version in upper or lower case; the result is in lower case. */

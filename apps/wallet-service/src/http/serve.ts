@@ -23,7 +23,7 @@ interface Call<
 
 /** The answer of a handler. */
 interface Reply<Answer extends z.ZodType> {
-  /** Default 200. */
+  /** The status of the answer. Default 200. */
   readonly status?: AnswerStatus;
   /** The address of the created resource. */
   readonly location?: string;

@@ -17,7 +17,7 @@ import { walletEventRoutes, walletRoutes } from './wallet-routes.js';
  * Makes the HTTP layer of the wallet service: it turns requests into executed actions, and their results and errors
  * into answers.
  *
- * @param options.docs whether to serve `/docs`, a page to read and try the API. Default true.
+ * @param options.docs whether to serve `/docs`, a page for reading and trying the API. Default true.
  */
 export function walletApp(
   service: WalletService,

@@ -77,7 +77,7 @@ function keepRunning(
       try {
         return await startOn(port);
       } catch (error) {
-        const line = `It does not start yet; trying again: ${String(error)}`;
+        const line = `The embedded PostgreSQL server does not start yet; trying again: ${String(error)}`;
         if (line !== said) progress(line);
         said = line;
         await delay(restartDelayMs, undefined, { signal }).catch(() => undefined);

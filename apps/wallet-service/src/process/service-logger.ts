@@ -8,7 +8,7 @@ const lengthTogether = 4_096;
 const latenessMs = 1_000;
 /** How many bytes may wait for a slow reader of standard error. Further lines are dropped and counted. */
 const waitingMax = 1_048_576;
-/** How long the exiting process waits for them to be read, in milliseconds. */
+/** How long the exiting process waits for these bytes to be read, in milliseconds. */
 const endMs = 1_000;
 
 /**

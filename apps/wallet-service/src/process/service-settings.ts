@@ -38,11 +38,11 @@ export interface ServiceSettings {
   /** The folder of the embedded databases. `undefined` means `.data/postgres` in the repository. */
   readonly dataFolder: string | undefined;
   readonly host: string;
-  /** 0 means any free port. */
+  /** The port to listen on; 0 means any free one. */
   readonly port: number;
   /** The maximum number of client connections; further ones are closed at once. */
   readonly connectionsMax: number;
-  /** Whether to serve `/docs`, a page to read and try the API. */
+  /** Whether to serve `/docs`, a page for reading and trying the API. */
   readonly docs: boolean;
   readonly logLevel: (typeof logLevels)[number];
   /** How long stopping may take before the process exits anyway. */

@@ -14,7 +14,7 @@ import type { ServiceRole } from './service-settings.js';
 /** A wallet service that accepts requests. */
 export interface RunningService {
   readonly service: WalletService;
-  /** For example `http://127.0.0.1:8080`. */
+  /** The service's address, for example `http://127.0.0.1:8080`. */
   readonly url: string;
   /** Stops accepting connections, finishes running requests and handlers, then closes the database connections. */
   readonly stop: () => Promise<void>;
@@ -35,7 +35,7 @@ export async function startService(options: {
   /** The maximum number of client connections; further ones are closed at once. Default 2,000. */
   readonly connectionsMax?: number;
   readonly logger: Logger;
-  /** Whether to serve `/docs`, a page to read and try the API. Default true. */
+  /** Whether to serve `/docs`, a page for reading and trying the API. Default true. */
   readonly docs?: boolean;
   readonly retry?: Partial<RetryPolicy>;
   /** How long stopping may take before it is cut short. Default: unlimited. */

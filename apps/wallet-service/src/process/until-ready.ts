@@ -115,7 +115,7 @@ export function readyText(
   ].join('\n');
 }
 
-/** The same text for a process that serves no requests. */
+/** The text for the terminal when a process that serves no requests is ready. */
 export function workerReadyText(starts: readonly ShardStart[]): string {
   return ['', headline('worker', starts), '', ...shardLines(starts), ''].join('\n');
 }

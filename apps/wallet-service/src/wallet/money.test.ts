@@ -12,7 +12,7 @@ describe('decimalsOf', () => {
     ['MXN', 2],
     ['KWD', 3],
     ['CLF', 4],
-  ])('returns for %s %d decimals', (currency, decimals) => {
+  ])('finds that %s has %d decimals', (currency, decimals) => {
     expect(decimalsOf(currency)).toBe(decimals);
   });
 
