@@ -97,7 +97,7 @@ describe('a configuration file', () => {
 
   test.each([
     ['a space that is missing', '{ jdbc-url: postgres://127.0.0.1/global, password:hunter2 }'],
-    ['an equals sign for a colon', '{ jdbc-url: postgres://127.0.0.1/global, password=hunter2 }'],
+    ['an equals sign in place of a colon', '{ jdbc-url: postgres://127.0.0.1/global, password=hunter2 }'],
     ['key and value exchanged', '{ jdbc-url: postgres://127.0.0.1/global, hunter2: password }'],
     ['parameters as in other URLs', "{ jdbc-url: 'jdbc:postgresql://127.0.0.1/global;password=hunter2' }"],
   ])('is refused without the password: %s', async (_name, section) => {

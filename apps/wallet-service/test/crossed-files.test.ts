@@ -12,7 +12,7 @@ import { WalletClient } from './wallet-client.js';
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 /** Of several passes the one with the fewest files counts: the others include a renewal of leases, a poll or a sweep. */
 const passCount = 8;
-/** They only pass names on. */
+/** Entries of packages, which only pass names on. */
 const entries = /\/src\/(index|adapter)\.ts$/;
 const logger = pino({ level: 'silent' });
 

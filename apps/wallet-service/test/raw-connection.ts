@@ -7,7 +7,7 @@ const answerTimeoutMs = 60_000;
 /** One answer as it arrived. */
 export interface RawAnswer {
   readonly status: number;
-  /** By names in lower case. */
+  /** The headers, by names in lower case. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 }

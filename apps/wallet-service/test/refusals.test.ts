@@ -52,7 +52,7 @@ describe('amounts', () => {
     expect(await service.client.wallet(id)).toMatchObject({ balance: '100', version: 1 });
   });
 
-  test('must not be negative at first', async () => {
+  test('must not be negative when a wallet is opened', async () => {
     const wallet = { country: 'DE', ownerId: anOwner, currency: 'EUR', initialBalance: '-0.01' };
     expect(await service.client.post('/wallets', wallet)).toMatchObject(problem(422, 'invalid-amount'));
   });

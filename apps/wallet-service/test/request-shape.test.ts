@@ -47,8 +47,14 @@ describe('a malformed body', () => {
     ],
     ['a number as text', '/wallets', { ...newWallet, country: 5 }, '#/country', 'must be a string'],
     ['null as text', '/wallets', { ...newWallet, country: null }, '#/country', 'must be a string'],
-    ['no character as text', '/wallets', { ...newWallet, country: '\u0000' }, '#/country', undefined],
-    ['half a character as text', '/wallets', { ...newWallet, country: '\ud800' }, '#/country', undefined],
+    ['a NUL character as text', '/wallets', { ...newWallet, country: '\u0000' }, '#/country', undefined],
+    [
+      'half a surrogate pair as text',
+      '/wallets',
+      { ...newWallet, country: '\ud800' },
+      '#/country',
+      undefined,
+    ],
     ['no UUID as owner', '/wallets', { ...newWallet, ownerId: 'me' }, '#/ownerId', 'must be a UUID'],
     [
       'a boolean as amount',

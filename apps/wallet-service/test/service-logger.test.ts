@@ -20,7 +20,7 @@ function run(code: string): ServiceProcess {
   return new ServiceProcess({}, program(code));
 }
 
-/** The same, but leaves the log output in the pipe. */
+/** Runs code in the same way, but leaves the log output in the pipe. */
 function spawnUnread(code: string, stdio: StdioOptions = ['ignore', 'pipe', 'pipe']): ChildProcess {
   return spawn(process.execPath, program(code), { stdio });
 }

@@ -41,12 +41,12 @@ export class ServiceProcess {
     this.#child.stderr?.on('data', (chunk: Buffer) => (this.#stderr += chunk.toString()));
   }
 
-  /** What it has printed for people so far. */
+  /** What the service has printed for people so far. */
   get stdout(): string {
     return this.#stdout;
   }
 
-  /** What it has logged so far. */
+  /** What the service has logged so far. */
   get stderr(): string {
     return this.#stderr;
   }
@@ -63,7 +63,7 @@ export class ServiceProcess {
     return /http:\/\/127\.0\.0\.1:\d+/.exec(this.#stdout)?.[0] ?? '';
   }
 
-  /** Waits until every shard is ready, which may be later than its report that it is ready, and returns its address. */
+  /** Waits until every shard is ready, which may be later than the service's report, and returns the service's address. */
   async served(timeoutMs: number = startTimeoutMs): Promise<string> {
     const url = await this.printed('http://', timeoutMs);
     await vi.waitFor(async () => assert.equal((await fetch(`${url}/health/ready`)).status, 200), {
@@ -76,7 +76,7 @@ export class ServiceProcess {
     return this.#child.pid;
   }
 
-  /** Whether it is still running. */
+  /** Whether the process is still running. */
   get running(): boolean {
     return this.#child.exitCode === null && this.#child.signalCode === null;
   }
@@ -91,7 +91,7 @@ export class ServiceProcess {
     process.kill(-this.pid, 'SIGINT');
   }
 
-  /** Waits for its end and returns its exit code; `null` after a signal that it did not handle. */
+  /** Waits for the end of the process and returns its exit code; `null` after a signal that it did not handle. */
   async exitCode(): Promise<unknown> {
     const [code] = await this.#exit;
     return code;

@@ -41,7 +41,7 @@ import { anOwner } from './wallet-client.js';
 const principal = { name: 'wallet-service' };
 const amount = new Big(40);
 
-/** As it was before decisions were introduced. */
+/** The action as it was before decisions were introduced. */
 @FrameworkAction()
 class ReceiveTransferAction extends Action<{ transferId: string; destId: Id<Wallet> }, undefined> {
   constructor(

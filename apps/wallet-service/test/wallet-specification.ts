@@ -35,7 +35,7 @@ export const ownerId = '6f1c0c5e-6d5b-4a53-9b1e-0d5f7c2b9a10';
 export const walletSpecification: Specification = walletSpecificationWhile(() => undefined);
 
 /**
- * The same, with a function that is called whenever the destination of a transfer is asked to decide.
+ * The specification of the service, with a function that is called whenever the destination of a transfer is asked to decide.
  *
  * @param happens receives the time for which the specification has run so far, in milliseconds, and may throw
  */

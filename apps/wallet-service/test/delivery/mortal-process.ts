@@ -18,17 +18,17 @@ export class MortalProcess {
     this.#running = start();
   }
 
-  /** Waits until the current one is ready, and returns its address; it may already be dead. */
+  /** Waits until the current process is ready, and returns its address; it may already be dead. */
   ready(): Promise<string> {
     return this.#running.printed('is ready');
   }
 
-  /** Kills the current one. */
+  /** Kills the current process. */
   end(): void {
     this.#running.kill('SIGKILL');
   }
 
-  /** Kills until it is stopped, and leaves a running one behind. */
+  /** Kills one process after the other until the signal is aborted, and leaves a running one behind. */
   async die(over: AbortSignal): Promise<void> {
     for (;;) {
       await this.ready();

@@ -17,7 +17,7 @@ const pauseMaxMs = 200;
 
 interface TestWallet {
   readonly id: string;
-  /** How a transfer to it ends; `undefined` if it may end either way. */
+  /** How a transfer to the wallet ends; `undefined` if it may end either way. */
   readonly end: 'COMPLETED' | 'REFUNDED' | undefined;
 }
 

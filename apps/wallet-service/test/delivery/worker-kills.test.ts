@@ -22,9 +22,9 @@ const killIntervalMs = 1_000;
 /** How many events were committed and not delivered when a worker is killed. */
 const inFlightMin = 300;
 const killsMin = 5;
-/** Then the log may drain without kills, so that losses are visible. */
+/** The maximum number of kills, after which the log drains without them, so that losses are visible. */
 const killsMax = full ? Infinity : 15;
-/** Two databases, with four handlers of the service and two that record. */
+/** The cursors in two databases, of four handlers of the service and two that record. */
 const cursorCount = 2 * 6;
 
 let fleet: Fleet;

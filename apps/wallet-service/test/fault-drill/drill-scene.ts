@@ -29,9 +29,9 @@ const blockedTimeoutMs = 180_000;
 /** Further requests of a drill, besides the traffic: transfers that wait, and requests that show whether everything works. */
 export class DrillScene<Stage extends DrillStage = DrillStage> {
   readonly stage: Stage;
-  /** On the shard (0, 0), the source of the waiting transfers. */
+  /** The source of the waiting transfers, on the shard (0, 0). */
   readonly source: WalletBody;
-  /** On the shard (1, 0), their destination. */
+  /** The destination of the waiting transfers, on the shard (1, 0). */
   readonly dest: WalletBody;
   /** A wallet on each shard that others do not use, in separate currencies. */
   readonly probes: readonly [WalletBody, WalletBody];
@@ -74,7 +74,7 @@ export class DrillScene<Stage extends DrillStage = DrillStage> {
     this.#askedClient = new WalletClient(await started.printed('http://'));
   }
 
-  /** Stops it, as operators do. */
+  /** Stops the process that shows the fault, as operators do. */
   async stopAsked(): Promise<void> {
     this.#asked?.kill('SIGTERM');
     await this.#asked?.exitCode();
@@ -118,7 +118,7 @@ export class DrillScene<Stage extends DrillStage = DrillStage> {
     await vi.waitUntil(isBlocked, { timeout: blockedTimeoutMs, interval: 250 });
   }
 
-  /** How many of them have not ended. */
+  /** How many of the waiting transfers have not ended. */
   async unfinishedCount(): Promise<number> {
     const text = `select from transfers where id = any($1) and state = 'INITIATED'`;
     return (await rowsOf(this.stage.shards.global, text, [this.#waiting])).length;

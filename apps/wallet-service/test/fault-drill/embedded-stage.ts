@@ -57,7 +57,7 @@ export class EmbeddedStage implements DrillStage {
     await this.#service.printed('The embedded PostgreSQL server has ended');
   }
 
-  /** Resolves when the service has started it again. */
+  /** Resolves when the service has started the server again. */
   async serverRunsAgain(): Promise<void> {
     await this.#service.printed('The embedded PostgreSQL server is running again');
   }

@@ -8,11 +8,11 @@ import type { EmbeddedStage } from './embedded-stage.js';
 export interface Fault<Stage extends DrillStage = DrillStage> {
   readonly name: string;
   readonly what: string;
-  /** The shortest time that it lasts. */
+  /** The shortest time that the fault lasts. */
   readonly lastsMs: number;
-  /** Default: processes of the service, and a proxy in front of the shard's own server. */
+  /** Starts the service to break. Default: processes of the service, and a proxy in front of the shard's own server. */
   readonly stage?: () => Promise<Stage>;
-  /** Makes transfers to the shard wait before it begins, if none is accepted or tried while it lasts. */
+  /** Makes transfers to the shard wait before the fault begins, if none is accepted or tried while it lasts. */
   hold?(scene: DrillScene<Stage>): Promise<void>;
   begin(scene: DrillScene<Stage>): Promise<unknown>;
   /** Resolves when the cause is gone; the service must then recover by itself. */
@@ -116,7 +116,7 @@ const embedded: Fault<EmbeddedStage> = {
   end: ({ stage }) => stage.serverRunsAgain(),
 };
 
-/** All of them, in the order in which they happen. */
+/** All faults, in the order in which they happen. */
 export const faults: readonly Fault[] = [...onHarness, embedded];
 
 async function setOnServer(stage: FaultHarness, setting: string): Promise<void> {

@@ -24,7 +24,7 @@ export interface FaultMeasurement {
   readonly answers: Readonly<Record<string, number>>;
   /** Seconds from the end of the fault until everything worked again permanently; undefined if it did not in time. */
   readonly healedAfterS: Readonly<Record<Healed, number | undefined>>;
-  /** That money was made or lost, or a transfer was not decided exactly once; undefined if everything is right. */
+  /** An error if money was made or lost, or a transfer was not decided exactly once; undefined if everything is right. */
   readonly wrong: unknown;
 }
 

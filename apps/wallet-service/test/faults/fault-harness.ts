@@ -21,7 +21,7 @@ const mexicoName = 'mexico';
  * How soon after the end of a fault everything must work by itself, in addition to the time that the checks take without a fault.
  */
 const wellWithinMs = 10_000;
-/** How soon after it every transfer has ended, including those that were waiting for their next attempt. */
+/** How soon after the end of a fault every transfer has ended, including those that were waiting for their next attempt. */
 const settledWithinMs = 30_000;
 /** How many times as long as without a fault the checks may take: they take longer with cold connections. */
 const slownessMax = 10;
@@ -45,7 +45,7 @@ export type KnownShards = 'both' | 'global' | 'mexico' | 'exchanged';
  */
 export class FaultHarness {
   readonly shards: ShardDatabases;
-  /** Between the service and the shard (1, 0). */
+  /** The proxy between the service and the shard (1, 0). */
   readonly proxy: FaultProxy;
   #server: EmbeddedPostgres;
   readonly #standby: EmbeddedPostgres | undefined;
@@ -135,13 +135,13 @@ export class FaultHarness {
     return service;
   }
 
-  /** Ends that process as a crash does. */
+  /** Ends the process that answers requests, as a crash does. */
   async killService(): Promise<void> {
     this.#service?.kill('SIGKILL');
     await this.#service?.exitCode();
   }
 
-  /** Ends it as operators do, and returns its exit code. */
+  /** Ends the process that answers requests, as operators do, and returns its exit code. */
   async stopService(): Promise<unknown> {
     this.#service?.kill('SIGTERM');
     return this.#service?.exitCode();
@@ -176,7 +176,7 @@ export class FaultHarness {
     await this.#server.exited;
   }
 
-  /** Starts it again. */
+  /** Starts the server of the shard (1, 0) again. */
   async restartServer(): Promise<void> {
     this.#server = await startServer(this.#folder);
     this.#target.port = this.#server.port;

@@ -4,11 +4,11 @@ import { withSession } from '../database-session.js';
 import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
 import type { Answer, WalletBody } from '../wallet-client.js';
 
-/** More than there are connections. */
+/** More deposits than there are connections. */
 const lockedOutCount = 40;
-/** More than a handler handles at a time, and so many that others would be late if each kept its place for a second. */
+/** More transfers than a handler handles at a time, and so many that others would be late if each kept its place for a second. */
 const lockedTransferCount = 240;
-/** More than the number of writes that may wait for locks. */
+/** More wallets than the number of writes that may wait for locks. */
 const lockedWalletCount = 12;
 const currency = 'EUR';
 

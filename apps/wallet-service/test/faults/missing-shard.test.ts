@@ -58,7 +58,7 @@ test(
   },
 );
 
-/** As an operator does. */
+/** Pauses or resumes a handler, as an operator does. */
 async function setPaused(handler: string, isPaused: boolean): Promise<void> {
   const { global, mexico } = harness.shards;
   const ids = 'select handler from eventlog.handler_names where name = $1';

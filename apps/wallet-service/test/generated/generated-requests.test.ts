@@ -63,7 +63,7 @@ describe(`generated requests (seed ${seed})`, () => {
   );
 });
 
-/** After the last request of a connection, nothing more is sent. */
+/** The requests up to the last one of the connection, after which nothing is sent. */
 function untilLast(requests: readonly GeneratedRequest[]): readonly GeneratedRequest[] {
   const last = requests.findIndex(({ isLast }) => isLast);
   return last < 0 ? requests : requests.slice(0, last + 1);
@@ -123,7 +123,7 @@ function amountIn(json: string): Big {
   return new Big((JSON.parse(json, asWritten) as { readonly amount: string }).amount);
 }
 
-/** Numbers as they are written. */
+/** Keeps numbers as they are written. */
 function asWritten(_key: string, value: unknown, context?: { readonly source?: string }): unknown {
   return typeof value === 'number' ? context?.source : value;
 }

@@ -19,7 +19,7 @@ export interface GeneratedRequest {
   readonly method: string;
   /** The operation that it is meant for; without it, the path or the method is not a documented one. */
   readonly operation: Operation | undefined;
-  /** In pieces that are sent one after the other. */
+  /** The bytes, in pieces that are sent one after the other. */
   readonly pieces: readonly Buffer[];
   /** The body, if it is JSON. */
   readonly json: string | undefined;
@@ -138,7 +138,7 @@ function valueOf(
     : fc.oneof({ weight: 15, arbitrary: fc.constantFrom(...known) }, { weight: 1, arbitrary: any });
 }
 
-/** The same with one change that the document does not allow. */
+/** The draft with one change that the document does not allow. */
 function broken(draftOf: Draft): fc.Arbitrary<Draft> {
   const { path, query, json, headers } = draftOf;
   return fc.oneof(

@@ -4,7 +4,7 @@ import { type TransferEnds, walletSimulation } from './wallet-simulation.js';
 const seedsInAll = Number(process.env['SIMULATION_SEEDS'] ?? 5_000);
 /** The share of all seeds of the project's simulations. */
 const seeds = Math.ceil(0.08 * seedsInAll);
-/** A run has limits of steps and of virtual time; this is for a run in which nothing happens any more. */
+/** The timeout of a test, for a run in which nothing happens any more: runs have limits of steps and of virtual time. */
 const timeout = 900_000 * Math.max(1, seedsInAll / 5_000);
 
 test('money is conserved and every transfer ends in one state, whatever happens', { timeout }, async () => {
