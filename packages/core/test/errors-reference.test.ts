@@ -11,7 +11,7 @@ test('the reference lists every error code with its retryability, and no other',
   expect(documented).toEqual(errorCodes);
 });
 
-test('the reference says of every error what to do', () => {
+test('the reference says what to do about every error', () => {
   const cells = reference
     .split('\n')
     .filter((line) => line.startsWith('| `'))

@@ -47,7 +47,7 @@ export class FakeIdempotencyKeys implements IdempotencyKeys {
     return 0;
   }
 
-  /** They store no handlers' keys. */
+  /** These databases store no keys of handlers. */
   async findHandlerKeys(): Promise<Page<HandlerKey>> {
     return { items: [], next: undefined };
   }
@@ -177,7 +177,7 @@ export class FakeDatabase implements Database {
     await this.#becomesReady.promise;
   }
 
-  /** Removes the reason why it is not ready. */
+  /** Removes the reason why the database is not ready. */
   heal(): void {
     this.notReady = undefined;
     this.#becomesReady.resolve();

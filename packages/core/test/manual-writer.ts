@@ -19,7 +19,7 @@ interface Sent {
   readonly isCommit: boolean;
   /** Whether it waits for locks as long as a statement may take. */
   readonly isPatient: boolean;
-  /** Reports that it has found another session's lock, and waits for it. */
+  /** Reports that the write has found another session's lock, and waits for it. */
   readonly lockOut: () => Promise<void>;
   readonly answer: (answer?: Answer) => Promise<void>;
 }
@@ -83,7 +83,7 @@ export class ManualWriter {
     return this.#add({ action: { id: name } }, wallets);
   }
 
-  /** The same for an action that a handler executes. */
+  /** Queues such a plan for an action that a handler executes. */
   addOfHandler(name: string, ...wallets: readonly Wallet[]): Promise<PendingCommit> {
     return this.#add({ action: { id: name }, key: { key: name, source: 'event' } }, wallets);
   }

@@ -20,7 +20,7 @@ function shown(value: unknown): string {
   ].join('\n');
 }
 
-test('a secret is shown by reveal only', () => {
+test('a secret is shown only by reveal', () => {
   const secret = new Secret(password);
   expect(secret.reveal()).toBe(password);
   expect(String(secret)).toBe('******');
@@ -61,10 +61,10 @@ describe('an error does not show the password', () => {
     ['of a bad URL', { 'jdbc-url': `postgres://ann:${password}@db-1:port/global` }],
     ['of a URL without slashes', { 'jdbc-url': `postgres:ann:${password}@db-1/global` }],
     ['of a URL whose password is not escaped', { 'jdbc-url': `postgres://ann:12/${password}@db-1/global` }],
-    ['that stands in a list', { 'jdbc-url': 'jdbc:postgresql://db-1/global', password: [password] }],
+    ['that is in a list', { 'jdbc-url': 'jdbc:postgresql://db-1/global', password: [password] }],
     ['beside an unknown key', { 'jdbc-url': 'jdbc:postgresql://db-1/global', password, pass: password }],
     [
-      'that a space is missing before',
+      'that has no space before it',
       { 'jdbc-url': 'jdbc:postgresql://db-1/global', [`password:${password}`]: null },
     ],
     [
@@ -72,18 +72,18 @@ describe('an error does not show the password', () => {
       { 'jdbc-url': 'jdbc:postgresql://db-1/global', [`password=${password}`]: null },
     ],
     [
-      'that stands in the place of its key',
+      'that is in the place of its key',
       { 'jdbc-url': 'jdbc:postgresql://db-1/global', [password]: 'password' },
     ],
     [
-      'of a URL as other databases have it',
+      'of a URL in the form of other databases',
       { 'jdbc-url': `jdbc:postgresql://db-1/global;password=${password}` },
     ],
     [
       'that a URL has twice',
       { 'jdbc-url': `postgres://db-1/global?password=${password}&password=${password}` },
     ],
-    ['that stands there twice', { 'jdbc-url': `jdbc:${password}`, jdbcUrl: password }],
+    ['that is given in two spellings of one key', { 'jdbc-url': `jdbc:${password}`, jdbcUrl: password }],
   ])('%s', (_which, primary) => {
     const error = thrownBy(() => parseFrameworkConfig(treeOf(primary)));
     expect(error).toMatchObject({ code: 'invalid-configuration' });
@@ -91,7 +91,7 @@ describe('an error does not show the password', () => {
     expect(shown(error)).not.toMatch(/s3cret/);
   });
 
-  test('that stands for a database after a missing space', () => {
+  test('that is in the place of a database, with no space before it', () => {
     const tree = treeOf({ 'jdbc-url': 'jdbc:postgresql://db-1/global' }, { [`password:${password}`]: null });
     const error = thrownBy(() => parseFrameworkConfig(tree));
     expect(error).toMatchObject({ code: 'invalid-configuration' });

@@ -24,7 +24,7 @@ describe('importing the package', () => {
     await expect(importOn('22.18.0')).resolves.toHaveProperty('ActionExecutor');
   });
 
-  test.each(packages)('needs the Node that engines of %s names', (name) => {
+  test.each(packages)('needs the version of Node that the engines field of %s names', (name) => {
     const manifest = readFileSync(new URL(`../../${name}/package.json`, import.meta.url), 'utf8');
     expect(JSON.parse(manifest)).toMatchObject({ engines: { node: '>=22.18' } });
   });

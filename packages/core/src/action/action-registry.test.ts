@@ -102,10 +102,10 @@ describe('an action whose result is a model', () => {
   });
 
   test.each<[string, (codec: ReturnType<typeof codecOf>) => unknown]>([
-    ['is another one is not written', (codec) => codec.encode({ id: wallet.id })],
-    ['is none is not written', (codec) => codec.encode(undefined)],
-    ['its repository does not read any more is refused', (codec) => codec.decode('"wallet"')],
-    ['was none is refused', (codec) => codec.decode(undefined)],
+    ['is another model is not written', (codec) => codec.encode({ id: wallet.id })],
+    ['is not a model is not written', (codec) => codec.encode(undefined)],
+    ['its repository can no longer read is refused', (codec) => codec.decode('"wallet"')],
+    ['was not a model is refused', (codec) => codec.decode(undefined)],
   ])('but what %s', (_what, work) => {
     expect(() => work(codecOf())).toThrow(
       expect.objectContaining({ code: 'unstorable-value', path: 'OpenAction result' }),

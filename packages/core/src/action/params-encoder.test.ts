@@ -26,7 +26,7 @@ describe('without a schema', () => {
   cyclic.self = cyclic;
 
   test.each<[string, unknown, string]>([
-    ['a value that holds itself', cyclic, 'TestAction params.self'],
+    ['a value that contains itself', cyclic, 'TestAction params.self'],
     ['a function', (): number => 1, 'TestAction params'],
     ['a field that is a function', { f: (): number => 1 }, 'TestAction params.f'],
     ['a symbol', { s: Symbol('s') }, 'TestAction params.s'],
@@ -34,13 +34,13 @@ describe('without a schema', () => {
     ['a map', { roles: new Map() }, 'TestAction params.roles'],
     ['a date', { at: new Date(0) }, 'TestAction params.at'],
     ['a bigint', { amount: 5n }, 'TestAction params.amount'],
-    ['a number that is none', { rate: Number.NaN }, 'TestAction params.rate'],
+    ['a number that JSON does not have', { rate: Number.NaN }, 'TestAction params.rate'],
     ['an infinite number', { rate: Number.POSITIVE_INFINITY }, 'TestAction params.rate'],
     ['undefined in a list', { lines: [1, undefined] }, 'TestAction params.lines[1]'],
     ['an instance of a class', { url: new URL('https://example.com') }, 'TestAction params.url'],
     ['half of a surrogate pair', { note: '\ud83d' }, 'TestAction params.note'],
     ['text that the database cannot hold', { note: '\u0000' }, 'TestAction params.note'],
-  ])('refuses %s, and says where it stands and what to do', (_what, params, path) => {
+  ])('refuses %s, and says where it is and what to do', (_what, params, path) => {
     expect(() => encode(params)).toThrow(
       expect.objectContaining({
         code: 'unstorable-value',

@@ -13,7 +13,7 @@ const lost = new TransientStorageError(mexico, 'the connection was lost');
 describe('a change of the params after an action was executed', () => {
   test.each([
     ['without a key', {}],
-    ['with a key, for which it looks first', { idempotencyKey: 'key-1' }],
+    ['with a key, which is searched for first', { idempotencyKey: 'key-1' }],
   ])('is seen by no attempt %s', async (_how, configuration) => {
     const seen: unknown[] = [];
     const running = executorOf(async (plan, params) => {

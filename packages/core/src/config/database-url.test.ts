@@ -79,18 +79,18 @@ describe('the fault of a database URL', () => {
   ])('is not found in %s', (text) => expect(parseDatabaseUrl(text)).toBeTypeOf('object'));
 });
 
-describe('namesSeveralHosts', () => {
+describe('a list of hosts', () => {
   test.each([
     'jdbc:postgresql://db-1:5432,db-2:5432/global',
     'postgresql://db-1,db-2:5432/global?target_session_attrs=read-write',
     'postgres://ann:s3cret@db-1,db-2/global',
     'postgres://db-1,db-2',
-  ])('sees it in %s', (text) => expect(namesSeveralHosts(text)).toBe(true));
+  ])('is found in %s', (text) => expect(namesSeveralHosts(text)).toBe(true));
 
   test.each([
     'postgresql://db-1/global',
     'postgres://ann:a,b@db-1/global',
     'postgresql://db-1/a,b',
     'see postgresql://db-1,db-2/global',
-  ])('does not see it in %s', (text) => expect(namesSeveralHosts(text)).toBe(false));
+  ])('is not found in the URL %s', (text) => expect(namesSeveralHosts(text)).toBe(false));
 });

@@ -201,7 +201,7 @@ describe('a faulty configuration', () => {
     );
   });
 
-  test('tells what is missing from what is of the wrong type', () => {
+  test('distinguishes what is missing from what is of the wrong type', () => {
     const faults = faultsOf(
       treeOf([{ ...group, members: [{ name: 7, member: 1.5, configs: { 'primary-config': {} } }] }]),
     );
@@ -215,9 +215,9 @@ describe('a faulty configuration', () => {
     ['a missing URL', { username: 'wallet' }, 'jdbc-url'],
     ['a bad URL', { 'jdbc-url': 'postgresql://db-1' }, 'jdbc-url'],
     ['a name of a database that is not escaped', { 'jdbc-url': 'postgresql://db-1/a%zzb' }, 'jdbc-url'],
-    ['a URL that is no text', { 'jdbc-url': 5 }, 'jdbc-url'],
+    ['a URL that is not a text', { 'jdbc-url': 5 }, 'jdbc-url'],
     ['half a connection', { ...primary, 'maximum-pool-size': 1.5 }, 'maximum-pool-size'],
-    ['a pool size in text', { ...primary, 'maximum-pool-size': '20' }, 'maximum-pool-size'],
+    ['a pool size as text', { ...primary, 'maximum-pool-size': '20' }, 'maximum-pool-size'],
   ])('is refused with %s', (_what, database, key) => {
     expect(Object.keys(faultsOf(treeWith(database)))).toEqual([`${atPrimary}.${key}`]);
   });
@@ -314,7 +314,7 @@ describe('a faulty configuration', () => {
     expect(faultsOf(treeOf([{ ...group, members }]))).toEqual({});
   });
 
-  test('says in its message what is wrong where', () => {
+  test('says in its message what is wrong and where', () => {
     expect(() => parseFrameworkConfig(treeWith({}))).toThrow(`${atPrimary}.jdbc-url: is missing`);
   });
 
@@ -325,7 +325,7 @@ describe('a faulty configuration', () => {
     expect(faults).toEqual({ [atPrimary]: 'is missing' });
   });
 
-  test('may not say one thing in kebab-case and in camelCase', () => {
+  test('may not have one key in both kebab-case and camelCase', () => {
     expect(faultsOf(treeWith({ ...primary, jdbcUrl }))).toEqual({
       [`${atPrimary}.jdbc-url`]: expect.stringMatching(
         /twice here, in kebab-case and in camelCase/,
@@ -359,12 +359,12 @@ describe('a faulty configuration', () => {
 });
 
 describe('the section of group commit', () => {
-  test('leaves it off by default, and with false', () => {
+  test('leaves group commit off by default, and when it is false', () => {
     expect(parseFrameworkConfig(treeOf([group])).groupCommit).toBe(false);
     expect(groupCommitOf(false)).toBe(false);
   });
 
-  test('switches it on with the default settings by true, and by an empty section', () => {
+  test('turns group commit on with the default settings when it is true or empty', () => {
     expect(groupCommitOf(true)).toEqual(defaultGroupSettings);
     expect(groupCommitOf({})).toEqual(defaultGroupSettings);
   });
@@ -414,7 +414,7 @@ describe('the section of group commit', () => {
     });
   });
 
-  test('may not say one thing in kebab-case and in camelCase', () => {
+  test('may not have one key in both kebab-case and camelCase', () => {
     const faults = faultsOf(treeWithGroupCommit({ 'plans-max': 1, plansMax: 2 }));
     expect(Object.keys(faults)).toEqual(['framework.group-commit.plans-max']);
   });
@@ -425,7 +425,7 @@ describe('a faulty section of delivery', () => {
     expect(faultsOf(treeWithDelivery(delivery))).toEqual({ 'framework.delivery': 'is not a section' });
   });
 
-  test('may not say one thing in kebab-case and in camelCase', () => {
+  test('may not have one key in both kebab-case and camelCase', () => {
     const faults = faultsOf(treeWithDelivery({ 'lease-ms': 1, leaseMs: 2 }));
     expect(Object.keys(faults)).toEqual(['framework.delivery.lease-ms']);
   });

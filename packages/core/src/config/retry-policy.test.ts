@@ -51,7 +51,7 @@ describe('backoffMs', () => {
   });
 });
 
-test('backoffMs is 0 after however many attempts, when it begins with 0', () => {
+test('backoffMs is 0 after any number of attempts when it begins with 0', () => {
   for (const attempt of [1, 32, 1_025, 10_000])
     expect(backoffMs({ ...defaultRetryPolicy, backoffBaseMs: 0 }, attempt, 1)).toBe(0);
 });

@@ -117,14 +117,14 @@ class WithGetters {
 test.each<[how: string, configuration: ExecutionConfiguration]>([
   ['inherited', Object.create({ idempotencyKey: 'key-1' }) as ExecutionConfiguration],
   ['the getter of a class', Object.defineProperty(new WithGetters(), 'retry', { value: undefined })],
-])('an option of one execution counts where it is %s', async (_how, configuration) => {
+])('an option of one execution takes effect even if it is %s', async (_how, configuration) => {
   const { execute, driver } = executorOf(async (plan) => plan().add(openWallet()).version, {}, ResultAction);
   expect(await execute(null, configuration)).toBe(1);
   expect(await execute(null, configuration)).toBe(1);
   expect(driver.committed).toMatchObject([{ key: { key: 'key-1' } }]);
 });
 
-test('a setting is checked where it is inherited', async () => {
+test('a setting is checked even if it is inherited', async () => {
   const { execute } = executorOf(async () => null, {}, ResultAction);
   await expect(execute(null, new WithGetters())).rejects.toMatchObject({
     faults: [{ path: 'retry.attemptsMax' }],

@@ -93,7 +93,7 @@ test.each(entries)(
   },
 );
 
-test('only these errors are worth doing the same again', () => {
+test('the same call is worth repeating only after these errors', () => {
   const retryable = entries.filter(([, error]) => error.retryable).map(([code]) => code);
   expect(retryable).toEqual([
     'stale-record',

@@ -6,7 +6,7 @@ import { ConstraintViolationError, TransientStorageError } from '../storage/stor
 import type { PendingCommit } from './pending-commit.js';
 
 const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });
-const locked = new TransientStorageError(global, 'a lock was not had in time');
+const locked = new TransientStorageError(global, 'a lock was not obtained in time');
 const [a, b] = [openWallet(), openWallet()];
 
 /** A group of 12 plans that fails as a whole. */

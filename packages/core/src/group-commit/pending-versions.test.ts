@@ -408,7 +408,7 @@ describe('a pending version whose row another session keeps locked', () => {
     await staging;
   });
 
-  test('is passed over by a handler independent of it', async () => {
+  test('is neither read nor awaited by a handler independent of it', async () => {
     const { execute, manual, seen, wallet, first, release } = await lockedOut();
     // It was queued a second ago.
     await manual.pass(950);

@@ -11,7 +11,7 @@ function timeOf(id: string): number {
 }
 
 describe('a time-ordered UUID', () => {
-  test('is one of version 7, differs from all others, and sorts behind those made before', () => {
+  test('is one of version 7, differs from all others, and sorts after those made before', () => {
     const ids = Array.from({ length: 20_000 }, () => timeOrderedUuid());
     expect(ids.every((id) => validate(id) && version(id) === 7)).toBe(true);
     expect(new Set(ids).size).toBe(ids.length);

@@ -157,7 +157,7 @@ test('a key that was taken, and has expired before it is looked up, is taken by 
   expect(driver.committed).toHaveLength(1);
 });
 
-describe('storage that fails', () => {
+describe('a failure of storage', () => {
   test.each([unavailable, new StorageFailureError(mexico, 'the database refused a statement (XX002)')])(
     'elsewhere does not stop a keyed execution: %s',
     async (failure) => {
@@ -167,14 +167,14 @@ describe('storage that fails', () => {
     },
   );
 
-  test('on the shard of the effect is not searched after', async () => {
+  test('on the shard of the effect is followed by no search', async () => {
     const { count, manager } = countingExecutor();
     manager(global).persistFailures.push(unavailable);
     await expect(count(1n)).rejects.toBe(unavailable);
     expect(manager(global).keys.waits).toHaveLength(1);
   });
 
-  test('with a bug is not ignored', async () => {
+  test('because of a bug is not ignored', async () => {
     const { count, manager } = countingExecutor();
     const bug = new InvariantViolationError('a bug');
     manager(mexico).keys.findFailures.push(bug);

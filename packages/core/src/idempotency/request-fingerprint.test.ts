@@ -31,8 +31,8 @@ describe('a request that is repeated after a deployment', () => {
   test.each<[string, z.ZodType<Record<string, unknown>>, Record<string, unknown>]>([
     ['a field with a default', before.extend({ color: z.string().default('red') }), { color: 'red' }],
     ['an optional field', before.extend({ color: z.string().optional() }), { color: undefined }],
-    ['another order of its fields', z.object({ count: z.int(), sku: z.string() }), {}],
-    ['a default of a field that it had', before.extend({ count: z.int().default(1) }), {}],
+    ['another order of their fields', z.object({ count: z.int(), sku: z.string() }), {}],
+    ['a default for a field that they had', before.extend({ count: z.int().default(1) }), {}],
   ])('is recognised when that gave the params %s', async (_what, after, added) => {
     const old = deployed(before);
     await old.execute({ sku: 'a', count: 1 });
@@ -89,7 +89,7 @@ describe('a different request with the same key', () => {
       { y: 1 },
     ],
     [
-      'another default of the two of an intersection',
+      'the other one of the two defaults of an intersection',
       z.intersection(z.object({ x: z.int().default(1) }), z.object({ x: z.int().default(2) })),
       { x: 1 },
       { x: 2 },
@@ -101,7 +101,7 @@ describe('a different request with the same key', () => {
       { limit: 100 },
     ],
     [
-      'the default before it is read of an optional field',
+      'the prefault of an optional field',
       z.object({ limit: z.int().prefault(100).optional() }),
       {},
       { limit: 100 },

@@ -28,12 +28,12 @@ describe('droppedField', () => {
     ['a field in a list', z.array(inner), [{ a: 'a' }, given], '[1].b'],
     ['a field in a tuple', z.tuple([z.string(), inner], inner), ['', { a: 'a' }, given], '[2].b'],
     ['a field in a record', z.record(z.string(), inner), { key: given }, '.key.b'],
-    ['a field of an optional', inner.optional(), given, '.b'],
+    ['a field of an optional schema', inner.optional(), given, '.b'],
     ['a field of a nullable default', inner.nullable().default(null), given, '.b'],
-    ['a field of a readonly', inner.readonly(), given, '.b'],
-    ['a field of one that may not be absent', z.nonoptional(inner.optional()), given, '.b'],
-    ['a field of one that is read where it is absent', inner.prefault({ a: '' }), given, '.b'],
-    ['a field of one that is read where others do not fit', inner.catch({ a: '' }), given, '.b'],
+    ['a field of a readonly schema', inner.readonly(), given, '.b'],
+    ['a field of a nonoptional schema', z.nonoptional(inner.optional()), given, '.b'],
+    ['a field of a schema with a prefault', inner.prefault({ a: '' }), given, '.b'],
+    ['a field of a schema with a catch', inner.catch({ a: '' }), given, '.b'],
     ['a field of a union', z.union([z.string(), inner, z.object({ b: z.string() })]), given, '.b'],
     [
       'a field of a discriminated union',
@@ -63,15 +63,25 @@ describe('droppedField', () => {
       '.b',
     ],
     ['a field named __proto__ in a record', z.record(z.string(), z.unknown()), proto, '.__proto__'],
-    ['one in a loose object', z.object({ inner: z.looseObject({}) }), { inner: proto }, '.inner.__proto__'],
-    ['one in an object that lists it', z.object({ ['__proto__']: z.unknown() }), proto, '.__proto__'],
     [
-      'one that one side of an intersection drops',
+      'such a field in a loose object',
+      z.object({ inner: z.looseObject({}) }),
+      { inner: proto },
+      '.inner.__proto__',
+    ],
+    [
+      'such a field in an object that lists it',
+      z.object({ ['__proto__']: z.unknown() }),
+      proto,
+      '.__proto__',
+    ],
+    [
+      'such a field that one part of an intersection drops',
       z.intersection(z.unknown(), z.object({})),
       proto,
       '.__proto__',
     ],
-    ['one deep in JSON', z.json(), [{ a: proto }], '[0].a.__proto__'],
+    ['such a field deep in JSON', z.json(), [{ a: proto }], '[0].a.__proto__'],
     [
       'the class of an instance',
       z.object({ point: z.object({ x: z.number() }) }),
@@ -95,7 +105,7 @@ describe('droppedField', () => {
     ['a field named __proto__ of unknown values', z.object({ any: z.unknown() }), { any: proto }],
     ['fields of unknown values', z.object({ any: z.unknown() }), { any: given }],
     ['an instance that a codec writes', pointCodec, new Point()],
-    ['a value that is none', inner.nullable(), null],
+    ['null in place of an object', inner.nullable(), null],
     ['a field that is absent', z.object({ inner: inner.optional() }), { inner: undefined }],
     ['an object without a prototype', inner, Object.assign(Object.create(null) as object, { a: 'a' })],
   ])('passes %s', (_what, schema, value) => {
@@ -104,7 +114,7 @@ describe('droppedField', () => {
 
   test.each<[string, z.ZodType, unknown, RegExp]>([
     ['to add a field to the schema', inner, given, /add it to the schema/],
-    ['to name a field otherwise', z.looseObject({}), proto, /rename the field/],
+    ['to rename a field', z.looseObject({}), proto, /rename the field/],
     ['to write an instance by a codec', z.object({ x: z.number() }), new Point(), /is a Point.*use a codec/],
   ])('says %s', (_what, schema, value, reason) => {
     expect(droppedField(schema, value, { instances: true })?.reason).toMatch(reason);

@@ -58,7 +58,7 @@ describe('opening', () => {
     expect(driver.opened.map(({ config }) => config.address)).toEqual(['postgresql://localhost/global']);
   });
 
-  test('takes an address as it is written when the driver does not read it', async () => {
+  test('takes an address as it is written when the driver does not parse it', async () => {
     const driver = new FakeDriver();
     const members = [memberConfig(first, at('localhost')), memberConfig(second, at('LOCALHOST'))];
     const registry = openDatabases(
