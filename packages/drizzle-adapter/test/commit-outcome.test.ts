@@ -99,7 +99,7 @@ describe('a connection that breaks around a commit', () => {
       return isSent(passage, write) && ++writes === 2 ? 'forward-and-cut' : 'forward';
     };
     const opened = hidden.openAccount(firstShard, { owner: 'held' });
-    // It was asked for again, or else a second write is waiting.
+    // Either the outcome was queried again, or a second write is waiting.
     await vi.waitFor(async () => {
       expect(Math.max(questions, await lockWaiters(database.url))).toBeGreaterThan(1);
     }, 30_000);

@@ -156,7 +156,7 @@ describe('the connections of a database', () => {
   });
 
   test('are shared by the members that name the same database', async () => {
-    // The other tests open theirs with one shard, and it holds no other from then on.
+    // The database of the other tests has been opened with one shard, and so holds no other.
     const own = await createTestDatabase();
     onTestFinished(() => own.drop());
     const { url } = own;

@@ -60,7 +60,7 @@ test.each([1, 2, 3])(
     }
     await reader.read();
     expect(new Set(reader.ids)).toEqual(new Set(written));
-    // Else nothing was tested.
+    // Otherwise nothing was tested.
     expect(reusedCount).toBeGreaterThan(0);
   },
 );

@@ -42,7 +42,7 @@ const crates = pgTable('crates', {
   serial: bigint('serial', { mode: 'number' }).generatedAlwaysAsIdentity(),
 });
 
-/** As Drizzle's pages declare one: it writes the text, and is given what the driver has parsed. */
+/** A type as in Drizzle's documentation: it writes JSON as text, and is given what the driver has parsed. */
 const customJson = customType<{ data: unknown; driverData: string }>({
   dataType: () => 'jsonb',
   toDriver: (value) => JSON.stringify(value),

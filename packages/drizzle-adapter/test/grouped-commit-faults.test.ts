@@ -23,7 +23,7 @@ import { query } from './fixtures/query.js';
 /** A write that waits for a lock waits for as long as it is held, so that no other write gets ahead because this one gave up. */
 const patient = { 'statement-timeout-ms': 120_000 };
 const patientQueue = { queueWaitMs: 120_000 };
-/** How soon all others are done, even on a busy machine. */
+/** How soon all other plans are written, even on a busy machine. */
 const soonMs = 20_000;
 
 describe('group commit', () => {
@@ -53,7 +53,7 @@ describe('group commit', () => {
         accounts.map(() => [2, decimal('1')]),
       );
       const events = (await suite.storedEvents()).filter(({ modelVersion }) => modelVersion === 2);
-      // Those of the five accounts, and those that kept the writer busy.
+      // The events of the five accounts, and of the writes that kept the writer busy.
       expect(events).toHaveLength(5 + heldWritesMax);
     },
   );

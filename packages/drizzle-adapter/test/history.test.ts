@@ -204,7 +204,7 @@ describe('a process whose connections reach another server', () => {
     await query(url, 'select eventlog.ensure_epoch()');
     expect(await epochsOf(url)).toEqual([1]);
     await query(url, `update eventlog.cursors set snapshot = '99999999:99999999:'`);
-    // Within one history of one server, no transaction gets ahead, so it is checked only once.
+    // Within one history, the log cannot get ahead of the server, so this is checked only once.
     await query(url, 'select eventlog.ensure_epoch()');
     expect(await epochsOf(url)).toEqual([1]);
     await failOver(url);

@@ -14,7 +14,7 @@ import { shardingConfig } from './fixtures/sharding-config.js';
 
 const processCount = 10;
 const patience = { timeout: 30_000, interval: 100 };
-/** Of the framework. */
+/** The number of the framework's migrations. */
 const migrationCount = readMigrationFiles({ migrationsFolder: frameworkMigrationsFolder }).length;
 
 describe('migrations', () => {
@@ -152,7 +152,7 @@ describe('migrations', () => {
     expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
-  test('leave a busy table alone between attempts, even when many processes wait with one', async () => {
+  test('leave a busy table alone between attempts, even when many processes want to migrate it', async () => {
     const { url } = await emptyDatabase();
     await query(url, 'create table busy (id int)');
     const reader = new pg.Client(url);

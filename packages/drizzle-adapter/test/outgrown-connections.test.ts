@@ -95,7 +95,7 @@ describe('connections whose server or table has changed', () => {
     expect(await tags.count()).toBe(before + 4);
   });
 
-  test('are all replaced when one is refused, to spare the others that', async () => {
+  test('are all replaced when one is refused, so that none of the others is tried', async () => {
     const suite = await open(several);
     const account = await suite.openAccount(firstShard);
     await prepareReads(suite, account);

@@ -74,7 +74,7 @@ describe('pages by a column', () => {
       timestamp('value', { withTimezone: true }).notNull(),
       ['-infinity', '0005-02-28 BC', '2026-01-01', '2026-01-01 00:00:00.000001', '12026-01-01', 'infinity'],
     ],
-  ])('of type %s go on behind whatever value stands there, over databases', async (type, column, values) => {
+  ])('of type %s continue after any value, over several databases', async (type, column, values) => {
     await createTable(`, value ${type} not null`);
     const registry = openRegistry(
       shards.map(({ group, member }) => ({ group, member, url: urlOf(ShardIdentifier.of(group, member)) })),
@@ -136,7 +136,7 @@ describe('a page of one shard', () => {
     await expect(executed).rejects.toBe(refusal);
   });
 
-  test('passes the rows of another shard by in few statements', async () => {
+  test('skips the rows of another shard in few statements', async () => {
     const database = await createTestDatabase();
     onTestFinished(() => database.drop());
     const { url } = database;

@@ -24,7 +24,7 @@ describe('a database that is read-only for a while', () => {
   });
   afterEach(() => database.drop());
 
-  /** For sessions that begin from now on; existing ones are ended. */
+  /** Sets whether later sessions are read-only; if so, existing ones are ended. */
   const setReadOnly = async (isReadOnly: boolean): Promise<void> => {
     const name = `"${database.database}"`;
     const value = isReadOnly ? 'on' : 'off';

@@ -36,7 +36,7 @@ async function whileClosed({ url, database }: TestDatabase, statements: string):
     admin.href,
     `select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '${database}'`,
   );
-  // Each outside of a transaction.
+  // Each statement runs outside a transaction.
   for (const statement of statements.split(';')) await query(admin.href, statement);
 }
 

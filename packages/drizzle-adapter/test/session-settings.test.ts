@@ -28,7 +28,7 @@ async function open(url: string): Promise<SuiteContext> {
 }
 
 describe('the contents of a database', () => {
-  test('are read and written the same, whatever the settings of the role or the database', async () => {
+  test('are read and written in the same way, whatever the settings of the role or the database', async () => {
     const [plain, hostiled] = await Promise.all([emptyDatabase(), emptyDatabase()]);
     const [row] = await query<{ name: string }>(hostiled.url, 'select current_database() as name');
     for (const [name, value] of Object.entries(hostile))

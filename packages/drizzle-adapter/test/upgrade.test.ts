@@ -342,7 +342,7 @@ async function filledDatabase(): Promise<{
   return { url, restIds, blockedId };
 }
 
-/** The first two are those of handlers. */
+/** Keys of the previous release, the first two of which are those of handlers. */
 function keysAt(when: string): readonly string[] {
   return [
     `${handler}/${randomUUID()}/${when}`,

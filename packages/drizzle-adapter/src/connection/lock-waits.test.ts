@@ -26,7 +26,7 @@ describe('writes that wait for locks', () => {
   });
   afterEach(() => void vi.useRealTimers());
 
-  /** Its attempts are recorded by its name, with a question mark if they are brief; each lasts until the test ends it. */
+  /** A write whose attempts are recorded by its name, with a question mark if brief; each lasts until the test ends it. */
   const write = (rows: string, name: string) => {
     let turn = Promise.withResolvers<string>();
     const ended = waits.run(shard, rows === '' ? [] : rows.split(' '), (isBrief) => {
@@ -40,7 +40,7 @@ describe('writes that wait for locks', () => {
     return { ended, release, fail };
   };
 
-  /** One that must not wait as long as others. */
+  /** A write that must not wait as long as others. */
   const flushSoon = (row: string): Promise<string> => waits.run(shard, [row], async () => row, 100);
 
   test('take one place per row, up to the number of places, plus one for a brief attempt', async () => {

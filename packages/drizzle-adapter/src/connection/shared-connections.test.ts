@@ -86,7 +86,7 @@ describe('shared connections', () => {
     expect(new Set(answered).size).toBe(20);
   });
 
-  test('number 4 for up to 4 statements when the process is busy, and grow by one after that', async () => {
+  test('are 4 with up to 4 statements each when the process is busy, and one more after that', async () => {
     const source = new FakeSource(20);
     const connections = new SharedConnections(source, busy);
     const few = sendMany(connections, 16);

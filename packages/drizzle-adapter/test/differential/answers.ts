@@ -83,7 +83,7 @@ export function modelOf({ handler, event: { slot, modelName, modelId } }: Blocke
   return { handler, slot, modelName, modelId };
 }
 
-/** In an order that does not depend on the store. */
+/** The list in an order that does not depend on the store. */
 export function inOrder(list: readonly unknown[]): readonly string[] {
   return list.map((item) => JSON.stringify(item)).toSorted();
 }

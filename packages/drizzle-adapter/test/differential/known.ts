@@ -78,7 +78,7 @@ export class Known {
     return item as T;
   }
 
-  /** About half of them. */
+  /** About half of the list. */
   some<T>(list: readonly T[]): T[] {
     return list.filter(() => this.chance(0.5));
   }

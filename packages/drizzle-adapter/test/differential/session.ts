@@ -11,7 +11,7 @@ interface Parts {
 }
 
 interface Weighted {
-  /** How often it is chosen, relative to the others. */
+  /** How often the operation is chosen, relative to the others. */
   readonly weight: number;
   readonly run: (parts: Parts) => Promise<void>;
 }

@@ -74,14 +74,14 @@ export class StorePair {
     return this.#memory.slotCount;
   }
 
-  /** Lets time pass for both. */
+  /** Lets time pass for both stores. */
   async pass(durationMs: number): Promise<void> {
     await this.#clock.advance(durationMs);
     await this.#time.set(this.now);
   }
 
   /**
-   * Asks both, and fails the test unless they give the same answer or refuse with the same code.
+   * Asks both stores, and fails the test unless they give the same answer or refuse with the same code.
    *
    * @param said the part of an answer that must be the same. Default: all of it
    * @returns the answers; `undefined` when both refused

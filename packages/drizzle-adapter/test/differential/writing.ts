@@ -69,7 +69,7 @@ export class Writing {
 
   async findHandlerKeys(): Promise<void> {
     const [olderThanMs, limit] = [this.#known.below(20_000), 1 + this.#known.below(3)];
-    // Those of one group are equally old.
+    // The keys of one group are equally old.
     await this.#known.stores.ask(
       (store) => handlerKeysOf(store, olderThanMs, limit),
       (keys) =>
