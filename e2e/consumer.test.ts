@@ -50,9 +50,9 @@ const ownSource = /'(?:\.\.\/)+src(\/.+)?\/index\.js'/g;
 const folder = mkdtempSync(join(tmpdir(), 'e2e-consumer-'));
 /** A folder in which only testing and its dependencies are installed. */
 const alone = mkdtempSync(join(tmpdir(), 'e2e-alone-'));
-/** Where an application has an OpenTelemetry API of its own. */
+/** A folder in which applications have an OpenTelemetry API of their own. */
 const traced = mkdtempSync(join(tmpdir(), 'e2e-traced-'));
-/** Where the lowest version of Node that the packages name is installed. */
+/** A folder in which the lowest version of Node that the packages name is installed. */
 const withLowestNode = mkdtempSync(join(tmpdir(), 'e2e-lowest-'));
 
 interface Manifest {
@@ -249,7 +249,7 @@ test('the counter shows a retry, a dead letter and its replay', async () => {
   }
 });
 
-test('the counter runs on two shards, and reads of both at once', async () => {
+test('the counter runs on two shards, and reads both at once', async () => {
   const [first, second] = [await createTestDatabase(), await createTestDatabase()];
   try {
     const { stdout } = await execa('node', ['counter/two-shards.ts'], {

@@ -20,7 +20,7 @@ function workingDirectory(pid: number): string | undefined {
   try {
     return readlinkSync(`/proc/${pid}/cwd`);
   } catch {
-    return undefined; // It has ended, or belongs to another user.
+    return undefined; // The process has ended, or belongs to another user.
   }
 }
 
@@ -34,7 +34,7 @@ function hasEnded(pid: number): boolean {
 }
 
 function processesByLsof(folder: string): readonly number[] {
-  // It fails on processes that it may not inspect.
+  // lsof fails on processes that it may not inspect.
   const { stdout } = execaSync('lsof', ['-d', 'cwd', '-Fpn'], { reject: false });
   let pid = 0;
   const pids: number[] = [];

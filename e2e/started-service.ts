@@ -48,12 +48,12 @@ export class StartedService {
     return new StartedService(folder, address.port, environment);
   }
 
-  /** What it has printed so far. */
+  /** What the command has printed so far. */
   get output(): string {
     return this.#output;
   }
 
-  /** Waits until it reports that it is ready. Returns how long that took. */
+  /** Waits until the service reports that it is ready. Returns how long that took. */
   async readyAfterMs(timeoutMs: number): Promise<number> {
     const startedAtMs = performance.now();
     await until('npm start is ready', timeoutMs, async () => {

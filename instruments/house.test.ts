@@ -12,7 +12,7 @@ const sources = globSync('{packages,apps}/*/src/**/*.ts', { cwd: root }).filter(
   (file) => !/\.test(-d)?\.ts$/.test(file) && !/^apps\/(bench|counter)\//.test(file),
 );
 
-/** Together with the sources of the conformance suite that register tests. */
+/** The test files, and the sources of the conformance suite that register tests. */
 const testFiles = globSync(
   [
     '{packages,apps}/*/{src,test}/**/*.test.ts',

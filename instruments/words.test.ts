@@ -11,7 +11,7 @@ const files = globSync(
   { cwd: root, exclude: ['**/node_modules/**', '**/dist/**', '**/migrations/**'] },
 ).filter((file) => file !== 'instruments/words.test.ts');
 
-/** Each with the word that replaces it. Tables, columns and functions of the database keep their names. */
+/** The old words, each with the word that replaces it. Tables, columns and functions of the database keep their names. */
 const refused: readonly (readonly [old: RegExp, now: string, where?: RegExp])[] = [
   [/park(?!ed_(?:events|models|date))/i, 'blocked'],
   [/alarm|\brings?\b|\brang\b/i, 'wake signal, to wake'],

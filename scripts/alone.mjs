@@ -42,7 +42,7 @@ async function take() {
     seen = beat;
     if (unchanged > deadAfterPolls) {
       rmSync(lockFile, { force: true });
-      // Several may find it abandoned at once: the last one that recreated it has it.
+      // Several commands may find the lock abandoned at once: the last one that recreated it has it.
       if (create() && (await pause(pollMs)) === undefined && isHeld()) return;
     }
     if (!hasSaid) console.log('Waiting for another command that installs or builds here …');

@@ -7,7 +7,7 @@ import { parseArgs } from 'node:util';
 const root = join(import.meta.dirname, '../..');
 const bugsFolder = join(import.meta.dirname, 'bugs');
 const entry = join(import.meta.dirname, 'run-seeds.ts');
-/** Of this run alone. */
+/** The folder of this run alone. */
 const cache = join(root, `node_modules/.cache/planted-bugs/${process.pid}`);
 const page = join(root, 'docs/operations/guarantees.md');
 const begin = '<!-- planted bugs -->';
@@ -39,7 +39,7 @@ interface Result {
   readonly seed?: number;
   readonly seedCount?: number;
   readonly violation?: string;
-  /** Why none was found. */
+  /** Why the bug was not found. */
   readonly reason?: string;
   /** Whether the bug could not be searched for at all. */
   readonly isBroken?: boolean;

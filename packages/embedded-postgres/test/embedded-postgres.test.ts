@@ -14,7 +14,7 @@ import { query, serverFolder, startServer } from './fixtures/server-folder.js';
 const unsafeButFast = { fsync: 'off' };
 
 describe('EmbeddedPostgres', () => {
-  test('keeps its data between starts, of which later ones are faster', async () => {
+  test('keeps its data between starts, and later starts are faster', async () => {
     const directory = await serverFolder();
     const [first, firstMs] = await timed(() => startServer(directory));
     await query(first.url('postgres'), 'create table kept as select 42 as answer');

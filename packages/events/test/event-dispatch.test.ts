@@ -419,7 +419,7 @@ describe('a model that was checked', () => {
     },
   );
 
-  test('is not taken for another one whose name and id together are the same text', async () => {
+  test('is not taken for another one whose name and id form the same text when joined', async () => {
     const one = new Dispatching();
     const slot = slotOf(0);
     const [blocked, other] = [

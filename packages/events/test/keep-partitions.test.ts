@@ -3,7 +3,7 @@ import { DeliveryBench, handlerOf } from './delivery-bench.js';
 
 const dayMs = 86_400_000;
 
-/** So that a day consists of few steps. */
+/** Settings with which a day consists of few steps. */
 const calm = { leaseMs: 3_600_000, pollMinMs: 60_000, pollMaxMs: 60_000 };
 
 describe('the partitions of the log', () => {

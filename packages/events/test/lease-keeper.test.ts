@@ -10,7 +10,7 @@ import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 
 const { leaseMs } = defaultDeliverySettings;
-/** One of each slot. */
+/** One model in each slot. */
 const models = ['a', 'b', 'c', 'd'];
 
 test('a keeper that stops gives its slots back after a renewal in progress', async () => {

@@ -152,7 +152,7 @@ describe('a paused handler', () => {
     expect(bench.database.cursors.get('one 0')).toBe(2);
   });
 
-  test('is not called with a batch of which others are being blocked, and gets it afterwards', async () => {
+  test('is not called with a batch while other events of it are being blocked, and gets it afterwards', async () => {
     const bench = new DeliveryBench();
     const batches: string[][] = [];
     class Batches {

@@ -87,7 +87,7 @@ class Looping {
   suspectPlaces: readonly BlockedPlace[] = [];
   /** The places in each query for due events, with the models that it leaves out. */
   readonly asked: (readonly [places: readonly DuePlace[], except: readonly string[]])[] = [];
-  /** Larger events were requested without payload and params. */
+  /** The size beyond which events were requested without payload and params. */
   bytesMax: number | undefined;
   /** Places that were queried for suspects. */
   readonly askedSuspects: (readonly string[])[] = [];

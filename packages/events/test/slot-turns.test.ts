@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf } from './delivery-bench.js';
 
-/** More than are handled in parallel. */
+/** More slots than are handled in parallel. */
 const slots = [0, 1, 2, 3, 4, 5];
 
 class WideBench extends DeliveryBench {

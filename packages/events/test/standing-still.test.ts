@@ -38,7 +38,7 @@ class ProcessClock implements Clock {
     await new Promise((resolve) => process.nextTick(resolve));
   }
 
-  /** Nothing else in the process runs during this time. */
+  /** Stops the event loop for this time, in which nothing else in the process runs. */
   async stand(durationMs: number): Promise<void> {
     this.#standing = this.#clock.sleep(durationMs);
     await this.#standing;

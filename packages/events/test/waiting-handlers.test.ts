@@ -8,7 +8,7 @@ import { type BenchProcess, DeliveryBench, gate } from './delivery-bench.js';
 class PublishingBench extends DeliveryBench {
   readonly published: string[] = [];
   brokerError: unknown = new Error('the broker is down');
-  /** The event that ends its process. */
+  /** The event that ends the process handling it. */
   killer: string | undefined;
 
   publish(): BenchProcess {

@@ -30,7 +30,7 @@ const tables = `
 /** A transaction of a script, on its own connection. */
 interface OpenTransaction {
   readonly connection: DatabaseSync;
-  /** Whether it has ended, although something that it started is still running. */
+  /** Whether the transaction has ended, although something that it started is still running. */
   isOver: boolean;
 }
 
@@ -104,7 +104,7 @@ export class SqliteFile {
     return result;
   }
 
-  /** Waits for a short time if another process is writing. */
+  /** Opens a connection that waits for a short time if another process is writing. */
   #connect(): DatabaseSync {
     return new DatabaseSync(this.#path, { timeout: 5_000 });
   }

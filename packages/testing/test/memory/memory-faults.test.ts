@@ -89,7 +89,7 @@ describe('the connection to in-memory databases', () => {
     expect(persist?.changes).toMatchObject([{ action: { name: 'WithdrawAction' } }]);
   });
 
-  test('is as slow as a fault wants, and returns the answer as of its request', async () => {
+  test('is as slow as a fault makes it, and returns the answer as of its request', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const gate = Promise.withResolvers<void>();

@@ -130,7 +130,7 @@ describe('a dead letter', () => {
     await expect(environment.deliverAll()).rejects.toMatchObject({ code: 'dead-letter', cause: refusal });
   });
 
-  test('is reported where it is expected, and then counts no longer', async () => {
+  test('is reported where it is expected, and ends no later delivery', async () => {
     const environment = await accountsWith(refusing).given(given).environment();
     await environment.execute(CreditAccountAction, credit);
     const { deadLetters } = await environment.deliverAll({ deadLetters: 'kept' });
