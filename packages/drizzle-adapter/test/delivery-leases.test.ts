@@ -29,7 +29,7 @@ test('the slots of a vanished process are free after its lease, even if the data
   expect(holders.get('alive')!.getTime()).toBeLessThan(Date.now() + leaseMs + 1_000);
 });
 
-test('the cursors of a new handler stand at the time that it asks for', async () => {
+test('the cursors of a new handler begin at the time that it asks for', async () => {
   const { store, url } = await openStore();
   const time = new Date('2020-01-01');
   await store.cursors.register([{ name: 'since', aliases: [], startFrom: { time } }]);
@@ -41,7 +41,7 @@ test('the cursors of a new handler stand at the time that it asks for', async ()
     expect(Number(cursor.split(':')[1])).toBeLessThanOrEqual(Number(xmax));
 });
 
-test('a cursor set to a time stands before open transactions and after earlier commits', async () => {
+test('a cursor set to a time is before open transactions and after earlier commits', async () => {
   const { store, url } = await openStore();
   const [long, open, writer] = [
     await EventWriter.connect(url),
