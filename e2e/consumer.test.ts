@@ -23,7 +23,7 @@ import { createTestDatabase } from '../packages/testing/src/postgres/index.ts';
 // A consumer outside the workspace: installs the packed packages, runs the examples, runs apps/counter in TypeScript and in plain
 // JavaScript, and runs the conformance suite against adapters.
 const root = join(import.meta.dirname, '..');
-/** In the order of their dependencies: packing builds them. */
+/** The packages in the order of their dependencies, because packing builds them. */
 const packages = ['core', 'events', 'embedded-postgres', 'drizzle-adapter', 'testing', 'conformance'];
 /** The tools in which the guide runs the packages, and the oldest compiler that it names. */
 const otherTools = {

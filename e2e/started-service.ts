@@ -80,7 +80,7 @@ export class StartedService {
     return this.#ended(timeoutMs);
   }
 
-  /** Like Ctrl-C in a terminal: SIGINT to the whole process group. */
+  /** Sends SIGINT to the whole process group, like Ctrl-C in a terminal. */
   async interrupt(timeoutMs: number): Promise<unknown> {
     if (this.#npm.pid !== undefined) process.kill(-this.#npm.pid, 'SIGINT');
     return this.#ended(timeoutMs);
@@ -120,6 +120,6 @@ function killIfThere(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It has ended meanwhile.
+    // The process has ended meanwhile.
   }
 }

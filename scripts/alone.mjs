@@ -60,7 +60,7 @@ function create() {
   }
 }
 
-/** After a process was suspended for a long time, another one may have the lock, or nobody. */
+/** Whether this process has the lock: after a long suspension, another one may have it, or nobody. */
 function isHeld() {
   return (
     statSync(lockFile, { throwIfNoEntry: false }) !== undefined && readFileSync(lockFile, 'utf8') === holder

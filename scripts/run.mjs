@@ -51,7 +51,7 @@ function endTogether(child) {
       // Background commands of a shell ignore SIGINT.
       if (child.pid !== undefined) process.kill(-child.pid, 'SIGTERM');
     } catch {
-      // All of them have ended meanwhile.
+      // All processes of the group have ended meanwhile.
     }
   };
   for (const signal of endings) process.on(signal, end);

@@ -11,7 +11,7 @@ import { refusal } from './fixtures/refusal.js';
 const patience = { timeout: 30_000, interval: 5 };
 /** With at most one connection, the next caller gets the same one, or a new one. */
 const single = { 'maximum-pool-size': 1 };
-/** Longer than any statement except one that sleeps. */
+/** A timeout longer than any statement takes, except one that sleeps. */
 const hasty = { ...single, 'statement-timeout-ms': 1_000 };
 
 describe('connections after an error', () => {

@@ -42,7 +42,7 @@ test('a partition is dropped once it is old and every cursor has passed it', asy
   };
   await pass();
   expect(await store.partitions.drop(100 * 365 * dayMs)).toEqual([]);
-  // Its last events are not old enough yet, although its first ones are.
+  // The last events of the partition are not old enough yet, although the first ones are.
   expect(await store.partitions.drop(Date.now() - Date.parse('2020-01-20T00:00:00Z'))).toEqual([]);
   expect(await store.partitions.drop(Date.now() - Date.parse('2020-01-31T23:59:00Z'))).toEqual([]);
   // While a transaction that began before the event is open anywhere on the server, the cursor may still need its month.

@@ -115,7 +115,7 @@ describe('a database', () => {
       const ready = registry.ready((status) => told.push(status));
       const suite = suiteOn(registry);
       await vi.waitFor(() => suite.openAccount(otherDatabaseShard), patience);
-      // It was reported only once in several tries.
+      // The reason was reported only once in several tries.
       await vi.waitFor(() => expect(warnings).toHaveLength(1), patience);
       const place = `member-0-0 on ${placeOf(url)}`;
       expect(told).toMatchObject([{ shard: firstShard, name: 'member-0-0', reason: { kind } }]);

@@ -18,7 +18,7 @@ describe('connections that commits share', () => {
     return () => database.drop();
   });
 
-  /** Without group commit, which would send one statement for many actions. */
+  /** Opens the suite without group commit, which would send one statement for many actions. */
   const open = async (poolMax: number): Promise<SuiteContext> => {
     const settings = {
       'maximum-pool-size': poolMax,

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { isSent, proxied } from './fixtures/proxied.js';
 
-/** Enough for each statement of these tests, even on a busy machine. */
+/** A timeout that is enough for each statement of these tests, even on a busy machine. */
 const statementTimeoutMs = 1_000;
 const acquisitionTimeoutMs = 3_000;
 /** How much later than the server the client gives up. */

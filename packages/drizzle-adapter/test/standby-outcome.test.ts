@@ -26,7 +26,7 @@ test('only the original server reports a lost commit as missing; a standby repor
   expect(await managerOn(primary).isCommitted(missing)).toBe(false);
   await primary.stop();
 
-  // The same data, as on a standby that has received everything.
+  // The primary's data is started as a standby that has received everything.
   await writeFile(join(primary.dataDirectory, 'standby.signal'), '');
   const standby = await start(directory);
   const manager = managerOn(standby, hasty);
@@ -38,7 +38,7 @@ test('only the original server reports a lost commit as missing; a standby repor
   await expect(manager.isCommitted(there)).rejects.toBe(there);
 
   expect(await query(standby.url(name), 'select pg_promote() as promoted')).toEqual([{ promoted: true }]);
-  // Its preparations take longer on a busy machine than one statement may.
+  // On a busy machine, the preparations of the promoted server take longer than one statement may.
   await expect
     .poll(() => manager.isCommitted(there).catch((error: unknown) => error), { timeout: 30_000 })
     .toBe(true);

@@ -56,7 +56,7 @@ beforeEach(async () => {
 describe('a table whose ids are texts', () => {
   test('finds a row by its id, and by no text that PostgreSQL would convert to it', async () => {
     const repository = customersOn(registry);
-    // This is what a lone surrogate is sent as.
+    // A lone surrogate is sent as this character.
     const replaced = Customer.of('customer \ufffd');
     await persist(registry, repository, replaced);
     expect(await repository.getById('customer \ufffd')).toEqual(replaced);

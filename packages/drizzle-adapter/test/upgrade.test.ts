@@ -45,7 +45,7 @@ describe('a database of the previous release', () => {
     await registry.ready();
     const { store } = registry.deliveries()[0]!;
 
-    // Its whole state is there, under its former name.
+    // The whole state of the handler is there, under its former name.
     expect(await store.cursors.register([{ name: handler, aliases: [], startFrom: 'now' }])).toEqual([
       handler,
     ]);

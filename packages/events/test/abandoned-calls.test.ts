@@ -5,7 +5,7 @@ import { AbandonedCalls, type RestartNeed, logRestartNeed } from '../src/call/ca
 
 const forMs = 10_000;
 
-/** At most two calls may be abandoned. */
+/** The abandoned calls of a process that may have at most two. */
 function abandonedCalls() {
   const clock = new VirtualClock();
   const needs: RestartNeed[] = [];

@@ -214,7 +214,7 @@ describe('an event that kills its process', () => {
     await bench.clock.advance(2_400);
     expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'a1' }, attempts: 1 }]);
     failing = false;
-    // Its last attempt is running when another event ends the process.
+    // The last attempt at a1 is running when another event ends the process.
     await bench.clock.advance(1_400);
     expect(bench.database.blockedOf('one')[0]?.openAttempts.size).toBe(1);
     first.access.kill();

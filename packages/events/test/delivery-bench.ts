@@ -73,7 +73,7 @@ class RecordingExecutor {
 export interface BenchProcess {
   readonly delivery: Delivery;
   readonly store: MemoryDeliveryStore;
-  /** Its access to the database, which a test may end or make fail. */
+  /** The access of the process to the database, which a test may end or make fail. */
   readonly access: MemoryAccess;
   readonly executor: RecordingExecutor;
   readonly errors: unknown[];

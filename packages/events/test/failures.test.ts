@@ -300,7 +300,7 @@ describe('a handler in an endless loop', () => {
     for (let life = 0; life < 7; life++) {
       const handler = handlerOf({ name: 'one', retry: { attemptsMax: 3 } }, ({ eventId }) => {
         seen.push(eventId);
-        // Its event loop stands still: nothing is renewed, and nothing is given back.
+        // The event loop of the process stands still: nothing is renewed, and nothing is given back.
         if (eventId === 'a1') started.access.kill();
         return eventId === 'a1' ? new Promise(() => undefined) : undefined;
       });

@@ -28,7 +28,7 @@ describe('a handler that is renamed', () => {
     for (const { executor } of [first, second, third]) {
       keys.push(...executor.executed.map(({ configuration }) => JSON.stringify(configuration)));
     }
-    // One key per event, that of the permanent id, even if a call was repeated by another process.
+    // Each event has one key, that of the permanent id, even if a call was repeated by another process.
     expect(new Set(keys).size).toBe(20);
     expect([first, second, third].every(({ executor }) => executor.executed.length > 0)).toBe(true);
     expect([...bench.database.handlers.keys()]).toEqual(['credit-v1']);

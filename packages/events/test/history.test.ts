@@ -258,7 +258,7 @@ test.each([1, 2, 3, 4, 5, 6])(
     const bench = new DeliveryBench();
     /** Like the idempotency keys of another database, which the failovers do not affect. */
     const keys = new Set<string>();
-    /** By model, the events that had an effect, once for each effect. */
+    /** The events that had an effect, by model, once for each effect. */
     const effects = new Map<string, string[]>();
     const start = (): BenchProcess => {
       const isOld = random() < 0.5;

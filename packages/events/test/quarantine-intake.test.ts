@@ -53,7 +53,7 @@ test('a slot whose holder vanished settles behind a large transaction after its 
   }
   expect(phases).toEqual([...Array<string>(6).fill('entering-quarantine'), 'in-quarantine']);
   expect(blocked).toHaveLength(14);
-  // None turned out to be finished meanwhile.
+  // No event turned out to be finished meanwhile.
   expect(looked).toEqual([]);
 });
 

@@ -141,7 +141,7 @@ describe('retries of a batch handler', () => {
     bench.database.commit(deposited('b', 1), deposited('c', 1));
     const { store, executor } = bench.start([new Batches()]);
     await bench.clock.advance(1_000);
-    // It waits for one of the two places.
+    // The retry of x1 waits for one of the two places.
     block(bench, 'one', deposited('x', 1, { slot: 0 }));
     await bench.clock.advance(12_000);
     await store.cursors.setPaused('one', true);

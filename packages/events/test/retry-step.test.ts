@@ -392,7 +392,7 @@ test('the last attempt may be taken back for the time of a lease, whenever it wa
   const postponed = ['end', undefined, { kind: 'postponed', retryAfterMs: leaseMs }];
   retries.outcome = () => ({ kind: 'held-back' });
   await retries.run(exhausted);
-  // It was taken back, and starts again.
+  // The attempt was taken back, and the time starts again.
   await retries.run({ attempts: attemptsMax - 1 });
   await retries.run(exhausted);
   expect(retries.asked).toMatchObject([postponed, ['begin', false], ['give back', false], postponed]);

@@ -19,7 +19,7 @@ test('slots at different positions are all read, however long the backlog of oth
   for (let version = 1; version <= eventsPerSlot; version++) {
     bench.database.commit(...slots.map((slot) => deposited(`m${slot}-`, version, { slot })));
   }
-  // Their first events are done, a different number in each slot, as when their cursors were saved at different times.
+  // A different number of events is done in each slot, as when the cursors were saved at different times.
   for (const slot of slots) bench.database.cursors.set(`one ${slot}`, slot);
   const handler = handlerOf({ name: 'one' }, () => bench.clock.sleep(1_000));
   bench.start([handler], { readMax: 4, unfinishedMax: 8 });

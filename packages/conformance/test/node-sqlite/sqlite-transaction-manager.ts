@@ -174,7 +174,7 @@ function writeChange(connection: DatabaseSync, shard: ShardIdentifier, change: C
     });
 }
 
-/** Without events, the action is recorded by a row without an event type. */
+/** Writes the events; an action without events is recorded by a row without an event type. */
 function writeEvents(connection: DatabaseSync, { action, shard, events }: ChangeSet): void {
   const insert = connection.prepare(
     `insert into events (shard, action_id, namespace, action_name, action_params, principal, headers, started_ms,

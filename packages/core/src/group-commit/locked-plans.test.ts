@@ -96,7 +96,7 @@ describe('more locked models than writes that may wait for locks', () => {
   test('leave capacity for unlocked plans that must commit separately', async () => {
     const { writer } = await lockedGroup();
     for (let index = 6; index < 12; index++) await writer.answer(`p${index}`);
-    // It takes the last place for plans that are known to wait for a lock.
+    // This plan takes the last place for plans that are known to wait for a lock.
     await writer.answer('p5', locked);
     await writer.add('alone-1', a);
     await writer.add('alone-2', b);
@@ -171,7 +171,7 @@ describe('plans of handlers for models that another session has locked', () => {
     const states = plans.map(({ state }) => state);
     expect(states).toEqual(['sent', ...Array<string>(7).fill('queued'), 'aborted', 'aborted']);
     expect(await errorOf(plans[8]!)).toMatchObject(refused);
-    // It depends on the last one.
+    // The client's plan depends on the last plan of a handler.
     expect([client.state, other.isPending]).toEqual(['aborted', true]);
     await expect(writer.addOfHandler('late', a)).rejects.toMatchObject(refused);
     await writer.clock.pass(50);

@@ -300,7 +300,7 @@ describe('a model that is staged but not committed yet', () => {
     const [wallet, other] = [storedWallet(running), storedWallet(running)];
     const first = running.deposit([other]);
     await settled();
-    // Each holds the lock on a different wallet, so neither waits for this one.
+    // Each execution holds the lock on a different wallet, so neither waits for the lock on the common one.
     const [third, fourth] = [storedWallet(running), storedWallet(running)];
     const both = [running.deposit([third, wallet]), running.deposit([fourth, wallet])];
     await settled();
@@ -410,7 +410,7 @@ describe('a pending version whose row another session keeps locked', () => {
 
   test('is neither read nor awaited by a handler independent of it', async () => {
     const { execute, manual, seen, wallet, first, release } = await lockedOut();
-    // It was queued a second ago.
+    // The pending version was queued a second ago.
     await manual.pass(950);
     const later = execute(wallet, { ...ofHandler(), groupCommit: false });
     await settled();

@@ -30,7 +30,7 @@ function sweepOf(
       return events.filter(({ eventId }) => again.includes(eventId));
     },
   };
-  // One for all shards of a database, so that it is asked only once.
+  // One store for all shards of a database, so that the database is asked only once.
   const store = { blocked };
   const manager = {
     keys: {

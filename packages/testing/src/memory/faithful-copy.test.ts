@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 
 import { faithfulCopy } from './memory-row.js';
 
-/** Like big.js: its constructor is in every instance. */
+/** A class like that of big.js, with its constructor in every instance. */
 class Amount {
   readonly digits: number[];
   readonly ownConstructor = Amount;
