@@ -176,7 +176,7 @@ describe('the service at its start', () => {
     worker.kill('SIGTERM');
     expect(await worker.exitCode()).toBe(0);
     expect(await rowsOf(global, lease, [worker.pid])).toEqual([]);
-    // This is reported once: delivery waits until the shard is ready, rather than fail again and again, even when it stops.
+    // The reason is reported once: delivery waits until the shard is ready instead of failing again and again, even when it stops.
     expect(worker.stderr).not.toContain('delivery continues after an error');
   });
 
@@ -281,7 +281,7 @@ describe('the service after SIGTERM', () => {
       await idleClosed;
       await expect.poll(() => fetch(`${url}/health/live`).catch(() => 'refused')).toBe('refused');
       await session.query('commit');
-      // Its connection is not kept for as long as an idle one may last.
+      // The connection of the deposit is not kept for as long as an idle one may last.
       const headers = { connection: 'close' };
       expect(await deposit).toMatchObject({ status: 200, headers, body: { version: 2, balance: '101' } });
       expect(await service.exitCode()).toBe(0);

@@ -85,7 +85,7 @@ export class ServiceProcess {
     this.#child.kill(signal);
   }
 
-  /** Like Ctrl-C in a terminal: SIGINT to every process of the group that it leads. */
+  /** Sends SIGINT to every process of the group that the service leads, like Ctrl-C in a terminal. */
   interruptGroup(): void {
     assert.ok(this.pid !== undefined);
     process.kill(-this.pid, 'SIGINT');

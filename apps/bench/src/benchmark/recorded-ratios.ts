@@ -32,7 +32,7 @@ export function checkRecordable(commit: string): void {
     );
 }
 
-/** The same figures of several runs as one list, each with the median of its values. */
+/** The figures of several runs as one list, each with the median of its values. */
 export function medianFigures(runs: readonly (readonly Figure[])[]): readonly Figure[] {
   const [first = []] = runs;
   return first.map((figure) => {

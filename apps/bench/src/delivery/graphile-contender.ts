@@ -3,8 +3,8 @@ import pg from 'pg';
 
 const taskName = 'deposited';
 const addedAtOnce = 5_000;
-// Its best settings for a backlog of empty jobs: many at once, and as few statements as possible. It is no faster with a batch
-// delay, with more jobs at once, or when it fetches more than 5,000 at once.
+// The best settings for a backlog of empty jobs: many at once, and as few statements as possible. Jobs are no faster with a batch
+// delay, with more of them at once, or when more than 5,000 are fetched at once.
 const preset = {
   worker: {
     concurrentJobs: 24,

@@ -7,7 +7,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { HttpServer, type HttpServerOptions } from './http-server.js';
 import { problemOf } from './problem-of.js';
 
-/** More than the buffers of a connection can hold. */
+/** The number of chunks in a large answer: more than the buffers of a connection can hold. */
 const largeChunks = 32;
 const chunk = Buffer.alloc(1024 * 1024, 'x');
 /** The size of a single write. */

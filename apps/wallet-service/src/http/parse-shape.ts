@@ -41,7 +41,7 @@ function faultsOf(part: RequestPart, issue: z.core.$ZodIssue, value: unknown): r
   return [{ pointer: pointer(part, issue.path), message: missing ? 'is missing' : issue.message }];
 }
 
-/** In the body, a JSON pointer as URI fragment (RFC 6901, section 6); elsewhere, the name of the parameter. */
+/** The position of a fault: in the body, a JSON pointer as URI fragment (RFC 6901, section 6), elsewhere the parameter's name. */
 function pointer(part: RequestPart, path: readonly PropertyKey[]): string {
   const tokens = path.map((key) =>
     encodeURIComponent(String(key).toWellFormed().replaceAll('~', '~0').replaceAll('/', '~1')),

@@ -15,7 +15,7 @@ import { notConfigured } from './shard-causes.js';
 
 /** A number in a JSON text, exactly as written. Parsing it as a binary float could change an amount. */
 class JsonNumber {
-  /** For example `25.50` or `1e2`. */
+  /** The text of the number, for example `25.50` or `1e2`. */
   readonly source: string;
 
   constructor(source: string) {

@@ -2,7 +2,7 @@ import { type Logger, pino } from 'pino';
 
 /** Lines of this pino level (warn) and above are written at once. */
 const urgentLevel = 40;
-/** Other lines are collected until they have this many characters. */
+/** Lines of lower levels are collected until they have this many characters. */
 const lengthTogether = 4_096;
 /** How long a line may be delayed, in milliseconds. */
 const latenessMs = 1_000;

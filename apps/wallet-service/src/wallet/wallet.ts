@@ -117,7 +117,7 @@ export class WalletCreatedEvent extends ModelEvent<Wallet> {
     this.initialBalance = initialBalance;
   }
 
-  /** In early payloads, the id was missing, and the first balance was called `balance`. */
+  /** Converts early payloads, in which the id was missing, and the first balance was called `balance`. */
   static upcast(payload: object, { modelId }: { readonly modelId: string }): object {
     if (!('balance' in payload)) return payload;
     const { balance: initialBalance, ...others } = payload;

@@ -50,7 +50,7 @@ describe('an event that fails at every attempt', () => {
 
     expect(await attempts(poisoned)).toEqual([1, 2, 3]);
     expect(await waiting(poisoned)).toEqual([3, 4, 5, 6]);
-    // One line for each attempt; events that wait behind it, and the other wallets, write none.
+    // One line is logged for each attempt, and none for the events that wait behind it, or for other wallets.
     const retried = { level: 40, handler, counted: true, msg: 'a handler failed and will be retried' };
     expect(told([worker], poisoned)).toMatchObject([
       { ...retried, attempt: 1 },
@@ -114,7 +114,7 @@ describe('an event that kills its process', () => {
 
 /** A process that is restarted whenever it ends. */
 class Restarted {
-  /** All of its processes; the last one is running. */
+  /** All processes so far; the last one is running. */
   readonly started: ServiceProcess[] = [];
 
   constructor(start: () => ServiceProcess) {

@@ -34,7 +34,7 @@ test(
   async () => {
     const http = new MortalProcess(() => fleet.start('http'), seededRandom(seed));
     const workers = [1, 2].map((n) => new MortalProcess(() => fleet.start('worker'), seededRandom(seed + n)));
-    // It takes its share of the source's events, and can decide only about those to its own shard.
+    // This worker takes its share of the source's events, and can decide only about transfers to its own shard.
     const partial = new MortalProcess(() => fleet.startGlobalOnly(), seededRandom(seed + 3));
     const client = new TransferClient(() => http.ready());
     const { open, closing, others } = await openWallets(client);

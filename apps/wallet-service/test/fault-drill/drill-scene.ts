@@ -84,7 +84,7 @@ export class DrillScene<Stage extends DrillStage = DrillStage> {
   /** Locks the wallets of the shard (1, 0), except those of the traffic. */
   async lock(): Promise<void> {
     const locker = new pg.Client({ connectionString: this.stage.shards.mexico.url });
-    // Its server may be killed.
+    // The server may be killed during the session.
     locker.on('error', () => undefined);
     await locker.connect();
     await locker.query('begin');

@@ -34,10 +34,10 @@ test('a locked wallet delays no other wallet, and its deposits are answered trut
     const over = new AbortController();
     void lockedOut.finally(() => over.abort());
     const deposits = await Promise.all(others.map(({ id }) => depositUntil(id, over.signal)));
-    // The lock is kept until each of them has been answered, which takes longer than a statement's ten seconds.
+    // The lock is kept until each locked-out deposit has been answered, which takes longer than a statement's ten seconds.
     await session.query('rollback');
     const lockedOutMs = performance.now() - startedMs;
-    // This holds however busy the machine is: behind the lock, they would have waited as long as the others.
+    // This holds however busy the machine is: behind the lock, these deposits would have waited as long as the locked-out ones.
     expect(Math.max(...deposits.map(({ slowestMs }) => slowestMs))).toBeLessThan(lockedOutMs / 2);
     expect(Math.min(...deposits.map(({ count }) => count))).toBeGreaterThan(20);
     return lockedOut;

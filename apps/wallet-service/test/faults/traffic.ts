@@ -68,7 +68,7 @@ export class Traffic {
       .filter((answer): answer is Answer => answer?.status === status);
   }
 
-  /** Each wallet has its own running requests, so that a silent shard does not hold up those of the other. */
+  /** Each wallet has its own running requests, so that a silent shard does not hold up the wallets of the other. */
   async #sendFrom(source: WalletBody): Promise<void> {
     const { signal } = this.#over;
     const others = this.#wallets.filter((wallet) => wallet !== source);

@@ -129,7 +129,7 @@ async function checkTransfers(
   if (faults.length > 0) throw new Error(faults.join('; '));
 }
 
-/** As in the composition on PostgreSQL: an attempt at a transfer that was decided meanwhile is repeated. */
+/** The retry rule of the composition on PostgreSQL: an attempt at a transfer that was decided meanwhile is repeated. */
 function isWorthAnotherAttempt(error: unknown): boolean {
   const known = FrameworkError.find(error);
   if (known?.code === 'stale-record' || known?.code === 'transient-storage') return true;

@@ -77,8 +77,8 @@ export function drizzleContender(environment: DepositEnvironment): DepositConten
 }
 
 /**
- * The same deposit, as fast as Drizzle can make it: every query is prepared once for each connection and kept with it, and the
- * transaction begins and ends without Drizzle, which does not prepare that.
+ * Deposits with Drizzle, as fast as Drizzle can make it: every query is prepared once for each connection and kept with it, and
+ * the transaction begins and ends without Drizzle, which does not prepare that.
  */
 export function drizzlePerConnectionContender(
   environment: DepositEnvironment,

@@ -34,7 +34,7 @@ function contender(
     deposit: async ({ id }) => {
       await executor.execute(principal, WalletDepositMoneyAction, { walletId: id, amount });
     },
-    // Its connections belong to the service.
+    // The connections belong to the service.
     close: async () => undefined,
   };
 }
