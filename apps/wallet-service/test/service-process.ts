@@ -23,7 +23,7 @@ export class ServiceProcess {
    * Starts the service with an environment; PORT is a free port unless set.
    *
    * @param program what Node runs. Default: the service's sources.
-   * @param options.leadsGroup whether it leads a process group, as when a shell starts it; otherwise it is in that of the tests
+   * @param options.leadsGroup whether the service leads a process group, as when a shell starts it. Default: it is in that of the tests
    */
   constructor(
     environment: Readonly<Record<string, string>>,

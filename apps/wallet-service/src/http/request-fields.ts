@@ -145,7 +145,7 @@ export const idempotencyKeyPattern: RegExp = /^[!-~]([ -~]*[!-~])?$/;
 /**
  * Reads the idempotency key of a request, if it has one.
  *
- * @throws InvalidRequestError `bad-request` when it is empty, longer than 255 characters, or contains anything but
+ * @throws InvalidRequestError `bad-request` when the key is empty, longer than 255 characters, or contains anything but
  * printable ASCII characters
  */
 export function idempotencyKey(headers: Headers): string | undefined {

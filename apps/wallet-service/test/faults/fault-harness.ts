@@ -122,7 +122,7 @@ export class FaultHarness {
   /**
    * Starts the process that answers requests and delivers, in place of the previous one, if there was one.
    *
-   * @param ownDelivery settings of this process alone, which override those of all
+   * @param ownDelivery settings of this process alone, which override those of all processes
    */
   async startService(
     knows: KnownShards = 'both',

@@ -62,7 +62,7 @@ export class MemoryFixture implements StorageFixture {
   readonly accounts: MemoryAccounts;
   readonly tags: MemoryRepository<Tag>;
 
-  /** @param server whose databases it opens. Default: a new one */
+  /** @param server the server whose databases the fixture opens. Default: a new one */
   constructor(server?: MemoryServer) {
     const driver = memory({ faults: this.faults, ...(server !== undefined && { server }) });
     this.databases = openDatabases(suiteSharding, driver);
