@@ -30,7 +30,7 @@ async function isInstalled() {
 }
 
 async function installUnlessThere() {
-  // Another command may have done it meanwhile.
+  // Another command may have installed everything meanwhile.
   if (await isInstalled()) return true;
   console.log('Installing dependencies (the first time takes a minute or two) …');
   if (existsSync(unfinished)) removeInstalled();

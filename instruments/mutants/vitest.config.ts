@@ -14,7 +14,7 @@ interface Suite {
 /** The tests that run against mutants, by member: those that need no database, no other process and no built package. */
 const suites: Readonly<Record<string, Suite>> = {
   'packages/core': { include: ['{src,test}/**/*.test.ts'], testTimeout: 2_000 },
-  // Some of them run simulations, or a whole delivery until it comes to rest.
+  // Some of these tests run simulations, or a whole delivery until it comes to rest.
   'packages/events': { include: ['{src,test}/**/*.test.ts'], testTimeout: 15_000 },
   'packages/drizzle-adapter': { include: ['src/**/*.test.ts'], testTimeout: 2_000 },
   'apps/wallet-service': {

@@ -44,7 +44,7 @@ test('the embedded server stops after the service on a single Ctrl-C', { timeout
   const client = new WalletClient(await service.served(startTimeoutMs));
   await client.openWallet();
   service.interruptGroup();
-  // Once more from the parent, which passes it on.
+  // The signal comes once more from the parent, which passes it on.
   service.kill('SIGINT');
   expect(await service.exitCode()).toBe(0);
   expect(service.stderr).toBe('');

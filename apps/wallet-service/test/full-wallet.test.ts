@@ -60,7 +60,7 @@ test(`money in transit always fits back into its column, whatever happens meanwh
      where table_name = 'wallets' and column_name = 'balance'`,
   );
   const most = new Big(10).pow(Number(column?.['digits']));
-  // As many as a wallet could send at a thousand per second for a hundred days.
+  // As many transfers as a wallet could send at a thousand per second for a hundred days.
   const lifetimeCount = new Big(1_000).times(100 * 86_400);
   let wallet = walletOf('0');
   let inTransit = new Big(0);
@@ -83,7 +83,7 @@ test(`money in transit always fits back into its column, whatever happens meanwh
       transferCount++;
       inTransit = inTransit.plus(amount);
     }
-    // If all of it came back now, it would be this much; no transfer adds more than the largest deposit.
+    // The balance if all money in transit came back now; no transfer adds more than the largest deposit.
     const total = wallet.balance.plus(inTransit);
     expect(total.lte(new Big(fullBalance).times(transferCount + 1))).toBe(true);
   }

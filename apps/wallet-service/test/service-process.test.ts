@@ -250,7 +250,7 @@ describe('the service at its start', () => {
       await before.served();
       before.kill('SIGTERM');
       expect(await before.exitCode()).toBe(0);
-      // As left by a version in which the new name did not list the old one.
+      // The database is as left by a version in which the new name did not list the old one.
       for (const name of ['settle-transfer', 'complete-transfer']) {
         await rowsOf(torn, 'insert into eventlog.handlers (handler) values ($1)', [name]);
         await rowsOf(torn, 'insert into eventlog.handler_names (name, handler) values ($1, $1)', [name]);
@@ -308,7 +308,7 @@ describe('the service after SIGTERM', () => {
     const connections = await Promise.all(
       halves.map(async (half) => (await RawConnection.open(url)).send(half)),
     );
-    // Everything sent before has arrived when this is answered.
+    // Everything sent before has arrived when these requests are answered.
     for (let count = 0; count < 10; count += 1) await client.get('/health/live');
     service.kill('SIGTERM');
     for (const connection of connections) {

@@ -48,7 +48,7 @@ export function walletSpecificationWhile(happens: (elapsedMs: number) => void): 
       const startedMs = clock.now().getTime();
       const wallets = repository(Wallet);
       const transfers = repository(Transfer);
-      // The only action that a destination is asked for.
+      // Only the action with which a destination decides gets this repository.
       const destinations = {
         findById: async (id) => {
           happens(clock.now().getTime() - startedMs);

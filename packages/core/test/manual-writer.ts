@@ -112,7 +112,7 @@ export class ManualWriter {
 
   /** Lets the full time pass for which a plan may wait. */
   async passWait(): Promise<void> {
-    // The tick in which it arrived does not count.
+    // The tick in which the plan arrived does not count.
     for (let tick = 0; tick <= 4; tick++) await this.clock.wake();
   }
 

@@ -56,7 +56,7 @@ describe('a connection that breaks around a commit', () => {
     await holder.query('begin');
     await holder.query('select from accounts where id = $1 for update', [account.id.value]);
     let questions = 0;
-    // The first one waits only for a moment.
+    // The first write waits only for a moment.
     let writes = 0;
     proxy.judge = (passage) => {
       if (isSent(passage, 'pg_stat_activity where pid = $1')) questions++;

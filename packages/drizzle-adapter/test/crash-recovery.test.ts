@@ -68,7 +68,7 @@ test.each([1, 2, 3])(
 test('an update is stale when its read was lost in a crash under asynchronous commit', async () => {
   const { url, database } = await server.createDatabase();
   const account = await (await openSuite(url, {})).openAccount(firstShard);
-  // With this, everything committed before is on disk.
+  // The commit of this statement flushes everything committed before it to disk.
   await query(url, `alter database ${database} set synchronous_commit = off`);
   const [slow, fast] = [await openSuite(url, {}), await openSuite(url, {})];
   await slow.credit(account, '100');

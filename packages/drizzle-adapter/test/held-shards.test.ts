@@ -151,7 +151,7 @@ describe('a database', () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await migrateShards(shardingConfig([at(first, one), at(third, other)]));
     const journal = 'eventlog.migrations';
-    // As the previous release has left it.
+    // The database is now as the previous release has left it.
     await query(other.url, `delete from ${journal} where id = (select max(id) from ${journal})`);
     const applied = await query(other.url, `select * from ${journal}`);
     await expect(migrateShards(shardingConfig([at(first, other), at(third, one)]))).rejects.toThrow(

@@ -77,7 +77,7 @@ describe('a log that was copied to another server', () => {
     expect(await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: old.next })))).toEqual([]);
     expect(idsOf(await readOn(store))).toEqual(newIds);
 
-    // Like any other position, it belongs to the history in which it was read.
+    // Like any other position, the end of an epoch belongs to the history in which it was read.
     await failOver(target);
     await expect(store.log.read(allSlots, old.next, 10)).rejects.toMatchObject({ code: 'history-changed' });
   });

@@ -129,7 +129,7 @@ describe('a shard that is adopted', () => {
       const old = openRegistry([{ ...at(first, one), settings: { 'idle-timeout': 0 } }]);
       await old.ready();
       await suiteOn(old).openAccount(ShardIdentifier.of(0, 0));
-      // Waits for some seconds for the session above, which it may not end.
+      // The adoption waits for some seconds for the session above, which this operator may not end.
       const operator = await LimitedRole.create(one.url);
       onTestFinished(() => operator.drop(one.url));
       for (const database of [one, other]) await operator.grantIn(database);

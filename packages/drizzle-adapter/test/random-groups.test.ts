@@ -356,7 +356,7 @@ async function together(sets: readonly ChangeSet[], suite: SuiteContext): Promis
     }
     return codes;
   } catch (error) {
-    // Nothing of the whole group is written then.
+    // A group that is rejected is not written at all.
     if (!groupFailures.has(FrameworkError.find(error)?.code)) throw error;
     return writeInTurn(sets, manager, lost);
   }

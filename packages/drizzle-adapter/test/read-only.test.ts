@@ -18,7 +18,7 @@ describe('a database that is read-only for a while', () => {
     const settings = { 'maximum-pool-size': connectionCount };
     const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }]);
     await registry.ready();
-    // So that a refusal is visible.
+    // There is only one attempt, so that a refusal is visible.
     suite = suiteOn(registry, { retry: { attemptsMax: 1 } });
     account = await suite.openAccount(firstShard);
   });

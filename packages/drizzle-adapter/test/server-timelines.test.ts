@@ -25,7 +25,7 @@ async function serversByName(group = 0): Promise<ServersByName> {
   const database = await createTestDatabase();
   onTestFinished(() => database.drop());
   const { url } = database;
-  // Migrated before its functions are replaced by others.
+  // The database is migrated before its functions are replaced by others.
   await openRegistry([{ group, member: 0, url }]).ready();
   const lead = (identifier: number): Promise<unknown> =>
     query(

@@ -80,7 +80,7 @@ describe('connections that commits share', () => {
       isDone = true;
       return credited;
     });
-    // Sent at once, so that several of them share the connection of the one that waits for a lock.
+    // These commits are sent at once, so that several share the connection of the one that waits for a lock.
     await Promise.all(free.map((account) => suite.credit(account, '1')));
     expect(isDone).toBe(false);
     await release();
@@ -178,7 +178,7 @@ async function terminate({ url }: TestDatabase, pid: number): Promise<void> {
 /** Locks the rows of accounts until the returned function is called. */
 async function lock({ url }: TestDatabase, ...ids: readonly string[]): Promise<() => Promise<void>> {
   const holder = new pg.Client({ connectionString: url });
-  // The database is dropped while it is open.
+  // The database is dropped while the session is open.
   holder.on('error', () => undefined);
   await holder.connect();
   onTestFinished(() => holder.end());

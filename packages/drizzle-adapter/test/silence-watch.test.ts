@@ -15,7 +15,7 @@ test('a connection whose session is at work is kept, even if a pooler adds the h
   await client.connect();
   onTestFinished(() => client.end());
   new SilenceWatch(client, settings).start();
-  // Longer than a connection may be silent before the server is asked about it.
+  // The statement takes longer than a connection may be silent before the server is asked about it.
   const { rows } = await client.query(`select 'done' as outcome from pg_sleep(7)`);
   expect(rows).toEqual([{ outcome: 'done' }]);
 });

@@ -42,7 +42,7 @@ test("a standby behind the primary's name serves nothing until it is promoted, a
   ready.catch(() => undefined);
   await expect(suiteOn(started).withdraw(account, '100', key)).rejects.toMatchObject(unavailable);
 
-  // A further config of the member may lead there; but what it does not find there may be elsewhere.
+  // A further config of the member may lead there; but what is not found there may be elsewhere.
   const model = { name: 'Account', id: account.id.value };
   const replica = registry.transactionManager(firstShard, 'secondaryConfig');
   expect((await replica.log.findByModel(model, { limit: 5 })).items).toHaveLength(1);

@@ -114,7 +114,7 @@ describe('a database of the previous release', () => {
 
   test('begins a new epoch if it was restored on another server before the migration', async () => {
     const { url, restIds } = await filledDatabase();
-    // The numbers of its original server were far higher.
+    // The transaction numbers of the original server were far higher.
     await query(
       url,
       `update eventlog.events set xid = (xid::text::bigint + 1000000000)::text::xid8;
@@ -229,7 +229,7 @@ describe('a database of the previous release', () => {
 
   test('abandons a step that deadlocks with an old process, which does not fail', async () => {
     const { url } = await filledDatabase();
-    // In the order in which a step takes them.
+    // The keys are in the order in which a step takes them.
     const [first, second] = ['0', 'f'].map(
       (digit) => `${handler}/${randomUUID().replaceAll(/[^-]/g, digit)}/pay`,
     );

@@ -113,7 +113,7 @@ describe('an event that kills its process', () => {
       killable(bench, 'c1', seen);
       await bench.clock.advance(20_000);
     }
-    // Twice others ran beside it, so that no attempt was counted.
+    // Twice, other events were handled beside c1, so that the attempt was not counted.
     expect(seen.filter((id) => id === 'c1')).toHaveLength(2 + 3);
     expect(bench.database.blockedOf('one')).toMatchObject([
       { event: { id: 'c1' }, attempts: 3, dead: true, suspect: true },

@@ -63,7 +63,7 @@ describe('the events of a handler', () => {
   test('leave room for further reads while at most the bytes of four reads are in memory', async () => {
     const one = new Dispatching({}, { readBytesMax: 100 });
     const rooms = [one.dispatch.readRoom];
-    // Only its headers are in memory: 50 bytes as JSON.
+    // Only the headers of this event are in memory: 50 bytes as JSON.
     const large = { ...e1, omitted: true, headers: { trace: 'x'.repeat(38) } };
     for (const [event, bytes] of [
       [large, 1_000],

@@ -215,7 +215,7 @@ describe('a keeper', () => {
       [0, ['one']],
       [100, ['one', 'other']],
     ]);
-    // Several statements may report it.
+    // Several statements may report the same lost lease.
     keeper.drop(['1']);
     keeper.drop(['1']);
     expect(tokens()).toEqual(['2']);

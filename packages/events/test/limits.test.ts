@@ -103,7 +103,7 @@ describe('a failed batch that waits', () => {
     class Batches implements BatchEventHandler<DepositedEvent> {
       readonly event = DepositedEvent;
       async handleBatch([first]: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
-        // So that those of the slots are tried at different times.
+        // The batches of different slots take different times, so that they are retried at different times.
         await bench.clock.sleep(1_000 + 100 * first!.modelId.charCodeAt(0));
         throw new Error('no');
       }

@@ -148,7 +148,7 @@ test('the batches that are kept have no more bytes than one read may return', as
   const reads = ['1', '2', '3'].map((cursor) => reader.read([0], cursor));
   log.answer(0, sized(60_000));
   log.answer(1, sized(1_000_000, true));
-  // The large one has its headers in memory.
+  // The large event has its headers in memory.
   log.answer(2, sized(39_900));
   await Promise.all(reads);
   for (const cursor of ['1', '2', '3']) void reader.read([0], cursor);

@@ -61,7 +61,7 @@ describe('a paused handler', () => {
     bench.start([next]);
     await operator.resume('one');
     await bench.clock.advance(5_000);
-    // The first one was read with the others, and the cursor is before it: at least once.
+    // The first event is handled again: it was read with the others, and the cursor is before it.
     expect(next.seen).toEqual(Array.from({ length: 50 }, (_item, index) => `a${index + 1}`));
   });
 
@@ -96,7 +96,7 @@ describe('a paused handler', () => {
     const { store, access } = bench.start([handler]);
     await bench.clock.advance(300);
     const operator = new DeliveryOperator({ deliveries: () => [{ store, shards: [shard], ready }] });
-    // A renewal that asked before that gets an answer that was true then.
+    // A renewal that was sent before the pause gets an answer that was true then.
     const answer = gate();
     access.delays.set('cursors.known', [answer.opened]);
     await bench.clock.advance(3_400);
@@ -210,7 +210,7 @@ describe('a paused handler', () => {
     access.delays.set('blocked.models', [answer.opened]);
     await bench.clock.advance(300);
     await operatorOf(bench).pause('one');
-    // The renewal learns it.
+    // The next renewal learns of the pause.
     await bench.clock.advance(3_400);
     bench.database.commit(deposited('a', 1));
     answer.open();

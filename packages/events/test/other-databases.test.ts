@@ -14,7 +14,7 @@ import { handlerOf } from './delivery-bench.js';
 test('a database that goes down during a lone attempt holds up no retry of another database', async () => {
   const clock = new VirtualClock();
   const [killed, other] = [databaseOf(clock, 0), databaseOf(clock, 1)];
-  // After so many dead processes that it would be alone for a minute.
+  // So many processes have died that the event would be tried alone for a minute.
   blockOpen(killed.tables, 7);
   const handledMs: number[] = [];
   const handler = handlerOf({ name: 'one' }, async ({ eventId, attempt }) => {

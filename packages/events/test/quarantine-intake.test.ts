@@ -68,7 +68,7 @@ test('suspects are tried at once, even if the cursor behind them could not be sa
   killed.kill();
   const handler = handlerOf({ name: 'one' });
   const { store, access } = bench.start([handler], { leaseMs });
-  // After the other slots turn out to have no suspects.
+  // The suspect is blocked only after the other slots turn out to have none.
   const block = store.blocked.block.bind(store.blocked);
   store.blocked.block = async (events) => {
     await bench.clock.sleep(200);

@@ -66,7 +66,7 @@ describe('retries of one handler', () => {
     await bench.clock.advance(12_000);
     await store.cursors.setPaused('slow', true);
     await bench.clock.advance(4_000);
-    // A process has ended seven times during attempts at it.
+    // Seven processes have ended during attempts at c1.
     block(bench, 'other', deposited('c', 1), 7);
     await bench.clock.advance(12_000);
     expect(other.seen).toEqual(['b1', 'c1']);

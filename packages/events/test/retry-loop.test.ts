@@ -421,7 +421,7 @@ describe('the loop of retries', () => {
       const looping = new Looping({}, (one) => one.block(e1, { openCount }));
       await looping.settled();
       const alone = looping.one.alone.get('e1')!;
-      // Without the loop, which would poll all the time.
+      // The loop is stopped, because it would poll all the time.
       looping.stopping.abort();
       await looping.clock.advance(aloneMs - 1);
       expect(alone.aborted).toBe(false);

@@ -36,7 +36,7 @@ export async function fillHistory(
       );
       say(`  ${(last + 1).toLocaleString('en')} events are in the log`);
     }
-    // Otherwise the server would do both during the measurement.
+    // Otherwise the server would vacuum and analyze during the measurement.
     await client.query('vacuum (freeze, analyze) eventlog.events');
     await client.query('checkpoint');
   } finally {

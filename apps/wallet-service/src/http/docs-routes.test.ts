@@ -32,6 +32,6 @@ test('a file of the page is read once, however many requests ask for it', async 
   const [length, ...others] = [...(await lengths()), ...(await lengths())];
   expect(length).toBeGreaterThan(100_000);
   expect(new Set(others)).toEqual(new Set([length]));
-  // The first time it fails, which is not cached.
+  // The first read fails, and the failure is not cached.
   expect(read).toHaveBeenCalledTimes(2);
 });

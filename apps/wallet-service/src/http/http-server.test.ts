@@ -26,7 +26,7 @@ test('a client loses its connection only when it reads nothing of an answer', as
   reading.resume().write(get('/large'));
   stalled.pause();
   stalled.write(get('/large'));
-  // By then the timeout of the slow one has passed as well.
+  // By then the timeout of the slow client has passed as well.
   await expect.poll(server.droppedCount).toBe(1);
   await expect.poll(() => reading.bytesRead).toBeGreaterThan(largeChunks * chunk.length);
   server.answerSlow();
@@ -80,7 +80,7 @@ test('an answer in progress is sent to its end when the server closes', async ()
   reading.on('data', (bytes: Buffer) => (bytesReceived += bytes.length));
   reading.write(get('/whole'));
   await once(reading, 'data');
-  // All of it has been written by then, and most of it waits for the client.
+  // The whole answer has been written by then, and most of it waits for the client.
   reading.pause();
   const closed = server.close();
   await once(idle, 'end');

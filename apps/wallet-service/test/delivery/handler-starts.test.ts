@@ -18,7 +18,7 @@ type Deposited = WalletCreatedEvent | WalletMoneyDepositedEvent;
 let fleet: Fleet;
 
 beforeAll(async () => {
-  // So that no lease is lost on a busy machine, which would cause repeats.
+  // Leases are long, so that none is lost on a busy machine, which would cause repeats.
   fleet = await Fleet.create({ 'lease-ms': 60_000 });
 });
 afterAll(() => fleet.end());

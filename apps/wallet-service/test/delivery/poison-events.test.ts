@@ -39,7 +39,7 @@ function withFleet(own: object = {}): void {
 }
 
 describe('an event that fails at every attempt', () => {
-  // So that no lease is lost on a busy machine, which would cause repeats.
+  // Leases are long, so that none is lost on a busy machine, which would cause repeats.
   withFleet({ 'lease-ms': 60_000 });
 
   test('stops only its own wallet until it is replayed', async () => {

@@ -91,7 +91,7 @@ test('a worker gives every slot back when it stops', async () => {
 });
 
 test('a worker gives its slots back in time even while a handler hangs', async () => {
-  // So that no lease is lost on a busy machine, and nothing is handled twice.
+  // Leases are long, so that none is lost on a busy machine, and nothing is handled twice.
   const fleet = await newFleet({ 'lease-ms': 60_000 });
   const wallet = await fleet.openWallet('MX');
   await fleet.deliveries.break(wallet.id.value, 2, 'hangs');

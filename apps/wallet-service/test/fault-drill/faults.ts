@@ -2,7 +2,7 @@ import type { FaultHarness } from '../faults/fault-harness.js';
 import type { DrillScene, DrillStage } from './drill-scene.js';
 import type { EmbeddedStage } from './embedded-stage.js';
 
-// Also read by the command, for its help: code that starts databases and processes is imported only when a fault happens.
+// The command reads this file for its help, too: code that starts databases and processes is imported only when a fault happens.
 
 /** A fault that the drill causes on the shard (1, 0), and its end. */
 export interface Fault<Stage extends DrillStage = DrillStage> {

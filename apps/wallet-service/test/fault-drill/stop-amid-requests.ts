@@ -10,7 +10,7 @@ export async function stopAmidRequests(stage: FaultHarness): Promise<void> {
   const connections = await Promise.all(
     halves.map(async (half) => (await RawConnection.open(stage.client.url)).send(half)),
   );
-  // Everything sent before has arrived when this is answered.
+  // Everything sent before has arrived when these requests are answered.
   for (let count = 0; count < 10; count++) await stage.client.get('/health/live');
   assert.equal(await stage.stopService(), 0);
   for (const connection of connections) {

@@ -97,7 +97,7 @@ export class FaultHarness {
         : { server: first, standby: undefined };
     const target = { host: server.host, port: server.port };
     const proxy = await FaultProxy.to(target);
-    // Through the proxy, whose port stays when the server comes back on a different one.
+    // The URL leads through the proxy, whose port stays the same when the server comes back on a different one.
     const mexico = new TestDatabase(server.url('').replace(`:${server.port}`, `:${proxy.port}`), mexicoName);
     const shards = { global, mexico };
     const harness = new FaultHarness({ shards, proxy, server, standby, target, folder, options });
@@ -209,7 +209,7 @@ export class FaultHarness {
     const startedMs = performance.now();
     const soon = <T>(look: () => Promise<T>): Promise<T> =>
       vi.waitFor(look, { timeout: withinMs - (performance.now() - startedMs), interval: 50 });
-    // In a separate currency, so that they are in no sum of the traffic's.
+    // These wallets have a separate currency, so that they are not counted with the money of the traffic.
     const open = (country: string) => soon(() => this.client.openWallet({ country, currency: 'USD' }));
     const [global, mexico] = await Promise.all([open('DE'), open('MX')]);
     await soon(async () => assert.equal((await this.readiness()).status, 200));

@@ -94,7 +94,7 @@ test('transfers to locked wallets delay no others and arrive once the wallets ar
       for (let n = 0; n < lockedTransferCount; n++)
         waiting.push(await transferTo(locked[n % lockedWalletCount]!));
       const beside = await transferTo(other);
-      // Sooner than if each of them had waited for a second.
+      // This is sooner than if each transfer to a locked wallet had waited for a second.
       await vi.waitFor(() => completed([beside]), { timeout: 15_000, interval: 50 });
     } finally {
       endDeposits();

@@ -117,7 +117,7 @@ describe('an attempt after a commit whose outcome was unknown', () => {
     expect(await execute()).toBe(1);
     expect(runs()).toBe(2);
     expect(driver.committed).toEqual([]);
-    // Once before the second attempt, and once after it.
+    // The log is asked once before the second attempt, and once after it.
     expect(manager(global).asked).toHaveLength(2);
   });
 

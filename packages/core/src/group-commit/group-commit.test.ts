@@ -112,7 +112,7 @@ describe('group commit', () => {
     const persistAll = manager.persistAll.bind(manager);
     const order: string[] = [];
     manager.persistAll = async (group) => {
-      // Like a pool that takes a while to lend a connection.
+      // The delay is like that of a pool that takes a while to lend a connection.
       for (let hop = 0; hop < 50; hop++) await Promise.resolve();
       order.push('sent');
       return persistAll(group);
@@ -195,7 +195,7 @@ describe('group commit', () => {
     await Promise.all([running.execute(2), running.execute(2)]);
     expect(running.manager(global).groups).toHaveLength(1);
     const long = executorOf(async () => null, { groupCommit: { planCharactersMax: 100 } });
-    // Including its quotation marks and the empty headers.
+    // The length includes the quotation marks and the empty headers.
     const executeLong = (length: number) => long.execute('x'.repeat(length - 4));
     await Promise.all([executeLong(101), executeLong(101)]);
     expect(long.manager(global).groups).toEqual([]);

@@ -143,7 +143,7 @@ describe('more locked models than writes that may wait for locks', () => {
     let count = 0;
     for (; writer.open.includes('p5') && count < 100; count++) await writer.answer('p5', locked);
     expect(await errorOf(plans[5]!)).toBe(locked);
-    // Fifty brief tries, and the one after which it fails.
+    // There are fifty brief tries, and the one after which the plan fails.
     expect(count).toBe(51);
   });
 });
@@ -238,7 +238,7 @@ describe('plans of handlers for models that another session has locked', () => {
     await writer.lockOut('h0');
     const plans: PendingCommit[] = [];
     for (let index = 1; index < 8; index++) plans.push(await writer.addOfHandler(`h${index}`, a));
-    // The end of its wait is reported late.
+    // That the plan `written` waited for a lock is reported late.
     await sent!.lockOut();
     expect(plans.map(({ state }) => state)).toEqual(Array<string>(7).fill('queued'));
   });

@@ -126,7 +126,7 @@ function linked(repeated: () => unknown): TestExecutor & { readonly once: () => 
   let performed = 0;
   const running = executorOf(
     async (plan) => {
-      // Like every repository when it reads.
+      // Every repository that reads asks for the transaction manager in this way.
       running.databases.transactionManager(mexico);
       if (++performed > 1) return repeated();
       plan().update(wallet);

@@ -15,7 +15,7 @@ test('incoming data is handled outside any async context, even that of the calle
   const socket = new DatabaseSocket();
   socket.on('connect', () => contexts.push(request.getStore()));
   socket.on('data', () => contexts.push(request.getStore()));
-  // By name, so that it must be looked up first.
+  // The host is given by name, so that it must be looked up first.
   request.run('first', () => socket.connect((server.address() as AddressInfo).port, 'localhost'));
   await once(socket, 'close');
   expect(contexts).toEqual([undefined, undefined]);

@@ -15,7 +15,7 @@ import { PlainTables } from './plain-tables.js';
 const lookUp = (): Promise<pg.QueryResult<[boolean]>> =>
   Promise.resolve({ rows: [[true]], command: 'SELECT', rowCount: 1, oid: 0, fields: [] });
 
-// Nothing is sent to it.
+// Nothing is sent to this address.
 const config = shardingConfig([{ group: 0, member: 0, url: 'postgresql://127.0.0.1:1/none' }]);
 const databases = openDatabases(config, postgres({ migrate: 'off' }));
 const gadgets = new PgGadgetRepository(databases);

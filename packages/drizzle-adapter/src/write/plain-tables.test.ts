@@ -59,7 +59,7 @@ describe('the check for a plain table', () => {
     nowMs = 10_000;
     expect([isKnownPlain(), asked.length]).toEqual([false, 2]);
     await answer(true);
-    // Valid from the time of the query.
+    // The answer is valid from the time of the query.
     nowMs = 15_000;
     expect(isKnownPlain()).toBe(true);
     nowMs = 15_001;

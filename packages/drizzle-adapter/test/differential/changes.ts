@@ -70,7 +70,7 @@ export async function writeTogether(writes: readonly Write[], store: Store): Pro
     return outcome;
   };
   const outcomes = await manager.persistAll(group).catch((error: unknown) => {
-    // Nothing of the whole group is written then.
+    // A group that is rejected is not written at all.
     if (FrameworkError.find(error) === undefined) throw error;
     return group.map(() => 'single' as const);
   });

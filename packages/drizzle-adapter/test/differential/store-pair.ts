@@ -46,7 +46,7 @@ export class StorePair {
 
   /** Opens the database and returns a function that creates pairs on it, one after the other, each of which begins empty. */
   static async opener(): Promise<() => Promise<StorePair>> {
-    // The ids of events are made by the computer's clock: later than the adoption of the shards.
+    // The ids of events are made by the computer's clock, and so are later than the adoption of the shards.
     const start = new Date(Date.now() - 10 * 86_400_000);
     const database = await emptyDatabase();
     const time = await VirtualTime.begin(database, start);

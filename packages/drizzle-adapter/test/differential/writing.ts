@@ -102,7 +102,7 @@ export class Writing {
       .slice(0, 3)
       .map((account, index) => {
         const stored = this.#versions.get(account.id.value) ?? 0;
-        // At most one wrong one: if there are several, each store decides for itself which one it reports.
+        // At most one version is wrong: if there were several, each store would decide for itself which one to report.
         const isRight = index > 0 || again !== undefined || this.#known.chance(0.7);
         const offset = isRight ? 0 : this.#known.of([-1, 1]);
         return account.variant({

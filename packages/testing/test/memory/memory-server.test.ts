@@ -97,7 +97,7 @@ describe('an in-memory database that fails over', () => {
     expect(await fixture.accounts.findAll()).toMatchObject([{ id: account.id, version: 2 }]);
     expect(await fixture.keyCount(firstShard)).toBe(1);
     expect(await context.storedEvents(firstShard)).toHaveLength(2);
-    // Repeated with its key, it happens once.
+    // The withdrawal is repeated with its key, and happens once.
     await context.withdraw(account, '10', { idempotencyKey: 'second' });
     await context.withdraw(account, '1', { idempotencyKey: 'first' });
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ balance: decimal('89') });

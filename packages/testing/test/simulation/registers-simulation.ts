@@ -89,13 +89,13 @@ function programCall(
   program: number,
   handles: boolean,
 ): SimulationCall {
-  // Most of them compete for one register.
+  // Most reads and writes compete for one register.
   const id = (): string => (choices.chance(0.5) ? choices.pick(registers) : registers[0]!).id.value;
   const reads = Array.from({ length: choices.between(1, 3) }, (): Read => {
     const kind = choices.pick(readKinds);
     return { kind, ids: [id(), id()], pauseMs: choices.chance(0.3) ? choices.below(30) : 0 };
   });
-  // Everything that it writes is on one shard.
+  // Everything that a program writes is on one shard.
   const shard = choices.chance(0.2) ? far : near;
   const own = registers.filter((register) => register.id.resolveShardIdentifier() === shard);
   const written = new Map(
