@@ -80,7 +80,7 @@ interface StageParams {
 }
 
 /** Stages what a test wants, for plans that no action of a domain would create. */
-export class StageAction extends Action<StageParams, void> {
+export class StageAction extends Action<StageParams> {
   protected async perform(_principal: Principal, { stage }: StageParams): Promise<void> {
     await stage(this.plan());
   }
@@ -101,7 +101,7 @@ interface TransferParams {
 }
 
 /** Moves an amount between two accounts: stages the source first, whatever the order of their ids. */
-export class TransferAction extends Action<TransferParams, void> {
+export class TransferAction extends Action<TransferParams> {
   readonly #accounts: Repository<Account>;
 
   constructor(clock: Clock, accounts: Repository<Account>) {

@@ -54,7 +54,7 @@ interface Params {
 }
 
 /** Runs a program. The log records only its index; it credits the index plus one. */
-class ProgramAction extends Action<Params, void> {
+class ProgramAction extends Action<Params> {
   static readonly actionName = 'random.program';
   readonly #run: (index: number, update: (account: Account) => void) => Promise<void>;
 

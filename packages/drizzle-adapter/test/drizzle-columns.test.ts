@@ -197,7 +197,7 @@ test('two executions that read a row together share no object that the driver ma
   const repository = new PgRepository({ model: Spot, table, databases });
   const id = ShardedId.generate(Spot, firstShard);
   await persist(databases, repository, new Spot({ id, state: 'NEW', version: 1, place: { x: 1, y: 2 } }));
-  class LookAction extends Action<{ readonly id: ShardedId<Spot> }, void> {
+  class LookAction extends Action<{ readonly id: ShardedId<Spot> }> {
     readonly seen: Spot[] = [];
 
     protected async perform(_principal: Principal, params: { readonly id: ShardedId<Spot> }): Promise<void> {

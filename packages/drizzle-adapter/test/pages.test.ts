@@ -123,7 +123,7 @@ describe('a page of one shard', () => {
       { shard: otherDatabaseShard, url: 'postgres://nobody@127.0.0.1:1/down' },
     );
     const refusal = new Error('the rules refuse it');
-    class RefusingAction extends Action<{ readonly why: string }, void> {
+    class RefusingAction extends Action<{ readonly why: string }> {
       protected async perform(): Promise<void> {
         await repository.findPage({ limit: 1, shard: firstShard });
         throw refusal;

@@ -121,7 +121,7 @@ test('a model that is updated twice in a group through different columns gets bo
 });
 
 test('a grouped executor updates gadgets without touching a column that it does not know', async () => {
-  class Count extends Action<{ readonly id: string }, void> {
+  class Count extends Action<{ readonly id: string }> {
     protected async perform(_principal: Principal, { id }: { readonly id: string }): Promise<void> {
       const gadget = await gadgets.getById(id);
       this.plan().update(gadget.with({ amount: gadget.amount + 1 }));

@@ -186,7 +186,7 @@ test('a handler is retired only one lease time after its lease has ended, becaus
 const older = () => handlerOf({ name: 'credit-v1' }, effect);
 const newer = () => handlerOf({ name: 'credit-v2', aliases: ['credit-v1'] }, effect);
 
-class CreditAction extends Action<Record<string, never>, void> {
+class CreditAction extends Action<Record<string, never>> {
   async perform(): Promise<void> {}
 }
 

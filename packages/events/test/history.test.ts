@@ -321,6 +321,6 @@ interface EffectParams {
   readonly modelId: string;
 }
 
-class EffectAction extends Action<EffectParams, void> {
+class EffectAction extends Action<EffectParams> {
   async perform(): Promise<void> {}
 }

@@ -146,7 +146,7 @@ describe('execute', () => {
   test('performs with the given principal, and with a copy of the params that contains the same ids', async () => {
     const params = { walletId: openWallet().id };
     const seen: unknown[] = [];
-    class SeeingAction extends Action<unknown, void> {
+    class SeeingAction extends Action<unknown> {
       protected async perform(...given: readonly unknown[]): Promise<void> {
         seen.push(...given);
       }

@@ -84,7 +84,7 @@ test('an action is performed with the params that are recorded, even if getters 
 });
 
 describe('params that JSON cannot represent', () => {
-  class UnwrittenAction extends Action<unknown, void> {
+  class UnwrittenAction extends Action<unknown> {
     protected async perform(): Promise<void> {}
   }
   FrameworkAction()(UnwrittenAction);

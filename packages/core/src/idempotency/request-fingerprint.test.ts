@@ -14,7 +14,7 @@ async function sha256(text: string): Promise<string> {
 
 /** The same action as different deployments declare it, each with its own schema. */
 function deployed(params: z.ZodType<Record<string, unknown>>, databases?: DatabaseRegistry) {
-  class DeployedAction extends Action<Record<string, unknown>, void> {
+  class DeployedAction extends Action<Record<string, unknown>> {
     protected async perform(): Promise<void> {}
   }
   FrameworkAction({ name: 'deployed', params })(DeployedAction);
@@ -138,7 +138,7 @@ describe('a different request with the same key', () => {
 
 describe('a request without a schema', () => {
   test('does not get the result of one whose params differ only in what JSON cannot represent', async () => {
-    class GrantAction extends Action<{ readonly roles: ReadonlySet<string> }, void> {
+    class GrantAction extends Action<{ readonly roles: ReadonlySet<string> }> {
       granted: string[] = [];
       protected async perform(_principal: Principal, { roles }: { readonly roles: ReadonlySet<string> }) {
         this.granted.push(...roles);

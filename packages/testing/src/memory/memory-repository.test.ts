@@ -123,7 +123,7 @@ describe('MemoryRepository', () => {
     const basket = await whole.put(Basket.of(['apple']));
     const createdDate = new Date(5);
     const changed = new Basket(Object.assign({}, basket, { createdDate, items: ['bread'] }));
-    class SaveAction extends Action<void, void> {
+    class SaveAction extends Action<void> {
       protected async perform(): Promise<void> {
         this.plan().update(changed);
       }

@@ -81,7 +81,7 @@ export class Reader extends Model<Reader, ShardedId<Reader>, 'ACTIVE'> {
 
 /** Lends a book, or takes it back if it is already lent. */
 @FrameworkAction()
-export class LendOrReturnAction extends Action<{ readonly bookId: string; readonly readerId: string }, void> {
+export class LendOrReturnAction extends Action<{ readonly bookId: string; readonly readerId: string }> {
   constructor(
     clock: Clock,
     private readonly books: MemoryRepository<Book>,
@@ -100,7 +100,7 @@ export class LendOrReturnAction extends Action<{ readonly bookId: string; readon
 
 /** Counts a loan for a reader. */
 @FrameworkAction()
-export class CountLoanAction extends Action<{ readonly readerId: string }, void> {
+export class CountLoanAction extends Action<{ readonly readerId: string }> {
   constructor(
     clock: Clock,
     private readonly readers: MemoryRepository<Reader>,

@@ -174,7 +174,7 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
 
 /** Writes to one register on behalf of a handler. */
 @FrameworkAction()
-export class EchoAction extends Action<{ readonly id: string; readonly of: string }, void> {
+export class EchoAction extends Action<{ readonly id: string; readonly of: string }> {
   readonly #registers: MemoryRepository<Register>;
   readonly #notes: () => Notes;
 
