@@ -19,6 +19,4 @@ export {
   shardedId,
   textId,
 } from './model-columns.js';
-export { PgDatabase } from './pg-database.js';
-export { PgTransactionManager } from './pg-transaction-manager.js';
-export type { PgEventLog } from './read/pg-event-log.js';
+export type { PgTransactions } from './pg-transaction-manager.js';

@@ -26,7 +26,7 @@ import { type SQL, getTableColumns } from 'drizzle-orm';
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import type { PgColumn } from 'drizzle-orm/pg-core';
 
-import { type PgTransactionManager, pgManager } from './pg-transaction-manager.js';
+import { type PgTransactions, pgManager } from './pg-transaction-manager.js';
 import type { ModelTable } from './model-columns.js';
 import { RowJson } from './write/row-json.js';
 import { PgModelSource, type PlacedRow, TableReader } from './read/table-reader.js';
@@ -142,7 +142,7 @@ type ReadonlyLists<R> = {
  * ```
  */
 export class PgRepository<M extends AnyEntity, T extends ModelTable>
-  extends RepositoryReads<M, PgTransactionManager>
+  extends RepositoryReads<M, PgTransactions>
   implements Repository<M>, ModelMapper<M>
 {
   readonly #table: T;
@@ -164,12 +164,13 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     this.eachDatabase();
   }
 
-  encode(model: M): Row {
+  encode(model: M): unknown {
     return this.#rowOf(model, true);
   }
 
-  decode(row: Row, shard: ShardIdentifier): M | undefined {
-    if (!this.managerOf(shard).isStoredAsSent(row)) return undefined;
+  decode(encoded: unknown, shard: ShardIdentifier): M | undefined {
+    const row = encoded as Row;
+    if (!pgManager(this.managerOf(shard)).isStoredAsSent(row)) return undefined;
     const fields = this.#encoder.decode(row);
     return fields && this.#toModel(fields);
   }
@@ -295,18 +296,18 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   }
 
   async #rows(
-    managers: readonly PgTransactionManager[],
+    managers: readonly PgTransactions[],
     query: Parameters<TableReader<T>['page']>[1],
   ): Promise<readonly PlacedRow<T['$inferSelect']>[]> {
     const found = await Promise.all(managers.map((manager) => this.#reader.page(manager, query)));
     return query.order.merged(found).slice(0, query.limit);
   }
 
-  protected override own(manager: TransactionManager): PgTransactionManager {
+  protected override own(manager: TransactionManager): PgTransactions {
     return pgManager(manager);
   }
 
-  protected override sourceOf(manager: PgTransactionManager): ModelSource<M> {
+  protected override sourceOf(manager: PgTransactions): ModelSource<M> {
     return new PgModelSource(this.model, manager, this.#reader, this.#toModel);
   }
 

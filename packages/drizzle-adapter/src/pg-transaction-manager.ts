@@ -30,7 +30,6 @@ import { type SentCommit, findCommit } from './connection/commit-outcome.js';
 import type { ConnectionPool } from './connection/connection-pool.js';
 import type { DatabasePlace } from './connection/not-ready-error.js';
 import type { LockWaits } from './connection/lock-waits.js';
-import type { Connection } from './connection/connection.js';
 import { isLockTimeout, isRefusal, storageError } from './connection/storage-error.js';
 
 /**
@@ -68,12 +67,25 @@ export interface TransactionDatabase {
 
 const transactions = new OpenTransactions<OpenTransaction>();
 
+/** The transactions of one shard on PostgreSQL, as the methods of your own repositories see them. */
+export interface PgTransactions extends TransactionManager {
+  /** Drizzle on this shard. Its statements join the caller's transaction. */
+  readonly db: NodePgDatabase;
+  /**
+   * Sends one statement within the caller's transaction if there is one, otherwise on a connection of its own.
+   *
+   * @throws ConstraintViolationError `constraint-violation`, TransientStorageError `transient-storage`, ShardUnavailableError
+   * `shard-unavailable` or StorageFailureError `storage-failure` when the database does not execute the statement
+   * @throws TransactionOverError `transaction-over` when the caller's transaction has ended
+   */
+  query<R extends pg.QueryResultRow>(query: pg.QueryConfig | pg.QueryArrayConfig): Promise<pg.QueryResult<R>>;
+}
+
 /** The transactions of one shard on PostgreSQL. */
-export class PgTransactionManager implements TransactionManager, Connection {
+export class PgTransactionManager implements PgTransactions {
   readonly shard: ShardIdentifier;
   readonly log: PgEventLog;
   readonly keys: PgIdempotencyKeys;
-  /** Drizzle on this shard. Its statements join the caller's transaction. */
   readonly db: NodePgDatabase;
   /** The database that holds the shard. */
   readonly database: TransactionDatabase;
@@ -89,12 +101,6 @@ export class PgTransactionManager implements TransactionManager, Connection {
     this.db = drizzleOn((query, values) => this.query({ ...query, values }));
   }
 
-  /**
-   * Sends one statement within the caller's transaction if there is one, otherwise on a connection of its own.
-   *
-   * @throws an error of {@link storageError}
-   * @throws TransactionOverError `transaction-over` when the caller's transaction has ended
-   */
   async query<R extends pg.QueryResultRow>(
     query: pg.QueryConfig | pg.QueryArrayConfig,
   ): Promise<pg.QueryResult<R>> {

@@ -5,7 +5,8 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 
 import { urlParameters } from '../src/connection/postgres-options.js';
-import { PgTransactionManager, migrateShards, postgres } from '../src/index.js';
+import { migrateShards, postgres } from '../src/index.js';
+import { pgManager } from '../src/pg-transaction-manager.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
@@ -132,8 +133,7 @@ describe('the configuration of a database', () => {
     await registry.ready();
     const names = await Promise.all(
       [undefined, 'secondaryConfig', 'lockConfig'].map(async (name) => {
-        const manager = registry.transactionManager(firstShard, name);
-        if (!(manager instanceof PgTransactionManager)) throw new Error('not opened by postgres()');
+        const manager = pgManager(registry.transactionManager(firstShard, name));
         expect(manager.shard).toBe(firstShard);
         const { rows } = await manager.inTransaction(() =>
           manager.db.execute<{ name: string }>(sql`select current_database() as name`),

@@ -14,6 +14,7 @@ import { eq, getTableColumns, sql } from 'drizzle-orm';
 import { type PgColumn, customType, numeric, pgTable, text, timestamp, uuid } from 'drizzle-orm/pg-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { PgRepository, bigDecimal, entityColumns, shardedId, textId } from '../src/index.js';
+import type { Row } from '../src/write/row-encoder.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { persist, persistInGroup } from './fixtures/persist.js';
 import { query } from './fixtures/query.js';
@@ -141,7 +142,7 @@ test('a staged row reads as the database will return it', () => {
   const bill = Bill.of({ tip: new Decimal('0') });
   expect(repository.decode(repository.encode(bill), firstShard)).toBeUndefined();
   // A query must first find out whether the table is plain, so only the row is decoded here.
-  const { shape, values } = repository.encode(bill);
+  const { shape, values } = repository.encode(bill) as Row;
   const staged = values.map((value, index) => shape.staged?.[index]?.(value));
   expect(staged).toEqual([bill.id, 'OPEN', 1, bill.accountId, bill.shopId, bill.amount, bill.tip, null]);
 });

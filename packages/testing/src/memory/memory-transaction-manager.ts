@@ -10,6 +10,7 @@ import {
   type DeliverableEvent,
   type EventLog,
   type GroupOutcome,
+  type IdempotencyKeys,
   type LoggedEvent,
   NestedTransactionError,
   OpenTransactions,
@@ -55,10 +56,10 @@ class SentWrite {
 const transactions = new OpenTransactions<OpenTransaction>();
 
 /** The transactions of one shard in memory. */
-export class MemoryTransactionManager implements TransactionManager, MemoryReads {
+export class MemoryTransactionManager implements TransactionManager {
   readonly shard: ShardIdentifier;
-  readonly log: MemoryEventLog;
-  readonly keys: MemoryIdempotencyKeys;
+  readonly log: EventLog;
+  readonly keys: IdempotencyKeys;
   /** The contents of the shard's database, shared with its other shards. */
   readonly tables: MemoryTables;
   /** The faults on the way to the database. */

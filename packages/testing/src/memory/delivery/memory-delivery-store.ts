@@ -1,13 +1,17 @@
 import { InvariantViolationError } from '@framework/core';
 import {
+  type BlockedEvents,
   type Cursor,
+  type DeadLetters,
   type DeliverableEvent,
   type DeliveryLog,
   type DeliveryStore,
   type EventBatch,
+  type HandlerCursors,
   HistoryChangedError,
   type LogPartitions,
   type NotificationChannel,
+  type SlotLeases,
 } from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
@@ -19,13 +23,13 @@ import { MemorySlotLeases } from './memory-slot-leases.js';
 /** Everything that delivery in one process needs from a database in memory. */
 export class MemoryDeliveryStore implements DeliveryStore {
   readonly slotCount: number;
-  readonly leases: MemorySlotLeases;
-  readonly cursors: MemoryHandlerCursors;
-  readonly log: MemoryDeliveryLog;
-  readonly blocked: MemoryBlockedEvents;
-  readonly deadLetters: MemoryDeadLetters;
-  readonly notifications: MemoryNotificationChannel;
-  readonly partitions: MemoryLogPartitions;
+  readonly leases: SlotLeases;
+  readonly cursors: HandlerCursors;
+  readonly log: DeliveryLog;
+  readonly blocked: BlockedEvents;
+  readonly deadLetters: DeadLetters;
+  readonly notifications: NotificationChannel;
+  readonly partitions: LogPartitions;
 
   /** @param end how many of the log's first events are delivered. Default: all */
   constructor(access: MemoryAccess, end?: number) {
@@ -41,7 +45,7 @@ export class MemoryDeliveryStore implements DeliveryStore {
 }
 
 /** A log in memory. Events are in the order of their commits, and reads return copies. */
-export class MemoryDeliveryLog implements DeliveryLog {
+class MemoryDeliveryLog implements DeliveryLog {
   readonly #access: MemoryAccess;
   readonly #end: number;
 
