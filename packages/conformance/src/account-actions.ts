@@ -13,6 +13,7 @@ import * as z from 'zod';
 
 import { Account, accountCodec, sum } from './account.js';
 
+/** Which account gets how much; a negative amount is subtracted. */
 interface CreditParams {
   readonly accountId: Id<Account>;
   readonly amount: string;
@@ -27,6 +28,7 @@ export class CreditAccountAction extends Action<CreditParams, Account> {
     this.#accounts = accounts;
   }
 
+  /** Stages the account with the amount added, and returns it. */
   protected async perform(_principal: Principal, { accountId, amount }: CreditParams): Promise<Account> {
     const account = await this.#accounts.getById(accountId);
     return this.plan().update(account.credit(amount));
@@ -94,6 +96,7 @@ FrameworkAction({
   }),
 })(StageAction);
 
+/** From which account to which, and how much. */
 interface TransferParams {
   readonly fromId: Id<Account>;
   readonly toId: Id<Account>;
@@ -109,6 +112,7 @@ export class TransferAction extends Action<TransferParams> {
     this.#accounts = accounts;
   }
 
+  /** Reads both accounts, then stages both; the balance of the source may become negative. */
   protected async perform(_principal: Principal, { fromId, toId, amount }: TransferParams): Promise<void> {
     const from = await this.#accounts.getById(fromId);
     const to = await this.#accounts.getById(toId);
@@ -117,6 +121,7 @@ export class TransferAction extends Action<TransferParams> {
   }
 }
 
+/** From which account, and how much. */
 interface WithdrawParams {
   readonly accountId: Id<Account>;
   readonly amount: string;
@@ -134,6 +139,11 @@ export class WithdrawAction extends Action<WithdrawParams, Account> {
     this.#accounts = accounts;
   }
 
+  /**
+   * Stages the account with the amount subtracted, and returns it.
+   *
+   * @throws Overdrawn when the balance is lower than the amount
+   */
   protected async perform(_principal: Principal, { accountId, amount }: WithdrawParams): Promise<Account> {
     const account = await this.#accounts.getById(accountId);
     if (sum(account.balance, `-${amount}`).startsWith('-')) throw new Overdrawn();

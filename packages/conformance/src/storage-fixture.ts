@@ -45,7 +45,9 @@ export interface AccountReader extends ModelReader<Account> {
   findByOwner(owner: string): Promise<readonly Account[]>;
   /** The one account of the owner, `undefined` if there is none; throws `not-unique` if there are several. */
   findOneByOwner(owner: string): Promise<Account | undefined>;
+  /** On all shards. */
   countByOwner(owner: string): Promise<number>;
+  /** One page of the owner's accounts; throws as {@link Repository.findPage}. */
   findPageByOwner(owner: string, page: PageRequest<Account>): Promise<Page<Account>>;
 }
 

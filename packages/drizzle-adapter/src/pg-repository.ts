@@ -69,10 +69,12 @@ export type UnreadFields<M extends AnyEntity, T extends ModelTable> = Differing<
 /** The columns without a field in the model, or with one of another type. */
 export type UnwrittenColumns<M, T extends ModelTable> = Differing<M, ReadonlyLists<T['$inferInsert']>>;
 
+/** The keys that `Given` lacks or types otherwise, including whether they are optional. */
 type Differing<Given, Wanted> = {
   [Key in keyof Wanted]-?: Pick<Given, Key & keyof Given> extends Pick<Wanted, Key> ? never : Key;
 }[keyof Wanted];
 
+/** The options of every repository, whatever its table. */
 interface StoredModel<M extends AnyEntity, T extends ModelTable> {
   readonly model: ModelClass<M>;
   readonly table: T;
@@ -99,6 +101,7 @@ type ToModel<M, T extends ModelTable> = (row: T['$inferSelect']) => M;
  */
 type ToRow<M, T extends ModelTable> = (model: M) => T['$inferInsert'];
 
+/** A row as the constructor gets it: with `undefined` for null. */
 type FieldsOf<R> = {
   [Key in keyof R]: null extends R[Key] ? Exclude<R[Key], null> | undefined : R[Key];
 };
@@ -107,10 +110,12 @@ type FieldsOf<R> = {
 type ConstructorFields<M extends AnyEntity> = OptionalAsUndefined<
   M extends { readonly createdDate: Date } ? New<M> : NewEntity<M>
 >;
+/** The same fields; those that are optional may be given as `undefined`. */
 type OptionalAsUndefined<Fields> = {
   [Key in keyof Fields]: undefined extends Fields[Key] ? Fields[Key] | undefined : Fields[Key];
 };
 
+/** The columns of a row to write, whose lists may be read-only. */
 type ReadonlyLists<R> = {
   [Key in keyof R]: R[Key] extends (infer Item)[] | null | undefined
     ? readonly Item[] | Extract<R[Key], null | undefined>
@@ -164,10 +169,21 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     this.eachDatabase();
   }
 
+  /**
+   * Makes the row that will be written, when the executor stages the model.
+   *
+   * @throws UnstorableValueError `unstorable-value` when PostgreSQL would not return a value unchanged
+   * @throws InvariantViolationError `invariant-violation` when a field has no column, or `toRow` returns another id or version than
+   * the model's
+   */
   encode(model: M): unknown {
     return this.#rowOf(model, true);
   }
 
+  /**
+   * Makes the model that a read will return once an encoded row is written; `undefined` unless it is certain that the shard's table
+   * stores the row exactly as it was sent.
+   */
   decode(encoded: unknown, shard: ShardIdentifier): M | undefined {
     const row = encoded as Row;
     if (!pgManager(this.managerOf(shard)).isStoredAsSent(row)) return undefined;
@@ -303,14 +319,25 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return query.order.merged(found).slice(0, query.limit);
   }
 
+  /**
+   * Narrows a manager to one of PostgreSQL.
+   *
+   * @throws InvariantViolationError `invariant-violation` when another driver opened the registry
+   */
   protected override own(manager: TransactionManager): PgTransactions {
     return pgManager(manager);
   }
 
+  /** Reads by id on the shard of a manager, with prepared statements. */
   protected override sourceOf(manager: PgTransactions): ModelSource<M> {
     return new PgModelSource(this.model, manager, this.#reader, this.#toModel);
   }
 
+  /**
+   * An id as the table writes it: a UUID in lower case if the column is a `uuid`, otherwise the text itself.
+   *
+   * @throws InvalidIdError `invalid-id` when no row of the table can have the id
+   */
   protected override idText(id: string): string {
     return this.#reader.idText(id);
   }

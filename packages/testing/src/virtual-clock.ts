@@ -33,6 +33,7 @@ export class VirtualClock implements Clock {
     return this.#sleeperCount;
   }
 
+  /** The virtual time of day, which {@link advance} and {@link wakeNext} let pass, and {@link set} corrects. */
   now(): Date {
     return new Date(this.#nowMs);
   }

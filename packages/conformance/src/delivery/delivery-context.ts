@@ -41,7 +41,9 @@ export interface ConcurrentDeliveryFixture extends DeliveryFixture {
 export interface HeldTransaction {
   /** Writes one event for each version of a model, like all events of the suite, and returns the ids of the events. */
   write(modelId: string, ...versions: readonly number[]): Promise<readonly string[]>;
+  /** Makes its events visible to delivery. */
   commit(): Promise<void>;
+  /** Discards its events: delivery never sees them. */
   rollback(): Promise<void>;
 }
 

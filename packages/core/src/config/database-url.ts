@@ -88,10 +88,12 @@ export class Secret {
     return this.#text;
   }
 
+  /** Asterisks in place of the text. */
   toString(): string {
     return hidden;
   }
 
+  /** Asterisks in place of the text. */
   toJSON(): string {
     return hidden;
   }

@@ -46,10 +46,12 @@ export class Id<T> {
     return this.value === other.value;
   }
 
+  /** The id as text, so that a template can contain it. */
   toString(): string {
     return this.value;
   }
 
+  /** The id as text, also in JSON. */
   toJSON(): string {
     return this.value;
   }

@@ -48,10 +48,12 @@ export class ShardIdentifier {
     return one.group - other.group || one.member - other.member;
   }
 
+  /** The shard for messages, such as `shard (0, 1)`. */
   toString(): string {
     return `shard (${this.group}, ${this.member})`;
   }
 
+  /** Both numbers, as {@link ShardIdentifier.of} takes them. */
   toJSON(): { readonly group: number; readonly member: number } {
     return { group: this.group, member: this.member };
   }

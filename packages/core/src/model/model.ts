@@ -138,6 +138,7 @@ export abstract class Model<Self, I extends Id<Self>, State extends string> exte
   }
 }
 
+/** The fields that every model has, and that its class does not add. */
 type FrameworkField = 'id' | 'state' | 'version' | 'createdDate' | 'updatedDate' | 'events';
 
 /** The public fields that a model's class adds to the framework's, without methods. */

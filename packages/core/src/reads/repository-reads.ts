@@ -156,11 +156,16 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
 
 /** The default strategy: the shard that the {@link ShardedId} carries in its bits. */
 export class EmbeddedBitsShardingStrategy implements ShardingStrategy {
+  /** The shard in the bits of the model's id; throws as {@link shardOfId}. */
   shardOfModel(model: AnyEntity): ShardIdentifier {
     return model.id instanceof ShardedId ? model.id.resolveShardIdentifier() : this.shardOfId(model.id.value);
   }
 
-  /** @throws InvalidIdError `invalid-id` when the id is not a UUID version 7 */
+  /**
+   * The shard in the bits of an id.
+   *
+   * @throws InvalidIdError `invalid-id` when the id is not a UUID version 7
+   */
   shardOfId(id: string): ShardIdentifier {
     return ShardedId.of(Object, id).resolveShardIdentifier();
   }

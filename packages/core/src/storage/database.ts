@@ -30,7 +30,11 @@ export interface DatabaseAddress {
 
 /** Port: one database, which may hold several shards. */
 export interface Database {
-  /** @param name the name of the shard in the configuration, for messages */
+  /**
+   * The transactions of one of its shards, even before the database is ready.
+   *
+   * @param name the name of the shard in the configuration, for messages
+   */
   transactionManager(shard: ShardIdentifier, name: string): TransactionManager;
   /** What delivery needs of the database; absent if its adapter only stores. */
   readonly delivery?: DeliveryStore | undefined;

@@ -90,9 +90,17 @@ export interface ShardingStrategy<M extends AnyEntity = AnyEntity> {
 
 /** Writes models of one class as JSON and reads them, including those that an earlier version of the application wrote. */
 export interface ModelJsonCodec<M extends AnyEntity = AnyEntity> {
-  /** @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged */
+  /**
+   * Writes a model as JSON.
+   *
+   * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
+   */
   encode(model: M): string;
-  /** @throws whatever the constructor of the model throws for values that it refuses */
+  /**
+   * Makes a model of JSON that `encode` wrote.
+   *
+   * @throws whatever the constructor of the model throws for values that it refuses
+   */
   decode(json: string): M;
 }
 
@@ -128,6 +136,7 @@ type OrderField<M> = keyof {
   [K in keyof M & string as M[K] extends Ordered ? K : never]: never;
 };
 
+/** Values with an order; those with `toFixed` are numbers and decimals. */
 type Ordered = string | bigint | boolean | Date | Id<unknown> | { toFixed(): string };
 
 /** One page of a longer list, read by key and not by offset. */

@@ -34,6 +34,10 @@ export type EventSelection<E extends AnyHandledEvent> = [E] extends [ModelEvent<
 export interface EventHandler<E extends AnyHandledEvent> {
   /** The classes of the events that it wants. */
   readonly event: EventSelection<E>;
+  /**
+   * Handles one event. If it throws, the attempt has failed: `retry` says how many there are, and how long the waits between them.
+   * It should end soon after `context.signal` is aborted.
+   */
   handle(envelope: EventEnvelope<E>, context: HandlerContext): Promise<void>;
 }
 
@@ -45,6 +49,7 @@ export interface EventHandler<E extends AnyHandledEvent> {
 export interface BatchEventHandler<E extends AnyHandledEvent> {
   /** The classes of the events that it wants. */
   readonly event: EventSelection<E>;
+  /** Handles events of one slot, at least one; should end soon after `context.signal` is aborted. If it throws, none is handled. */
   handleBatch(envelopes: readonly EventEnvelope<E>[], context: HandlerContext): Promise<void>;
 }
 
@@ -131,6 +136,7 @@ const declared = new Map<unknown, Partial<NamedHandlerOptions>>();
  * ```
  */
 export function FrameworkEventHandler(): (handler: EventHandlerClass & EventHandlerDeclaration) => void;
+/** Marks a handler for discovery, and declares its name and options. What the static fields declare, too, must be the same. */
 export function FrameworkEventHandler(options: NamedHandlerOptions): (handler: EventHandlerClass) => void;
 export function FrameworkEventHandler(
   options: Partial<NamedHandlerOptions> = {},

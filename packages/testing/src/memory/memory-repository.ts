@@ -92,6 +92,8 @@ export class MemoryRepository<M extends AnyEntity>
   }
 
   /**
+   * Makes the row that will be written, a copy of the model's fields.
+   *
    * @throws InvariantViolationError `invariant-violation` when toRow returns another id or version than the model's
    * @throws UnstorableValueError `unstorable-value` for values that no database returns
    */

@@ -97,6 +97,12 @@ export class MemoryTransactionManager implements TransactionManager {
     return this.tables.delivery.log.slice();
   }
 
+  /**
+   * Runs work in one transaction. Its rows become visible to others all at once, when the work resolves.
+   *
+   * @throws NestedTransactionError `nested-transaction` inside another one on the same shard
+   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when a fault loses the request or the answer of the commit
+   */
   async inTransaction<T>(work: () => Promise<T>): Promise<T> {
     this.#assertOutside();
     const transaction: OpenTransaction = { written: new Map(), over: false };
@@ -118,6 +124,7 @@ export class MemoryTransactionManager implements TransactionManager {
     }
   }
 
+  /** Writes a change set, with its events and its key, at one instant; throws as {@link TransactionManager.persist}. */
   async persist(changes: ChangeSet, options?: PersistOptions): Promise<PersistOutcome> {
     this.#assertOutside();
     return this.#send(
@@ -129,6 +136,7 @@ export class MemoryTransactionManager implements TransactionManager {
     );
   }
 
+  /** Writes change sets at one instant; throws as {@link TransactionManager.persistAll}. */
   async persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]> {
     this.#assertOutside();
     return this.#send(
@@ -138,10 +146,17 @@ export class MemoryTransactionManager implements TransactionManager {
     );
   }
 
+  /** Whether the caller runs within {@link inTransaction} of this shard. */
   isInTransaction(): boolean {
     return transactions.of(this) !== undefined;
   }
 
+  /**
+   * Looks up whether a commit has happened, when its request has arrived or is lost.
+   *
+   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when a fault loses the question, or the commit is not there and
+   * the error does not tell that it was sent to this history of the database
+   */
   async isCommitted(unknown: CommitOutcomeUnknownError): Promise<boolean> {
     const sent = unknown.session instanceof SentWrite ? unknown.session : undefined;
     await sent?.arrival;

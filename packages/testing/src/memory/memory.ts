@@ -171,6 +171,7 @@ export function memorySharding(
   return { defaultShard: Array.isArray(first) ? first[0] : first, members };
 }
 
+/** One shard, or several that share a database. */
 type ShardsOfDatabase = ShardIdentifier | readonly [ShardIdentifier, ...ShardIdentifier[]];
 
 function shardsOf(shards: ShardsOfDatabase): readonly ShardIdentifier[] {

@@ -40,6 +40,7 @@ export interface CallRecorderOptions<Answer> {
   readonly answerTimeoutMs?: number;
 }
 
+/** Sends one request with an idempotency key, until the signal is aborted. */
 type Send<Answer> = (key: string, signal: AbortSignal) => Promise<Answer>;
 
 interface Entry<Answer> extends RecordedCall<Answer> {

@@ -232,7 +232,9 @@ export interface EnvironmentSetup {
 
 /** Finds a repository by its class, or by that of its models. */
 export interface RepositoryOf {
+  /** By the class of a listed repository; throws SpecificationError `unknown-model` when it is not listed. */
   <R extends MemoryRepository<AnyEntity>>(repository: MemoryRepositoryClass<R>): R;
+  /** By the class of models; throws SpecificationError `unknown-model` when it is not listed. */
   <M extends AnyEntity>(model: ModelClass<M>): MemoryRepository<M>;
 }
 
