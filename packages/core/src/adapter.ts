@@ -6,7 +6,7 @@ export { modelNameOf, isStorableText } from './id/model-class.js';
 export { eventTypeOf, currentPayload, decodeEvent, encodePayload } from './model/model-event.js';
 export { checkText, exactJson } from './model/exact-json.js';
 
-export { useIdSource, randomUuid } from './id/uuid-v7.js';
+export { type IdSource, useIdSource, randomUuid } from './id/uuid-v7.js';
 
 export { actionNameOf } from './action/action.js';
 export type { ActionDeclaration } from './action/action.js';
@@ -99,6 +99,7 @@ export type {
 } from './storage/blocked-events.js';
 
 export type { MigrateMode } from './config/framework-config.js';
+export type { Secret } from './config/database-url.js';
 export { kebabCasePath } from './config/config-keys.js';
 export { type OptionNames, refuseUnknownOptions } from './config/settings.js';
 export {

@@ -142,17 +142,13 @@ let processGenerator = new ShardedIdGenerator();
 /**
  * An id that carries the shard of its model, so that the id alone is enough to find the database.
  *
- * It is a UUID version 7 with the group in bits 66–73 and the member in bits 74–79; see {@link ShardedIdGenerator}. It
- * is accepted wherever an `Id` of the same model is.
+ * It is a UUID version 7 (RFC 9562) with the group in bits 66–73 and the member in bits 74–79, and is accepted wherever an `Id` of
+ * the same model is.
  */
 export class ShardedId<T> extends Id<T> {
   /** Generates a new id on a shard. Ids of one process sort in the order in which they were generated. */
-  static generate<T>(
-    _model: ModelClass<T>,
-    shard: ShardIdentifier,
-    generator: ShardedIdGenerator = ownGenerator(),
-  ): ShardedId<T> {
-    return new ShardedId<T>(generator.next(shard));
+  static generate<T>(_model: ModelClass<T>, shard: ShardIdentifier): ShardedId<T> {
+    return new ShardedId<T>(ownGenerator().next(shard));
   }
 
   /**
