@@ -38,7 +38,11 @@ export interface ResultCodec {
    * a repeat must get the same answer
    */
   encode(result: unknown): string | undefined;
-  /** @throws UnstorableValueError `unstorable-value` when the stored result can no longer be read */
+  /**
+   * Reads a stored result, as a repeat returns it.
+   *
+   * @throws UnstorableValueError `unstorable-value` when the stored result can no longer be read
+   */
   decode(json: string | undefined): unknown;
 }
 
