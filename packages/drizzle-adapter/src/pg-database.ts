@@ -177,15 +177,19 @@ export class PgDatabase implements Database {
     return this.#identity;
   }
 
-  /** @throws ShardUnavailableError `shard-unavailable`, with the reason, until the database is open */
+  /**
+   * @throws ShardUnavailableError `shard-unavailable`, with the reason, until the database is open; DatabasesClosedError
+   * `databases-closed` once it is closed, because delivery would open new connections
+   */
   assertReady(shard: ShardIdentifier): void {
-    if (this.#isReady) return;
     if (this.#closing.signal.aborted) throw new DatabasesClosedError(shard, this.place.of(shard));
+    if (this.#isReady) return;
     if (this.#notReady !== undefined) throw this.place.unavailable(shard, this.#notReady);
     throw new ShardUnavailableError(shard, opening, { place: this.place.of(shard) });
   }
 
   async ping(): Promise<void> {
+    this.#closing.signal.throwIfAborted();
     if (!this.#isReady) throw this.#notReady ?? new Error(opening);
     // The caller may be a request.
     this.#asking ??= outsideRequests(() => this.#ask()).finally(() => (this.#asking = undefined));
@@ -195,7 +199,8 @@ export class PgDatabase implements Database {
   }
 
   async close(): Promise<void> {
-    this.#closing.abort();
+    const shard = this.#firstShard;
+    this.#closing.abort(shard && new DatabasesClosedError(shard, this.place.of(shard)));
     const opened = this.#ready.catch(() => undefined);
     const pools = [this.pool, ...(this.#delivery?.pools ?? [])];
     await Promise.all([...pools.map((pool) => pool.close()), opened, this.#indexing]);
@@ -223,7 +228,8 @@ export class PgDatabase implements Database {
       ...connectionSettings(this.#config),
       application_name: `${applicationName} notifications`,
     });
-    const notifications = { client, lifetimeMaxMs: this.#config.lifetimeMaxMs };
+    const { signal: closing } = this.#closing;
+    const notifications = { client, lifetimeMaxMs: this.#config.lifetimeMaxMs, closing };
     const store = new PgDeliveryStore(managerOn('delivery', poolMax), managerOn('leases', 1), notifications);
     return { pools, store };
   }

@@ -133,6 +133,13 @@ describe('the connections of a database', () => {
     expect(row).toEqual({ note: 'finished' });
   });
 
+  test('are not opened to ask for the status once they are closed', async () => {
+    const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
+    await registry.ready();
+    await registry.close();
+    expect(await registry.status()).toMatchObject([{ ready: false, reason: { code: 'databases-closed' } }]);
+  });
+
   test('close after the callers that wait for one have had theirs', async () => {
     const settings = { 'maximum-pool-size': 1, 'acquisition-timeout-ms': 30_000 };
     const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }]);

@@ -63,6 +63,28 @@ describe('the connections of delivery', () => {
     await expect(store.leases.list()).rejects.toMatchObject({ code: 'databases-closed' });
   });
 
+  test('are refused once the databases are closed, even if delivery has used none of them before', async () => {
+    const { url } = await emptyDatabase();
+    const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder });
+    await registry.ready();
+    await registry.close();
+    const [delivery] = registry.deliveries();
+    const refused = { code: 'databases-closed' };
+    await expect(delivery?.store.leases.list()).rejects.toMatchObject(refused);
+    await expect(delivery?.store.cursors.load([0])).rejects.toMatchObject(refused);
+    await expect(delivery?.store.notifications.listen(() => undefined)).rejects.toMatchObject(refused);
+    expect(await connectionCount(url, 'framework%')).toBe(0);
+  });
+
+  test('include the one that listens for notifications, which closes with the database', async () => {
+    const { registry, store, url } = await openDelivery();
+    const end = await store.notifications.listen(() => undefined);
+    await vi.waitFor(async () => expect(await connectionCount(url, '% notifications')).toBe(1), 30_000);
+    await registry.close();
+    await vi.waitFor(async () => expect(await connectionCount(url, 'framework%')).toBe(0), 30_000);
+    await end();
+  });
+
   test('close while the network is silent, including the one that listens for notifications', async () => {
     const database = await emptyDatabase();
     const { proxy, url } = await proxied(database);

@@ -22,7 +22,9 @@ export class PgNotificationChannel implements NotificationChannel {
     await this.#manager.query({ text: `notify ${eventLogChannel}` });
   }
 
+  /** @throws DatabasesClosedError `databases-closed` once the database is closed */
   async listen(onNotification: () => void): Promise<() => Promise<void>> {
+    this.#settings.closing?.throwIfAborted();
     const listener = new NotificationListener(this.#settings, eventLogChannel, onNotification);
     return () => listener.close();
   }
@@ -40,6 +42,8 @@ export interface NotificationSettings {
   readonly client: () => pg.ClientConfig;
   /** The age at which the connection is replaced; 0 means never. */
   readonly lifetimeMaxMs: number;
+  /** Ends listening when the database is closed; its reason is the error for those who would listen later. */
+  readonly closing?: AbortSignal;
 }
 
 /**
@@ -53,12 +57,16 @@ export class NotificationListener {
   readonly #channelName: string;
   readonly #onNotification: () => void;
   readonly #closing = new AbortController();
+  readonly #signal: AbortSignal;
   readonly #running: Promise<void>;
 
   constructor(settings: NotificationSettings, channelName: string, onNotification: () => void) {
     this.#settings = settings;
     this.#channelName = channelName;
     this.#onNotification = onNotification;
+    const { closing } = settings;
+    const { signal } = this.#closing;
+    this.#signal = closing === undefined ? signal : AbortSignal.any([signal, closing]);
     this.#running = outsideRequests(() => this.#run());
   }
 
@@ -69,7 +77,7 @@ export class NotificationListener {
   }
 
   async #run(): Promise<void> {
-    const { signal } = this.#closing;
+    const signal = this.#signal;
     while (!signal.aborted) {
       const isPooled = await this.#listenUntilBroken().catch(() => false);
       // There may have been commits while nobody was listening.
@@ -81,7 +89,7 @@ export class NotificationListener {
 
   /** @returns true when it did not listen because there is a pooler in between */
   async #listenUntilBroken(): Promise<boolean> {
-    const { signal } = this.#closing;
+    const signal = this.#signal;
     const client = new ClosingClient({
       ...this.#settings.client(),
       keepAlive: true,
