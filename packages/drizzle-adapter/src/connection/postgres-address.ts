@@ -6,8 +6,8 @@ const localHosts = new Set(['localhost', '[::1]']);
 /**
  * Reads an address such as `postgresql://db-1:5432/global`.
  *
- * Its key ignores the case of scheme and host, fills in the default port, and maps the local machine's names to one. It cannot
- * tell what only a server can, such as two names of one host.
+ * Its key ignores the case of scheme and host, but not that of a socket's directory, fills in the default port, and maps the local
+ * machine's names to one. It cannot tell what only a server can, such as two names of one host.
  */
 export function parsePostgresAddress(address: string): DatabaseAddress {
   const url = new URL(address);
@@ -24,18 +24,30 @@ export function databaseName(address: string): string {
   return decode(new URL(address).pathname.slice(1));
 }
 
-function keyOf({ hostname, port, pathname, searchParams }: URL): string {
-  const name = decode(hostname).toLowerCase().replace(/\.$/, '');
-  const host = localHosts.has(name) ? '127.0.0.1' : name;
-  const parameters = new URLSearchParams(searchParams);
+function keyOf(url: URL): string {
+  const { host, port } = endpointOf(url);
+  const parameters = new URLSearchParams(url.searchParams);
+  parameters.delete('host');
+  parameters.delete('port');
   parameters.sort();
-  return `${host}:${port || defaultPort}${pathname}?${parameters.toString()}`;
+  return JSON.stringify([hostKey(host), port || defaultPort, decode(url.pathname), parameters.toString()]);
 }
 
-function placeOf({ hostname, port, pathname, searchParams }: URL): string {
-  const host = searchParams.get('host') ?? hostname;
-  const own = searchParams.get('port') ?? port;
-  return `${host}${own === '' ? '' : `:${own}`}${decode(pathname)}`;
+/** The path of a socket's directory is its key, because two of them may differ only in case. */
+function hostKey(host: string): string {
+  if (host.startsWith('/')) return host;
+  const name = host.toLowerCase().replace(/\.$/, '');
+  return localHosts.has(name) ? '127.0.0.1' : name;
+}
+
+function placeOf(url: URL): string {
+  const { host, port } = endpointOf(url);
+  return `${host}${port === '' ? '' : `:${port}`}${decode(url.pathname)}`;
+}
+
+/** Where `pg` connects: parameters come before what stands in front of the path. */
+function endpointOf({ hostname, port, searchParams }: URL): { readonly host: string; readonly port: string } {
+  return { host: searchParams.get('host') ?? decode(hostname), port: searchParams.get('port') ?? port };
 }
 
 function decode(part: string): string {
