@@ -56,9 +56,17 @@ async function insert(shard: ShardIdentifier, count: number, value?: string): Pr
 
 describe('pages by a column', () => {
   test.each<[type: string, column: PgColumnBuilderBase, values: readonly string[]]>([
-    ['numeric', numeric('value').notNull(), ['-Infinity', '-5', '1.5', '1.50', 'Infinity', 'NaN']],
+    [
+      'numeric',
+      numeric('value').notNull(),
+      ['-Infinity', '-5', '1.5', '1.50', `1${'0'.repeat(131_071)}`, 'Infinity', 'NaN'],
+    ],
     ['real', real('value').notNull(), ['-Infinity', '-1e-45', '0.1', '3.4028235e38', 'Infinity', 'NaN']],
-    ['float8', doublePrecision('value').notNull(), ['-Infinity', '-0', '0', '1e300', 'Infinity', 'NaN']],
+    [
+      'float8',
+      doublePrecision('value').notNull(),
+      ['-Infinity', '-0', '0', '5e-324', '1e300', 'Infinity', 'NaN'],
+    ],
     [
       'date',
       date('value').notNull(),
@@ -113,6 +121,25 @@ async function open(...members: readonly { readonly shard: ShardIdentifier; read
   await registry.readyOn(firstShard);
   return { registry, repository: new PgRepository({ model: Item, table: items, databases: registry }) };
 }
+
+test.each<[type: string, column: PgColumnBuilderBase, values: readonly string[]]>([
+  ['real', real('value').notNull(), ['0b11', ' 1', '1e-50', '1e39', '']],
+  ['float8', doublePrecision('value').notNull(), ['0o7', '1\ufeff', '1e-400', '1e400', '']],
+  ['numeric', numeric('value').notNull(), ['1e2', '1'.repeat(131_073), `0.${'1'.repeat(16_384)}`, '1.', '-']],
+])('a cursor with a text that no %s has is invalid', async (type, column, values) => {
+  await createTable(`, value ${type} not null`);
+  const registry = openRegistry([{ group: 0, member: 0, url: urlOf(firstShard) }], {});
+  await registry.ready();
+  const table = pgTable('items', { ...entityColumns(Item), value: column });
+  const options = { model: Item, table, databases: registry, toModel: itemOf, toRow: () => ({}) };
+  const repository = new PgRepository<Item, typeof items>(options as never);
+  const id = ShardedId.generate(Item, firstShard).value;
+  for (const value of values) {
+    const after = Buffer.from(JSON.stringify(['value', value, id])).toString('base64url');
+    const page = repository.findPage({ limit: 1, orderBy: 'value' as never, after });
+    await expect(page).rejects.toMatchObject({ code: 'invalid-cursor' });
+  }
+});
 
 describe('a page of one shard', () => {
   beforeEach(() => createTable(''));

@@ -249,6 +249,13 @@ function compareSpecial(one: string, other: string): number | undefined {
   return rank === undefined && otherRank === undefined ? undefined : (rank ?? 0) - (otherRank ?? 0);
 }
 
+/** Whether a text stands for a value that can be compared with those of a kind. */
+function isOfKind(text: string, kind: ValueKind): boolean {
+  if (kind === 'text' || ranks.has(text)) return true;
+  if (kind === 'decimal') return /^-?\d+(\.\d+)?$/.test(text);
+  return text.trim() !== '' && Number.isFinite(Number(text));
+}
+
 function compareTexts(one: string, other: string): number {
   return one === other ? 0 : Buffer.compare(Buffer.from(one), Buffer.from(other));
 }
@@ -274,9 +281,12 @@ export function pageOf<M extends AnyEntity>(
   const size = pageSize(request.limit);
   const order = new PageOrder(request);
   const after = request.after === undefined ? undefined : placeAfter(request.after, order, strategy);
-  const items = models
+  const placed = models
     .filter((model) => request.shard === undefined || strategy.shardOfModel(model) === request.shard)
-    .map((model) => ({ model, ...placeOf(model, order.field) }))
+    .map((model) => ({ model, ...placeOf(model, order.field) }));
+  if (after !== undefined && !placed.every(({ kind }) => isOfKind(after.value, kind)))
+    throw new InvalidCursorError(request.after);
+  const items = placed
     .filter(({ place, kind }) => after === undefined || order.compare(place, after, kind) > 0)
     .sort((one, other) => order.compare(one.place, other.place, one.kind));
   const last = items.length > size ? items[size - 1] : undefined;

@@ -26,6 +26,18 @@ const number = (kind: 'number' | 'decimal', isDigits: (text: string) => boolean)
   isValue: (text) => /^(NaN|-?Infinity)$/.test(text) || isDigits(text),
 });
 
+/** How many digits a `numeric` can have before and after the point. */
+const wholeDigitsMax = 131_072;
+const fractionDigitsMax = 16_383;
+
+/** The database refuses a number that is rounded to zero or to infinity, and other spellings that JavaScript understands. */
+function isFloat(text: string, round: (value: number) => number): boolean {
+  const [, digits] = /^-?(\d+(?:\.\d+)?)(?:e[+-]?\d+)?$/.exec(text) ?? [];
+  if (digits === undefined) return false;
+  const value = round(Number(text));
+  return Number.isFinite(value) && (value !== 0 || !/[1-9]/.test(digits));
+}
+
 const years = /^(\d{4,7})(-.*?)( BC)?$/;
 /** How many whole years before the year 1 the database can hold. */
 const yearsBefore = 4_712;
@@ -68,9 +80,12 @@ const orderedTypes: Readonly<Record<string, OrderedType>> = {
   serial: integer(32),
   bigint: integer(64),
   bigserial: integer(64),
-  numeric: number('decimal', (text) => /^-?\d+(\.\d+)?$/.test(text)),
-  real: number('number', (text) => text !== '' && Number.isFinite(Math.fround(Number(text)))),
-  'double precision': number('number', (text) => text !== '' && Number.isFinite(Number(text))),
+  numeric: number('decimal', (text) => {
+    const [, whole = '', fraction = ''] = /^-?(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
+    return whole !== '' && whole.length <= wholeDigitsMax && fraction.length <= fractionDigitsMax;
+  }),
+  real: number('number', (text) => isFloat(text, Math.fround)),
+  'double precision': number('number', (text) => isFloat(text, Number)),
   date: instant(isDate, 5_874_896),
   timestamp: instant(isTimestamp(false, secondDigits), 294_275),
   'timestamp with time zone': instant(isTimestamp(true, secondDigits), 294_275),
