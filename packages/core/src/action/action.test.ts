@@ -74,6 +74,10 @@ describe('a model that perform returns', () => {
         return stored.deposit(1n);
       },
     ],
+    ['one of several that it has not staged', async () => [undefined, stored, openWallet()]],
+    ['a field of an object', async () => ({ wallet: stored.deposit(1n) })],
+    ['deep in a result that contains itself', async () => circular(stored.deposit(1n))],
+    ['in a map', async () => new Map([['next', new Set([stored.deposit(1n)])]])],
   ])('is refused when it is %s, and nothing is written', async (_what, work) => {
     const {
       execute,
@@ -104,7 +108,31 @@ describe('a model that perform returns', () => {
     const { execute } = executorOf(work);
     expect(await execute()).toMatchObject({ id: stored.id, version });
   });
+
+  test('is found without calling the getters beside it', async () => {
+    const { execute } = executorOf(async () =>
+      Object.freeze({
+        get secret(): never {
+          throw new Error('called');
+        },
+      }),
+    );
+    expect(Object.keys((await execute()) as object)).toEqual(['secret']);
+  });
+
+  test('is not searched for in a long list beyond its first ten thousand objects', async () => {
+    const rows = Array.from({ length: 100_000 }, (_unused, index) => ({ index }));
+    const { execute } = executorOf(async () => [...rows, stored.deposit(1n)]);
+    expect(await execute()).toHaveLength(100_001);
+  });
 });
+
+/** A result with a circle. */
+function circular(model: unknown): object {
+  const outer = { inner: { list: new Array<unknown>() } };
+  outer.inner.list.push(outer, Object.freeze({ model }));
+  return outer;
+}
 
 describe('an execution inside perform', () => {
   test('is refused, and nothing of it is written', async () => {

@@ -30,7 +30,7 @@ let seal: (plan: Plan, result: unknown) => readonly ShardPlan[];
  * Ends staging and returns what was staged, in the fixed order of shards. Only the executor may call it.
  *
  * @param result what perform has returned, if it has
- * @throws InvariantViolationError `invariant-violation` when the result is a model with an event that was not staged
+ * @throws InvariantViolationError `invariant-violation` when the result is, or contains, a model with an event that was not staged
  */
 export function sealPlan(plan: Plan, result?: unknown): readonly ShardPlan[] {
   return seal(plan, result);
@@ -113,7 +113,7 @@ export class Plan {
 
   #seal(result: unknown): readonly ShardPlan[] {
     this.#sealed = true;
-    if (result instanceof Model && result.events.length > 0) this.#assertStaged(result);
+    for (const returned of modelsIn(result)) if (returned.events.length > 0) this.#assertStaged(returned);
     return [...this.#shards.values()].sort((one, other) => ShardIdentifier.compare(one.shard, other.shard));
   }
 
@@ -184,6 +184,33 @@ export class Plan {
 }
 
 type AnyModel = Model<unknown, Id<unknown>, string>;
+
+/** How many objects of a result are searched for models; a result with more is a list of what was read. */
+const partsMax = 10_000;
+
+/** The models in a result: itself, or those in its arrays, maps, sets and plain objects, which may contain each other. */
+function* modelsIn(result: unknown): Iterable<AnyModel> {
+  // Iterating over a set also visits what is added meanwhile.
+  const parts = new Set([result]);
+  for (const part of parts) {
+    if (part instanceof Model) yield part;
+    else if (typeof part === 'object' && part !== null) {
+      for (const each of partsOf(part)) {
+        if (parts.size >= partsMax) break;
+        if (typeof each === 'object' && each !== null) parts.add(each);
+      }
+    }
+  }
+}
+
+function partsOf(value: object): Iterable<unknown> {
+  if (Array.isArray(value) || value instanceof Set) return value;
+  if (value instanceof Map) return value.values();
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype !== Object.prototype && prototype !== null) return [];
+  // Getters are not called: one of them may throw.
+  return Object.values(Object.getOwnPropertyDescriptors(value)).map((property): unknown => property.value);
+}
 
 function nameOf(model: AnyEntity): string {
   return modelNameOf(model.constructor as ModelClass<unknown>);
