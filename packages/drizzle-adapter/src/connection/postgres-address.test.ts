@@ -29,6 +29,7 @@ describe('the key of an address', () => {
     ['postgresql://db/global?a=1&b=2', 'postgresql://db:5432/global?b=2&a=1'],
     ['postgresql://db/global', 'postgresql://db/gl%6Fbal'],
     ['postgresql://db:5433/global', 'postgresql:///global?host=DB&port=5433'],
+    ['postgresql://[::1]/global', 'postgresql:///global?host=::1&port=05432'],
     ['postgresql://%2Frun%2FPG/global', 'postgresql://db-1/global?host=/run/PG'],
   ])('is the same for %s and %s', (one, other) => {
     expect(parsePostgresAddress(one).key).toBe(parsePostgresAddress(other).key);

@@ -1,7 +1,7 @@
 import type { DatabaseAddress } from '@framework/core/adapter';
 
-const defaultPort = '5432';
-const localHosts = new Set(['localhost', '[::1]']);
+const defaultPort = 5432;
+const localHosts = new Set(['localhost', '[::1]', '::1']);
 
 /**
  * Reads an address such as `postgresql://db-1:5432/global`.
@@ -30,7 +30,12 @@ function keyOf(url: URL): string {
   parameters.delete('host');
   parameters.delete('port');
   parameters.sort();
-  return JSON.stringify([hostKey(host), port || defaultPort, decode(url.pathname), parameters.toString()]);
+  return JSON.stringify([
+    hostKey(host),
+    Number(port || defaultPort),
+    decode(url.pathname),
+    parameters.toString(),
+  ]);
 }
 
 /** The path of a socket's directory is its key, because two of them may differ only in case. */
