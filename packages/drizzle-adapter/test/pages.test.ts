@@ -70,7 +70,17 @@ describe('pages by a column', () => {
     [
       'date',
       date('value').notNull(),
-      ['-infinity', '0044-03-15 BC', '0001-01-01', '2026-01-01', '12026-02-28', 'infinity'],
+      [
+        '-infinity',
+        '4714-11-24 BC',
+        '4713-12-31 BC',
+        '0044-03-15 BC',
+        '0001-01-01',
+        '2026-01-01',
+        '12026-02-28',
+        '5874897-12-31',
+        'infinity',
+      ],
     ],
     [
       'timestamp',
@@ -80,7 +90,15 @@ describe('pages by a column', () => {
     [
       'timestamptz',
       timestamp('value', { withTimezone: true }).notNull(),
-      ['-infinity', '0005-02-28 BC', '2026-01-01', '2026-01-01 00:00:00.000001', '12026-01-01', 'infinity'],
+      [
+        '-infinity',
+        '4714-11-24 BC',
+        '0005-02-28 BC',
+        '2026-01-01',
+        '2026-01-01 00:00:00.000001',
+        '294276-12-31 23:59:59.999999',
+        'infinity',
+      ],
     ],
   ])('of type %s continue after any value, over several databases', async (type, column, values) => {
     await createTable(`, value ${type} not null`);
@@ -126,6 +144,12 @@ test.each<[type: string, column: PgColumnBuilderBase, values: readonly string[]]
   ['real', real('value').notNull(), ['0b11', ' 1', '1e-50', '1e39', '']],
   ['float8', doublePrecision('value').notNull(), ['0o7', '1\ufeff', '1e-400', '1e400', '']],
   ['numeric', numeric('value').notNull(), ['1e2', '1'.repeat(131_073), `0.${'1'.repeat(16_384)}`, '1.', '-']],
+  ['date', date('value').notNull(), ['4714-11-23 BC', '5874898-01-01', '2026-02-29']],
+  [
+    'timestamp',
+    timestamp('value', { mode: 'string' }).notNull(),
+    ['4714-11-23 00:00:00 BC', '294277-01-01 00:00:00'],
+  ],
 ])('a cursor with a text that no %s has is invalid', async (type, column, values) => {
   await createTable(`, value ${type} not null`);
   const registry = openRegistry([{ group: 0, member: 0, url: urlOf(firstShard) }], {});

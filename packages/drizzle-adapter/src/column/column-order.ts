@@ -39,14 +39,15 @@ function isFloat(text: string, round: (value: number) => number): boolean {
 }
 
 const years = /^(\d{4,7})(-.*?)( BC)?$/;
-/** How many whole years before the year 1 the database can hold. */
-const yearsBefore = 4_712;
+/** How many whole years before the year 1 the database can hold, and the day before them with which its calendar begins. */
+const yearsBefore = 4_713;
+const firstDay = '-11-24';
 
 /**
  * Days and instants as the database may contain them, whoever has written them: also infinite ones, and those of every year that
  * it can hold.
  *
- * @param yearMax the last whole year that the database can hold
+ * @param yearMax the last year that the database can hold, as a whole
  */
 function instant(isCanonical: IsCanonical, yearMax: number): OrderedType {
   return {
@@ -55,7 +56,8 @@ function instant(isCanonical: IsCanonical, yearMax: number): OrderedType {
       if (text === 'infinity' || text === '-infinity') return true;
       const [, digits = '0', rest = '', before] = years.exec(text) ?? [];
       const year = Number(digits);
-      if (year === 0 || year > (before === undefined ? yearMax : yearsBefore)) return false;
+      const isInFirst = before !== undefined && year === yearsBefore + 1 && rest >= firstDay;
+      if (year === 0 || (year > (before === undefined ? yearMax : yearsBefore) && !isInFirst)) return false;
       // The calendar repeats itself after 400 years.
       return isCanonical(`${2_000 + ((before === undefined ? year : 1 - year) % 400)}${rest}`);
     },
@@ -86,9 +88,9 @@ const orderedTypes: Readonly<Record<string, OrderedType>> = {
   }),
   real: number('number', (text) => isFloat(text, Math.fround)),
   'double precision': number('number', (text) => isFloat(text, Number)),
-  date: instant(isDate, 5_874_896),
-  timestamp: instant(isTimestamp(false, secondDigits), 294_275),
-  'timestamp with time zone': instant(isTimestamp(true, secondDigits), 294_275),
+  date: instant(isDate, 5_874_897),
+  timestamp: instant(isTimestamp(false, secondDigits), 294_276),
+  'timestamp with time zone': instant(isTimestamp(true, secondDigits), 294_276),
 };
 
 /**
