@@ -187,6 +187,29 @@ describe('a page of one shard', () => {
     await expect(executed).rejects.toBe(refusal);
   });
 
+  test("is read in the shard's own transaction within one on another shard of the database", async () => {
+    // Those of the other tests hold one shard each.
+    const database = await createTestDatabase();
+    onTestFinished(() => database.drop());
+    const { url } = database;
+    const { registry, repository } = await open(
+      { shard: firstShard, url },
+      { shard: sameDatabaseShard, url },
+    );
+    await query(
+      url,
+      'create table items (id uuid primary key, state text not null, version bigint not null)',
+    );
+    const { id } = new Item({ id: ShardedId.generate(Item, sameDatabaseShard), state: 'NEW', version: 1 });
+    const page = await registry.transactionManager(firstShard).inTransaction(() =>
+      registry.transactionManager(sameDatabaseShard).inTransaction(async () => {
+        await repository.db(sameDatabaseShard).insert(items).values({ id, state: 'NEW', version: 1 });
+        return repository.findPage({ limit: 1, shard: sameDatabaseShard });
+      }),
+    );
+    expect(page.items).toMatchObject([{ id }]);
+  });
+
   test('skips the rows of another shard in few statements', async () => {
     const database = await createTestDatabase();
     onTestFinished(() => database.drop());

@@ -286,6 +286,12 @@ describe('the manager of a database', () => {
     expect(wallets.databaseOf(global).shard).toBe(neighbour);
   });
 
+  test("is that of the shard's own transaction within another one on the same database", () => {
+    const { wallets, manager } = sharedDatabase();
+    for (const shard of [global, neighbour]) manager(shard).inScript = true;
+    expect([global, neighbour].map((shard) => wallets.databaseOf(shard).shard)).toEqual([global, neighbour]);
+  });
+
   test('is refused for a shard that is not configured', () => {
     expect(() => sharedDatabase().wallets.databaseOf(elsewhere)).toThrow(
       expect.objectContaining({ code: 'unknown-shard' }),

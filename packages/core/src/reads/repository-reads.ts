@@ -115,8 +115,11 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
    * runs, or the shard's own. An execution that asks for it needs no other database.
    */
   protected databaseOf(shard: ShardIdentifier): Manager {
+    const own = this.managerOf(shard);
+    // Another transaction of the same database does not see what the shard's own one has written.
+    if (own.isInTransaction()) return own;
     const managers = this.#databases.managersBeside(shard).map((manager) => this.own(manager));
-    return managers.find((manager) => manager.isInTransaction()) ?? this.managerOf(shard);
+    return managers.find((manager) => manager.isInTransaction()) ?? own;
   }
 
   #joined(managers: readonly TransactionManager[]): readonly Manager[] {
