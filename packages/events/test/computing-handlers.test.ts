@@ -55,3 +55,22 @@ test('handlers that compute without waiting share one limit of time per turn, af
   expect(clock.longestTurnMs).toBeGreaterThanOrEqual(18);
   expect(clock.longestTurnMs).toBeLessThanOrEqual(24);
 });
+
+test('a handler that computes through a long backlog takes turns with the others', async () => {
+  const bench = new DeliveryBench();
+  const clock = new ComputingClock(bench.clock);
+  for (let version = 1; version <= 50; version++)
+    bench.database.commit(...models.map((model) => deposited(model, version)));
+  const called: string[] = [];
+  const handlers = ['one', 'two', 'three'].map((name) =>
+    handlerOf({ name }, () => {
+      called.push(name);
+      clock.compute(3);
+    }),
+  );
+  bench.start(handlers, {}, undefined, undefined, clock);
+  for (let step = 0; step < 1_000; step++) await bench.clock.advance(1);
+  expect(called).toHaveLength(1_200);
+  for (let from = 0; from < 900; from += 60)
+    expect(new Set(called.slice(from, from + 60))).toEqual(new Set(['one', 'two', 'three']));
+});

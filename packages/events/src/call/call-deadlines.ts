@@ -171,7 +171,8 @@ const turnMaxMs = 20;
  */
 export class TurnTime {
   readonly #clock: Clock;
-  readonly #onNextTurn = new Set<() => void>();
+  /** In the order in which they are called in the next turn. */
+  #onNextTurn: readonly (() => void)[] = [];
   #spentMs = 0;
 
   constructor(clock: Clock) {
@@ -183,9 +184,9 @@ export class TurnTime {
     return this.#spentMs >= turnMaxMs;
   }
 
-  /** Calls back in the next turn whenever the time of a turn is {@link TurnTime.spent}. */
+  /** Calls back in the next turn whenever the time of a turn is {@link TurnTime.spent}; in a later one if others spend that. */
   onNextTurn(listener: () => void): void {
-    this.#onNextTurn.add(listener);
+    this.#onNextTurn = [...this.#onNextTurn, listener];
   }
 
   /** Counts how long work takes until it returns; for asynchronous work, until it first waits. */
@@ -202,9 +203,18 @@ export class TurnTime {
     const wasSpent = this.spent;
     this.#spentMs += durationMs;
     if (wasSpent || !this.spent) return;
-    this.#clock.after(0, () => {
-      this.#spentMs = 0;
-      for (const listener of this.#onNextTurn) listener();
-    });
+    this.#clock.after(0, () => this.#begin());
+  }
+
+  /** Those that come after the listener which spends the time come first in the next turn: one backlog would keep them out. */
+  #begin(): void {
+    this.#spentMs = 0;
+    const listeners = this.#onNextTurn;
+    for (const [index, listener] of listeners.entries()) {
+      listener();
+      if (!this.spent) continue;
+      this.#onNextTurn = [...listeners.slice(index + 1), ...listeners.slice(0, index + 1)];
+      return;
+    }
   }
 }
