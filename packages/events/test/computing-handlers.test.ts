@@ -74,3 +74,19 @@ test('a handler that computes through a long backlog takes turns with the others
   for (let from = 0; from < 900; from += 60)
     expect(new Set(called.slice(from, from + 60))).toEqual(new Set(['one', 'two', 'three']));
 });
+
+test('handlers that compute while models are blocked let the event loop go on between their calls', async () => {
+  const bench = new DeliveryBench();
+  const clock = new ComputingClock(bench.clock);
+  const many = Array.from({ length: 100 }, (_, index) => `${'abcd'.charAt(index % 4)}${index}`);
+  for (const version of [1, 2, 3])
+    bench.database.commit(...many.map((model) => deposited(model, version, { id: `${model}-${version}` })));
+  const handler = handlerOf({ name: 'one', concurrency: 100 }, ({ modelId }) => {
+    clock.compute(3);
+    if (modelId === 'a0') throw new Error('it never succeeds');
+  });
+  bench.start([handler], {}, undefined, undefined, clock);
+  for (let step = 0; step < 400; step++) await bench.clock.advance(1);
+  expect(new Set(handler.seen).size).toBe(298);
+  expect(clock.longestTurnMs).toBeLessThanOrEqual(24);
+});

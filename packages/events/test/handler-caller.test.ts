@@ -84,6 +84,18 @@ test('nothing waits for the clock when all calls were abandoned', async () => {
   expect(clock.sleeperCount).toBe(0);
 });
 
+test('nothing waits for the clock when large events are loaded only after all calls were abandoned', async () => {
+  const hold = gate();
+  const handler = handlerOf({ name: 'one' });
+  const { caller, clock, calls } = callerOf(handler, () => hold.opened);
+  const outcome = caller.call([deposited('a', 1, { omitted: true })], 1, slotOf(0));
+  calls.allowed = false;
+  caller.drop(new Error('delivery has stopped'));
+  hold.open();
+  expect(await outcome).toEqual({ kind: 'held-back' });
+  expect(clock.sleeperCount).toBe(0);
+});
+
 test('a call that must not be made is held back, and is made when it is allowed', async () => {
   const handler = handlerOf({ name: 'one' });
   const { caller, calls } = callerOf(handler, nothing);

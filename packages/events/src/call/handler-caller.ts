@@ -54,6 +54,8 @@ export class HandlerCaller {
   readonly #log: Pick<DeliveryLog, 'load'>;
   readonly #mayCall: () => boolean;
   readonly #running: CallDeadlines<RunningCall>;
+  /** Calls that wait for a turn of the event loop in which there is time left. */
+  readonly #waiting: (() => void)[] = [];
 
   constructor(options: {
     readonly handler: DatabaseHandler;
@@ -77,6 +79,7 @@ export class HandlerCaller {
     this.#turn = options.turn;
     this.#log = options.log;
     this.#mayCall = options.mayCall;
+    this.#turn.onNextTurn(() => this.#resume());
     const { timeoutMs } = options;
     this.#running = new CallDeadlines(timeoutMs, options.clock, (call) => {
       const error = new HandlerTimeoutError(options.handler.name, timeoutMs);
@@ -127,35 +130,57 @@ export class HandlerCaller {
     return this.#call([first, ...others], attempt, slot);
   }
 
+  /** Its preparation may have taken other turns than the check that there was time for it. */
   #call(
     events: readonly [DeliverableEvent, ...DeliverableEvent[]],
     attempt: number,
     slot: CalledSlot,
   ): Promise<CallOutcome> {
     return new Promise((onOutcome) => {
-      const context = new CallContext(
-        this.#handler.id,
-        events[0],
-        this.#envelopes.shardOf(events[0].modelId),
-        attempt,
-        this.#executor,
-      );
-      const call = { slot, context, onOutcome };
-      this.#running.add(call);
-      this.#invoke(events, attempt, context).then(
-        (outcome) => this.#settle(call, outcome),
-        (error: unknown) => this.#settle(call, { kind: 'failed', error }),
-      );
+      const begin = (): void => this.#begin(events, attempt, slot, onOutcome);
+      if (this.#turn.spent) this.#waiting.push(begin);
+      else begin();
     });
+  }
+
+  /** Makes the calls that wait for a turn. */
+  #resume(): void {
+    while (!this.#turn.spent) {
+      const begin = this.#waiting.shift();
+      if (begin === undefined) return;
+      begin();
+    }
+  }
+
+  #begin(
+    events: readonly [DeliverableEvent, ...DeliverableEvent[]],
+    attempt: number,
+    slot: CalledSlot,
+    onOutcome: (outcome: CallOutcome) => void,
+  ): void {
+    // Both may have changed while the call was being prepared.
+    if (!slot.held) return onOutcome(dropped);
+    if (!this.#mayCall()) return onOutcome(heldBack);
+    const context = new CallContext(
+      this.#handler.id,
+      events[0],
+      this.#envelopes.shardOf(events[0].modelId),
+      attempt,
+      this.#executor,
+    );
+    const call = { slot, context, onOutcome };
+    this.#running.add(call);
+    this.#invoke(events, attempt, context).then(
+      () => this.#settle(call, done),
+      (error: unknown) => this.#settle(call, { kind: 'failed', error }),
+    );
   }
 
   async #invoke(
     events: readonly [DeliverableEvent, ...DeliverableEvent[]],
     attempt: number,
     context: CallContext,
-  ): Promise<CallOutcome> {
-    // This may have changed while the call was being prepared.
-    if (!this.#mayCall()) return heldBack;
+  ): Promise<void> {
     const { handler, eventClasses } = this.#handler;
     const envelopeOf = (event: DeliverableEvent) =>
       this.#envelopes.envelope(event, eventClasses?.get(event.type), attempt);
@@ -164,7 +189,6 @@ export class HandlerCaller {
         ? handler.handleBatch(events.map(envelopeOf), context)
         : handler.handle(envelopeOf(events[0]), context),
     );
-    return done;
   }
 
   #settle(call: RunningCall, outcome: CallOutcome): void {
