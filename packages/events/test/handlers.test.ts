@@ -97,7 +97,7 @@ describe('a registry', () => {
     expect(codeOf(() => new EventHandlerRegistry([handler]))).toBe(code);
   });
 
-  test.each(['Now', {}])('refuses a handler that starts at %j', (start) => {
+  test.each(['Now', {}, null])('refuses a handler that starts at %j', (start) => {
     const handler = handlerOf({ name: 'one', startFrom: start as 'now' });
     expect(codeOf(() => new EventHandlerRegistry([handler]))).toBe('invariant-violation');
   });
@@ -194,6 +194,13 @@ describe('static fields of a handler', () => {
       retry: { attemptsMax: 3 },
       timeoutMs: 5,
     });
+  });
+
+  test('count where the decorator leaves an option undefined', () => {
+    class Marked extends Plain {}
+    FrameworkEventHandler({ name: 'plain', startFrom: undefined, retry: undefined, timeoutMs: 5 })(Marked);
+    const [handler] = new EventHandlerRegistry([new Marked()]).handlers;
+    expect(handler?.options).toEqual({ ...Plain.options, name: 'plain', timeoutMs: 5 });
   });
 
   test('are enough for a class that is only marked for discovery', () => {

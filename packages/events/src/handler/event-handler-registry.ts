@@ -98,7 +98,7 @@ function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
       );
     }
   }
-  if (!isStart(options.startFrom ?? 'now')) {
+  if (options.startFrom !== undefined && !isStart(options.startFrom)) {
     throw new InvariantViolationError(
       `${className} declares an invalid startFrom: set 'beginning', 'now', or { time } with a Date in the years 1 to ${yearMax}`,
     );
@@ -115,9 +115,11 @@ function declaredOptions({ constructor }: AnyEventHandler): NamedHandlerOptions 
   const { name: markedName, ...marked } = decoratorOptions(constructor);
   for (const each of [options, marked]) assertOptions(className, each);
   const name = oneOf(className, 'name', handlerName, markedName);
-  for (const option of Object.keys(marked) as (keyof EventHandlerOptions)[])
-    oneOf(className, option, options[option], marked[option]);
-  if (name !== undefined) return { ...options, ...marked, name };
+  // An option that the decorator leaves undefined must not replace that of the static field.
+  const completed = (Object.keys(marked) as (keyof EventHandlerOptions)[]).map(
+    (option) => [option, oneOf(className, option, options[option], marked[option])] as const,
+  );
+  if (name !== undefined) return { ...options, ...Object.fromEntries(completed), name };
   throw new InvariantViolationError(
     `${className} declares no name: add static readonly handlerName = '…', or mark it with @FrameworkEventHandler({ name: '…' })`,
   );
@@ -169,10 +171,10 @@ function unknownNames(options: object, known: object): readonly string[] {
   return Object.keys(options).filter((name) => !Object.hasOwn(known, name));
 }
 
-/** Whether every database can represent the time. */
-function isStart(startFrom: StartFrom): boolean {
+/** Whether every database can represent the time; in JavaScript it may be null, which does not count as left out. */
+function isStart(startFrom: StartFrom | null): boolean {
   if (startFrom === 'beginning' || startFrom === 'now') return true;
-  const year = startFrom.time instanceof Date ? startFrom.time.getUTCFullYear() : NaN;
+  const year = startFrom?.time instanceof Date ? startFrom.time.getUTCFullYear() : NaN;
   return year >= 1 && year <= yearMax;
 }
 
