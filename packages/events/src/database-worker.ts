@@ -234,16 +234,15 @@ export class DatabaseWorker {
   async #register(): Promise<void> {
     const outcome = await untilDone(this.#context, this.#context.stopping, () =>
       this.#askForIds().catch((error: unknown) => {
-        // Asking again cannot help.
-        if (error instanceof HandlerNamesError) return error;
         const code = FrameworkError.find(error)?.code;
-        if (code === 'shard-unavailable' || code === 'databases-closed')
-          for (const tell of this.#onRefused) tell();
+        // Asking again cannot help.
+        if (error instanceof HandlerNamesError || code === 'databases-closed') return { refusal: error };
+        if (code === 'shard-unavailable') for (const tell of this.#onRefused) tell();
         throw error;
       }),
     );
     if (outcome === undefined) return;
-    if (outcome instanceof HandlerNamesError) throw outcome;
+    if ('refusal' in outcome) throw outcome.refusal;
     for (const [index, id] of outcome.entries()) this.#subscribe(index, id);
   }
 

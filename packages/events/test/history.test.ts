@@ -1,5 +1,5 @@
 import { Action, ShardIdentifier, ShardUnavailableError } from '@framework/core';
-import { DatabaseNotReadyError } from '@framework/core/adapter';
+import { DatabaseNotReadyError, DatabasesClosedError } from '@framework/core/adapter';
 import { describe, expect, test, vi } from 'vitest';
 import { deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
@@ -207,6 +207,27 @@ describe('a start', () => {
     bench.database.commit(deposited('a', 1));
     await bench.clock.advance(2_000);
     expect(handler.seen).toEqual(['a1']);
+  });
+
+  test('rejects, and is not tried again, when the databases are closed before the handlers are registered', async () => {
+    const bench = new DeliveryBench();
+    const { delivery, access, errors } = bench.start([handlerOf({ name: 'one' })]);
+    const closed = new DatabasesClosedError(shard);
+    access.failures.set(
+      'cursors.register',
+      Array.from({ length: 9 }, () => closed),
+    );
+    const outcomes: unknown[] = [];
+    for (const started of [delivery.started(), delivery.startedOn(shard)]) {
+      const told = started.then(() => 'started');
+      void told.catch((error: unknown) => error).then((outcome) => outcomes.push(outcome));
+    }
+    await bench.clock.advance(30_000);
+    expect(outcomes).toEqual([closed, closed]);
+    expect([access.calls.get('cursors.register'), errors]).toEqual([1, [closed]]);
+    const stopped = delivery.stop();
+    await bench.clock.advance(0);
+    await stopped;
   });
 
   test('on a shard that is not configured is refused', async () => {
