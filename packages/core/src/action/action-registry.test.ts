@@ -76,6 +76,20 @@ test('a registry reads the declarations in static fields, which a decorator over
   });
 });
 
+test('a registry reads the static field where a decorator leaves an option undefined', () => {
+  const params = z.object({ note: z.string() });
+  class NotingAction extends Action<{ readonly note: string }, string> {
+    static readonly actionName = 'noting.v1';
+    static readonly params = params;
+    protected async perform(_principal: object, { note }: { readonly note: string }): Promise<string> {
+      return note;
+    }
+  }
+  FrameworkAction({ name: undefined, params: undefined })(NotingAction);
+  const registered = new ActionRegistry([new NotingAction(clock)]).get(NotingAction);
+  expect(registered).toMatchObject({ name: 'noting.v1', paramsSchema: params });
+});
+
 describe('an action whose result is a model', () => {
   class OpenAction extends Action<null, Wallet> {
     static readonly result = Wallet;

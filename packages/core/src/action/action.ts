@@ -118,11 +118,15 @@ export function FrameworkAction<Params = never, Result = unknown>(
 /** What a class declares, in its decorator or otherwise in static fields. */
 export function declaredOptions(action: ActionClass<never, unknown>): ActionOptions<never> {
   const { actionName, params, result } = action as ActionDeclaration<never, never>;
+  // An option that the decorator leaves undefined must not replace the static field.
+  const marked = declared.get(action);
+  const name = marked?.name ?? actionName;
+  const paramsSchema = marked?.params ?? params;
+  const stored = marked?.result ?? result;
   return {
-    ...(actionName !== undefined && { name: actionName }),
-    ...(params !== undefined && { params }),
-    ...(result !== undefined && { result }),
-    ...declared.get(action),
+    ...(name !== undefined && { name }),
+    ...(paramsSchema !== undefined && { params: paramsSchema }),
+    ...(stored !== undefined && { result: stored }),
   };
 }
 
