@@ -119,7 +119,7 @@ export class PgDatabase implements Database {
   /** The readiness check in progress, shared by all callers who ask meanwhile. */
   #asking: Promise<void> | undefined;
   #identity: string | undefined;
-  #firstShard: ShardIdentifier | undefined;
+  readonly #firstShard: ShardIdentifier | undefined;
   #delivery: PgDelivery | undefined;
   /** Why the last try to open it failed. */
   #notReady: DatabaseNotReadyError | undefined;
@@ -128,7 +128,8 @@ export class PgDatabase implements Database {
   readonly #onNotReady = new Set<(reason: DatabaseNotReadyError) => void>();
 
   constructor(database: ConfiguredDatabase, options: PostgresOptions) {
-    const { config } = database;
+    const { config, shards } = database;
+    [this.#firstShard] = shards;
     this.#config = config;
     this.#options = options;
     this.#warn = quiet(options.onWarning ?? printWarning);
@@ -156,7 +157,6 @@ export class PgDatabase implements Database {
   }
 
   transactionManager(shard: ShardIdentifier, name: string): PgTransactionManager {
-    this.#firstShard ??= shard;
     this.place.add(shard, name);
     return new PgTransactionManager(shard, this);
   }
@@ -171,6 +171,7 @@ export class PgDatabase implements Database {
     if (this.#notReady !== undefined) listener(this.#notReady);
     this.#onNotReady.add(listener);
     await this.#ready.finally(() => this.#onNotReady.delete(listener));
+    this.#closing.signal.throwIfAborted();
   }
 
   get identity(): string | undefined {
@@ -238,8 +239,7 @@ export class PgDatabase implements Database {
     const isPrimary = this.#config.name === primaryConfig;
     const { migrate = 'on-start' } = this.#options;
     const opened = isPrimary ? await this.#open(migrate) : undefined;
-    if (this.#closing.signal.aborted)
-      throw new Error('The database was closed before it was ready', { cause: this.#notReady });
+    this.#closing.signal.throwIfAborted();
     this.#notReady = undefined;
     this.#isReady = true;
     this.pool.keepWarm();

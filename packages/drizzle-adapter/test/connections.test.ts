@@ -133,11 +133,15 @@ describe('the connections of a database', () => {
     expect(row).toEqual({ note: 'finished' });
   });
 
-  test('are not opened to ask for the status once they are closed', async () => {
+  test('that are closed are not ready any more', async () => {
     const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
     await registry.ready();
+    expect(await registry.status()).toMatchObject([{ ready: true }]);
     await registry.close();
-    expect(await registry.status()).toMatchObject([{ ready: false, reason: { code: 'databases-closed' } }]);
+    const refused = { code: 'databases-closed', shard: firstShard };
+    expect(await registry.status()).toMatchObject([{ ready: false, reason: refused }]);
+    await expect(registry.ready()).rejects.toMatchObject(refused);
+    await expect(registry.readyOn(firstShard)).rejects.toMatchObject(refused);
   });
 
   test('close after the callers that wait for one have had theirs', async () => {

@@ -148,11 +148,12 @@ describe('a database', () => {
     await proxy.refuse();
     const registry = openRegistry([{ group: 0, member: 0, url }]);
     const suite = suiteOn(registry);
+    const ready = registry.ready();
     await registry.close();
-    await expect(suite.openAccount(firstShard)).rejects.toMatchObject({
-      code: 'databases-closed',
-      retryable: false,
-    });
+    const refused = { code: 'databases-closed', retryable: false };
+    await expect(suite.openAccount(firstShard)).rejects.toMatchObject(refused);
+    await expect(ready).rejects.toMatchObject(refused);
+    expect(await registry.status()).toMatchObject([{ ready: false, reason: refused }]);
   });
 
   test('is opened even if the callback for its warnings throws', async () => {

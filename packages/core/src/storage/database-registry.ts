@@ -32,7 +32,7 @@ export interface ShardStatus {
 export interface DatabaseDelivery {
   readonly store: DeliveryStore;
   /**
-   * Resolves when the database is ready; rejects when it is closed first.
+   * Resolves when the database is ready; rejects once it is closed.
    *
    * @param onNotReady called with the reason why it is not ready: at once if one is known, and whenever it changes
    */

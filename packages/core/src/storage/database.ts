@@ -41,7 +41,7 @@ export interface Database {
   /**
    * Resolves when the database can be used: reachable, and migrated if that is the driver's task.
    *
-   * Waits as long as necessary, even for something that only a person can fix; rejects when the database is closed before that.
+   * Waits as long as necessary, even for something that only a person can fix; rejects once the database is closed.
    *
    * @param onNotReady called with the reason why it cannot be used: at once if the reason is known, and whenever it changes
    */
