@@ -6,6 +6,7 @@ import type { ChangeSet } from '../storage/change-set.js';
 import {
   CommitOutcomeUnknownError,
   ConstraintViolationError,
+  DatabasesClosedError,
   StaleRecordError,
   StorageFailureError,
   TransientStorageError,
@@ -50,6 +51,20 @@ describe('when the outcome of a commit is unknown', () => {
     expect(performed()).toBe(2);
     expect(clock.sleeps).toEqual([10]);
     expect(driver.committed).toHaveLength(1);
+  });
+
+  test('it stays known when the log has ruled it out before the databases are closed', async () => {
+    const closed = new DatabasesClosedError(global);
+    const { execute, manager } = executorOf(async () => 'done');
+    manager(global).answersToLose = 1;
+    manager(global).persistFailures.push(undefined, closed);
+    const answers = [false];
+    manager(global).isCommitted = async () => {
+      const answer = answers.shift();
+      if (answer === undefined) throw closed;
+      return answer;
+    };
+    await expect(execute()).rejects.toBe(closed);
   });
 
   test('the caller is told if that cannot be found out, either', async () => {

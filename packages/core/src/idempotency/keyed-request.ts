@@ -125,11 +125,11 @@ export class KeyedRequest<Result> {
     throw new TransientStorageError(shard, 'the idempotency key expired while the request ran');
   }
 
-  /** Whether an error may be caused by the request's own earlier effect. It cannot be if storage was unavailable. */
+  /** Whether an error may be caused by the request's own earlier effect. It cannot be if storage was unavailable or closed. */
   static mayBeOwnEffect(error: unknown): boolean {
     const known = FrameworkError.find(error);
     if (known === undefined || known.code === 'stale-record') return true;
-    return !known.retryable && known.code !== 'idempotency-key-reused';
+    return !known.retryable && known.code !== 'idempotency-key-reused' && known.code !== 'databases-closed';
   }
 }
 
