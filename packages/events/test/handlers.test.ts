@@ -203,6 +203,17 @@ describe('static fields of a handler', () => {
     expect(handler?.options).toEqual({ ...Plain.options, name: 'plain', timeoutMs: 5 });
   });
 
+  test('may hold options that inherit their values', () => {
+    class Shared extends Plain {
+      static override readonly options = Object.create({
+        startFrom: 'beginning',
+        retry: Object.create({ attemptsMax: 3 }) as object,
+      }) as EventHandlerOptions;
+    }
+    const [handler] = new EventHandlerRegistry([new Shared()]).handlers;
+    expect(handler?.options).toEqual({ ...Plain.options, name: 'plain' });
+  });
+
   test('are enough for a class that is only marked for discovery', () => {
     class Discovered extends Plain {
       static override readonly handlerName = 'discovered';

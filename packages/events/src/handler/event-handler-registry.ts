@@ -115,11 +115,10 @@ function declaredOptions({ constructor }: AnyEventHandler): NamedHandlerOptions 
   const { name: markedName, ...marked } = decoratorOptions(constructor);
   for (const each of [options, marked]) assertOptions(className, each);
   const name = oneOf(className, 'name', handlerName, markedName);
-  // An option that the decorator leaves undefined must not replace that of the static field.
-  const completed = (Object.keys(marked) as (keyof EventHandlerOptions)[]).map(
-    (option) => [option, oneOf(className, option, options[option], marked[option])] as const,
-  );
-  if (name !== undefined) return { ...options, ...Object.fromEntries(completed), name };
+  const [fields, completions] = [givenOptions(options), givenOptions(marked)];
+  for (const option of Object.keys(completions) as (keyof EventHandlerOptions)[])
+    oneOf(className, option, fields[option], completions[option]);
+  if (name !== undefined) return { ...fields, ...completions, name };
   throw new InvariantViolationError(
     `${className} declares no name: add static readonly handlerName = '…', or mark it with @FrameworkEventHandler({ name: '…' })`,
   );
@@ -165,6 +164,17 @@ function assertShapes(className: string, options: EventHandlerOptions): void {
     refuse('retry', 'an object such as { attemptsMax: 3 }');
   if (whenBatchFails !== undefined && whenBatchFails !== 'block' && whenBatchFails !== 'wait')
     refuse('whenBatchFails', "'block' or 'wait'");
+}
+
+/** The options that have a value, even by inheritance or a getter; one that is left undefined must not replace another. */
+function givenOptions(options: EventHandlerOptions): EventHandlerOptions {
+  const given = valuesOf(options, knownOptions);
+  return given.retry === undefined ? given : { ...given, retry: valuesOf(given.retry, knownRetryOptions) };
+}
+
+function valuesOf<T extends object>(given: T, known: Readonly<Record<keyof T, true>>): Partial<T> {
+  const values = Object.keys(known).map((name) => [name, given[name as keyof T]] as const);
+  return Object.fromEntries(values.filter(([, value]) => value !== undefined)) as Partial<T>;
 }
 
 function unknownNames(options: object, known: object): readonly string[] {
