@@ -53,7 +53,7 @@ describe('when the outcome of a commit is unknown', () => {
     expect(driver.committed).toHaveLength(1);
   });
 
-  test('it stays known when the log has ruled it out before the databases are closed', async () => {
+  test('it stays known if the log has ruled it out before the databases close', async () => {
     const closed = new DatabasesClosedError(global);
     const { execute, manager } = executorOf(async () => 'done');
     manager(global).answersToLose = 1;
