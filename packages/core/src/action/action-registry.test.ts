@@ -85,7 +85,9 @@ test('a registry reads the static field where a decorator leaves an option undef
       return note;
     }
   }
-  FrameworkAction({ name: undefined, params: undefined })(NotingAction);
+  // JavaScript, and TypeScript without `exactOptionalPropertyTypes`, pass such options.
+  const options = { name: undefined, params: undefined } as object;
+  FrameworkAction(options)(NotingAction);
   const registered = new ActionRegistry([new NotingAction(clock)]).get(NotingAction);
   expect(registered).toMatchObject({ name: 'noting.v1', paramsSchema: params });
 });

@@ -30,7 +30,7 @@ test.each(['', 'abc', '1e2', '0x10', '1.', '1.5.5', ' 1'])(
     const id = wallets[0]!.id.value;
     const after = new PageOrder({ orderBy: 'balance' }).cursorOf({ value, id });
     const page = (): unknown =>
-      pageOf(wallets, { limit: 1, orderBy: 'balance', after }, new EmbeddedBitsShardingStrategy());
+      pageOf<Wallet>(wallets, { limit: 1, orderBy: 'balance', after }, new EmbeddedBitsShardingStrategy());
     expect(page).toThrow(expect.objectContaining({ code: 'invalid-cursor' }));
   },
 );
