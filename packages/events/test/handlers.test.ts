@@ -198,7 +198,6 @@ describe('static fields of a handler', () => {
 
   test('count where the decorator leaves an option undefined', () => {
     class Marked extends Plain {}
-    // JavaScript, and TypeScript without `exactOptionalPropertyTypes`, pass such options.
     const options: object = { startFrom: undefined, retry: undefined };
     FrameworkEventHandler({ ...options, name: 'plain', timeoutMs: 5 })(Marked);
     const [handler] = new EventHandlerRegistry([new Marked()]).handlers;
