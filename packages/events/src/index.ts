@@ -17,7 +17,13 @@ export {
 } from './handler/event-handler.js';
 export { EventHandlerRegistry, type RegisteredHandler } from './handler/event-handler-registry.js';
 export type { RestartHook, RestartNeed } from './call/call-deadlines.js';
-export { errorText, type AttemptFailure, type AttemptFailureHook } from './call/attempt-failure.js';
+export {
+  errorText,
+  type AttemptFailure,
+  type AttemptFailureHook,
+  type EventFailure,
+  PartialBatchError,
+} from './call/attempt-failure.js';
 
 export { Delivery, type DeliveryOptions } from './delivery.js';
 export {

@@ -1,13 +1,54 @@
 import { type ErrorCode, FrameworkError } from '@framework/core';
 import type { DeliverableEvent } from '@framework/core/adapter';
 
+/** An event of a batch that failed, and why. */
+export interface EventFailure {
+  readonly eventId: string;
+  /** Whatever a handler may throw: it is classified, recorded and shown as if the event had been handled alone. */
+  readonly error: unknown;
+}
+
+/**
+ * Thrown by a batch handler that knows which events of its batch failed, such as one that sends them with a bulk request.
+ *
+ * The events that it names are blocked and retried one by one, also with `whenBatchFails: 'wait'`, and so are later events of their
+ * models in the batch, which are delivered again even if they were handled. All others are done. If it names an event that is
+ * not in the batch, or none, the whole batch has failed.
+ */
+export class PartialBatchError extends Error {
+  override readonly name = 'PartialBatchError';
+  readonly failures: readonly EventFailure[];
+
+  constructor(failures: readonly EventFailure[]) {
+    const [first] = failures;
+    super(`Events of the batch failed: ${failures.length}`, { cause: first?.error });
+    this.failures = [...failures];
+  }
+}
+
+/** The errors of the events of a batch by their ids; `undefined` when it failed as a whole. */
+export function partialFailure(
+  thrown: unknown,
+  events: readonly DeliverableEvent[],
+): ReadonlyMap<string, unknown> | undefined {
+  if (!isPartial(thrown) || thrown.failures.length === 0) return undefined;
+  const ids = new Set(events.map(({ id }) => id));
+  if (!thrown.failures.every(({ eventId }) => ids.has(eventId))) return undefined;
+  return new Map(thrown.failures.map(({ eventId, error }) => [eventId, error]));
+}
+
+/** A proxy may throw when it is inspected. */
+function isPartial(thrown: unknown): thrown is PartialBatchError {
+  return attempted(() => thrown instanceof PartialBatchError, false);
+}
+
 /** A call of a handler that did not succeed. */
 export interface AttemptFailure {
   /** The handler's durable name. */
   readonly handler: string;
-  /** The event that it was called with; the first one of a batch. */
+  /** The event that it was called with; of a batch, the first one, or the one that a {@link PartialBatchError} names. */
   readonly event: DeliverableEvent;
-  /** How many events it was called with: 1, except for a batch. */
+  /** How many events have failed: 1, except for a batch that failed as a whole. */
   readonly eventCount: number;
   /** Which attempt it was, from 1. */
   readonly attempt: number;

@@ -13,6 +13,7 @@ import {
 } from '@framework/core/adapter';
 
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
+import { partialFailure } from './attempt-failure.js';
 import type { HandlerContext, HandlerExecution } from '../handler/event-handler.js';
 import type { EnvelopeFactory } from '../handler/row-envelope.js';
 import { type AbandonedCalls, CallDeadlines, type TurnTime } from './call-deadlines.js';
@@ -24,6 +25,8 @@ import { type AbandonedCalls, CallDeadlines, type TurnTime } from './call-deadli
 export type CallOutcome =
   | { readonly kind: 'done' }
   | { readonly kind: 'failed'; readonly error: unknown }
+  /** Only the events with these ids failed, for these reasons. */
+  | { readonly kind: 'partly-failed'; readonly errors: ReadonlyMap<string, unknown> }
   | { readonly kind: 'dropped' }
   | { readonly kind: 'held-back' };
 
@@ -172,7 +175,7 @@ export class HandlerCaller {
     this.#running.add(call);
     this.#invoke(events, attempt, context).then(
       () => this.#settle(call, done),
-      (error: unknown) => this.#settle(call, { kind: 'failed', error }),
+      (error: unknown) => this.#settle(call, failureOf(error, events)),
     );
   }
 
@@ -202,6 +205,11 @@ export class HandlerCaller {
     call.context.abort(reason);
     call.onOutcome(outcome);
   }
+}
+
+function failureOf(error: unknown, events: readonly DeliverableEvent[]): CallOutcome {
+  const errors = partialFailure(error, events);
+  return errors === undefined ? { kind: 'failed', error } : { kind: 'partly-failed', errors };
 }
 
 /** What one call of a handler may use, until it is abandoned. */

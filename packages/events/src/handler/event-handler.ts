@@ -44,7 +44,8 @@ export interface EventHandler<E extends AnyHandledEvent> {
 /**
  * Reacts to several committed events of one slot at a time, for bulk work such as indexing or publishing.
  *
- * The envelopes are in the order of the log. A batch succeeds or fails as a whole; see `whenBatchFails`.
+ * The envelopes are in the order of the log. A batch succeeds or fails as a whole, see `whenBatchFails`, unless the handler
+ * throws a `PartialBatchError`, which names the events that failed.
  */
 export interface BatchEventHandler<E extends AnyHandledEvent> {
   /** The classes of the events that it wants. */

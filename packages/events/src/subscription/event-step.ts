@@ -90,37 +90,65 @@ export class EventStep {
     const outcome = await this.#caller.call([event, ...others.map((work) => work.event)], attempt, slot);
     if (outcome.kind === 'done') finish(works);
     if (outcome.kind === 'held-back') return { works, waitMs: undefined };
+    if (outcome.kind === 'partly-failed') await this.#blockFailed(works, outcome.errors);
     if (outcome.kind !== 'failed') return undefined;
     if (!this.#policy.waitsWhenFailed) {
       await this.#block(works, outcome.error);
       return undefined;
     }
     const waitMs = outageRetryAfterMs(this.#policy.retry, attempt, this.#context.random());
-    this.#tell(works, attempt, outcome.error, waitMs);
+    this.#tell(works[0], works.length, outcome.error, { uncounted: 1, retryAfterMs: waitMs }, attempt);
     return { works, waitMs };
   }
 
+  /** Blocks all events of a call that failed as a whole: the first one of each model is to be retried, the others wait for it. */
   async #block(works: readonly [EventWork, ...EventWork[]], error: unknown): Promise<void> {
-    const [{ slot }] = works;
+    const failed = this.#failed(works.length, error, verdictOf(this.#policy, error));
+    this.#tell(works[0], works.length, error, failed);
+    await this.#blockAs(works, () => failed);
+  }
+
+  /** Blocks the events that are known to have failed, and later ones of their models; the others are done. */
+  async #blockFailed(
+    works: readonly [EventWork, ...EventWork[]],
+    errors: ReadonlyMap<string, unknown>,
+  ): Promise<void> {
     const models = new Set<string>();
-    const failed = this.#failed(works.length, error);
-    this.#tell(works, 1, error, failed.dead ? undefined : failed.retryAfterMs);
-    const events = works.map(({ event }) => {
-      const model = modelKey(event);
-      const blocked = { ...(models.has(model) ? waiting : failed), handler: this.#handler, event };
-      models.add(model);
-      return blocked;
+    const isBehind = new Set(
+      works.filter(({ event }) => {
+        if (errors.has(event.id)) models.add(modelKey(event));
+        return models.has(modelKey(event));
+      }),
+    );
+    finish(works.filter((work) => !isBehind.has(work)));
+    await this.#blockAs([...isBehind], (work) => {
+      const error = errors.get(work.event.id);
+      const failed = this.#failed(1, error, attemptVerdict(error));
+      this.#tell(work, 1, error, failed);
+      return failed;
     });
-    if (!(await this.#blocker.block(slot, events))) return;
-    for (const model of models) this.#blocked.add(slot.slot, model);
+  }
+
+  /** @param stateOf how to block the first event of each model */
+  async #blockAs(works: readonly EventWork[], stateOf: (work: EventWork) => BlockedState): Promise<void> {
+    const [first] = works;
+    if (first === undefined) return;
+    const models = new Set<string>();
+    const events = works.map((work) => {
+      const model = modelKey(work.event);
+      const state = models.has(model) ? waiting : stateOf(work);
+      models.add(model);
+      return { ...state, handler: this.#handler, event: work.event };
+    });
+    if (!(await this.#blocker.block(first.slot, events))) return;
+    for (const model of models) this.#blocked.add(first.slot.slot, model);
     finish(works);
     this.#onBlocked();
   }
 
   /** How the events of a failed call are blocked; if there are several, it is not known yet which one caused the failure. */
-  #failed(eventCount: number, thrown: unknown): BlockedState {
+  #failed(eventCount: number, thrown: unknown, verdict: AttemptVerdict): BlockedState {
     const { retry } = this.#policy;
-    const verdict = verdictOf(this.#policy, thrown);
     const counts = verdict !== 'outage';
     const isAlone = eventCount === 1;
     const dead = isAlone && (verdict === 'final' || (counts && retry.attemptsMax === 1));
@@ -136,18 +164,19 @@ export class EventStep {
   }
 
   #tell(
-    works: readonly [EventWork, ...EventWork[]],
-    attempt: number,
+    { event }: EventWork,
+    eventCount: number,
     error: unknown,
-    afterMs: number | undefined,
+    { uncounted, retryAfterMs: afterMs }: Pick<BlockedState, 'uncounted' | 'retryAfterMs'>,
+    attempt = 1,
   ): void {
     this.#context.onAttemptFailed({
       handler: this.#caller.handler,
-      event: works[0].event,
-      eventCount: works.length,
+      event,
+      eventCount,
       attempt,
       error,
-      counted: verdictOf(this.#policy, error) !== 'outage',
+      counted: uncounted === 0,
       willRetry: afterMs !== undefined,
       retryAfterMs: afterMs,
     });

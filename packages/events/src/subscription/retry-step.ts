@@ -6,14 +6,16 @@ import {
   randomUuid,
 } from '@framework/core/adapter';
 
-import { errorText } from '../call/attempt-failure.js';
-import type { HandlerCaller } from '../call/handler-caller.js';
+import { attemptVerdict, errorText } from '../call/attempt-failure.js';
+import type { CallOutcome, HandlerCaller } from '../call/handler-caller.js';
 import { outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
 import type { HeldSlot } from '../slots/held-slot.js';
 import type { LoopWatch } from '../slots/lease-keeper.js';
 import { type WorkerContext, storeBackoff, untilAborted } from '../worker-context.js';
 import { type HandlerPolicy, verdictOf } from './event-step.js';
 import type { RetryWork } from './keyed-queue.js';
+
+type FailedCall = Extract<CallOutcome, { readonly kind: 'failed' | 'partly-failed' }>;
 
 /** How often delivery tries to take a count back while it ends, because there is no later opportunity. */
 const lastTriesMax = 3;
@@ -70,8 +72,7 @@ export class RetryStep {
     const outcome = await call;
     if (outcome.kind === 'held-back') return this.#giveBack(head, attempt);
     if (outcome.kind === 'dropped') return this.#endUnrecorded(head, attempt, startedMs);
-    const ended: BlockedOutcome =
-      outcome.kind === 'done' ? { kind: 'done' } : this.#failed(head, outcome.error);
+    const ended: BlockedOutcome = outcome.kind === 'done' ? { kind: 'done' } : this.#failed(head, outcome);
     const isRecorded = await this.#record(head, attempt, slot, ended);
     // The lease ended before the outcome was recorded: a failure of the event itself stays counted, and was reported.
     if (!isRecorded && (ended.kind === 'done' || ended.kind === 'postponed')) {
@@ -161,11 +162,13 @@ export class RetryStep {
     return false;
   }
 
-  #failed(head: BlockedHead, thrown: unknown): BlockedOutcome {
+  #failed(head: BlockedHead, failure: FailedCall): BlockedOutcome {
     const { retry } = this.#policy;
     const { attempts, uncounted } = head;
+    const isPartial = failure.kind === 'partly-failed';
+    const thrown = isPartial ? failure.errors.get(head.event.id) : failure.error;
     const error = errorText(thrown);
-    const verdict = verdictOf(this.#policy, thrown);
+    const verdict = isPartial ? attemptVerdict(thrown) : verdictOf(this.#policy, thrown);
     if (verdict === 'final' || (verdict === 'counts' && attempts + 1 >= retry.attemptsMax)) {
       this.#tell(head, attempts + 1, thrown, undefined);
       return { kind: 'dead', error };
