@@ -143,7 +143,9 @@ export {
   HandlerInUseError,
   HandlerNamesError,
   UnknownHandlerError,
+  BrokerUnavailableError,
   HandlerTimeoutError,
+  MessageRefusedError,
 } from './errors/handler-errors.js';
 
 assertSupportedNode();

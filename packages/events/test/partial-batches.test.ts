@@ -43,7 +43,7 @@ const batch: readonly DeliverableEvent[] = [
   deposited('i', 1),
 ];
 
-describe('a batch of which only some events fail', () => {
+describe('a batch that fails in part', () => {
   test('is done except for those, and for later events of their models', async () => {
     const bench = new DeliveryBench();
     const handler = partialHandler();
@@ -63,7 +63,7 @@ describe('a batch of which only some events fail', () => {
     expect(bench.database.blockedOf('publish')).toEqual([]);
   });
 
-  test('blocks each model that has a failed event, for the reason of its first one', async () => {
+  test('blocks each model with a failed event, for the reason of the first one', async () => {
     const bench = new DeliveryBench();
     const handler = partialHandler();
     handler.faults
@@ -79,7 +79,7 @@ describe('a batch of which only some events fail', () => {
     expect(failures.map(({ event }) => event.id)).toEqual(['e1', 'a2']);
   });
 
-  test('makes a dead letter at once of an event that can never succeed, even if failed batches wait', async () => {
+  test('makes a dead letter at once of an event that cannot succeed, even if batches wait', async () => {
     const bench = new DeliveryBench();
     const handler = partialHandler({ whenBatchFails: 'wait' });
     handler.faults.set('e1', new UnknownActionError('Nothing'));
@@ -101,7 +101,7 @@ describe('a batch of which only some events fail', () => {
     expect(handler.batches.slice(2)).toEqual([['e1'], ['e2'], ['e3']]);
   });
 
-  test('counts the attempts of an event that fails again and again, even if failed batches wait', async () => {
+  test('counts the attempts of an event that fails again, even if batches wait', async () => {
     const bench = new DeliveryBench();
     const handler = partialHandler({ whenBatchFails: 'wait', retry: { attemptsMax: 3 } });
     handler.faults.set('e1', new Error('no route'));

@@ -63,6 +63,8 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'handler-in-use': 'internal',
   'unknown-handler': 'internal',
   'history-changed': 'internal',
+  'broker-unavailable': 'internal',
+  'message-refused': 'internal',
   'invariant-violation': 'internal',
 };
 

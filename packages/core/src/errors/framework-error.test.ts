@@ -70,6 +70,8 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkError>> = {
   'handler-in-use': new handlers.HandlerInUseError('notify', 'a process has it'),
   'unknown-handler': new handlers.UnknownHandlerError('notify'),
   'history-changed': new storage.HistoryChangedError(),
+  'broker-unavailable': new handlers.BrokerUnavailableError('to-nats', { cause }),
+  'message-refused': new handlers.MessageRefusedError('to-nats', 'too large'),
   'invariant-violation': new InvariantViolationError('a bug', { cause }),
 };
 
@@ -102,6 +104,7 @@ test('the same call is worth repeating only after these errors', () => {
     'commit-outcome-unknown',
     'handler-timeout',
     'history-changed',
+    'broker-unavailable',
   ]);
 });
 

@@ -41,6 +41,8 @@ export const errorCodes = {
   'handler-in-use': false,
   'unknown-handler': false,
   'history-changed': true,
+  'broker-unavailable': true,
+  'message-refused': false,
   'invariant-violation': false,
 } as const satisfies Readonly<Record<string, boolean>>;
 

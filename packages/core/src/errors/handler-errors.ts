@@ -83,3 +83,35 @@ export class HandlerTimeoutError extends FrameworkError {
     this.timeoutMs = timeoutMs;
   }
 }
+
+/** A relay's broker cannot be reached, or does not confirm. The log keeps the events, and they are published later. */
+export class BrokerUnavailableError extends FrameworkError {
+  /** The relay's durable name. */
+  readonly relay: string;
+
+  constructor(relay: string, options: { readonly cause: unknown }) {
+    super(
+      'broker-unavailable',
+      `The broker of relay ${relay} does not confirm: start it, or correct its address`,
+      options,
+    );
+    this.relay = relay;
+  }
+}
+
+/** A broker will never take a message as it is. The event is a dead letter, and later events of its model wait behind it. */
+export class MessageRefusedError extends FrameworkError {
+  /** The relay's durable name. */
+  readonly relay: string;
+  /** In the broker's words. */
+  readonly reason: string;
+
+  constructor(relay: string, reason: string) {
+    super(
+      'message-refused',
+      `The broker of relay ${relay} refuses the message: ${reason}. Correct the broker and replay the event, or skip it`,
+    );
+    this.relay = relay;
+    this.reason = reason;
+  }
+}

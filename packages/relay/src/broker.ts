@@ -1,0 +1,91 @@
+/** A message for a broker: a CloudEvent in binary mode, whose bytes are the same each time it is published. */
+export interface BrokerMessage {
+  /** The event's id, by which a broker or consumer recognises a repeat. */
+  readonly id: string;
+  /** Messages of one key are published in order: the model's name and id. */
+  readonly key: string;
+  /** Where it goes: `<namespace>.<model name>`, unless the relay chooses another topic. */
+  readonly topic: string;
+  /** The durable name of the event's class; brokers that route by type append it to the topic. */
+  readonly eventType: string;
+  /** The CloudEvents attributes by their names, without a prefix; each broker has its own binding. */
+  readonly attributes: Readonly<Record<string, string>>;
+  /** The event's payload as JSON in UTF-8. */
+  readonly body: Uint8Array;
+}
+
+/**
+ * What became of a message.
+ *
+ * `confirmed`: the broker has it durably. `refused`: the broker will never take it, for a reason in the broker's words. `held-back`:
+ * it was not published, because an earlier one of its key was refused.
+ */
+export type PublishOutcome =
+  | { readonly kind: 'confirmed' }
+  | { readonly kind: 'refused'; readonly reason: string }
+  | { readonly kind: 'held-back' };
+
+/** A message broker, as a relay uses it. */
+export interface Broker {
+  /**
+   * Publishes messages: those of one key in order, each only once the one before is confirmed, or so that the broker cannot take it
+   * without the one before.
+   *
+   * @param signal aborted when the caller no longer waits: nothing further is published
+   * @returns what became of each message, in the same order
+   * @throws when the broker cannot be reached, or does not confirm in time; then all messages are published again
+   */
+  publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]>;
+  /** Resolves when the broker answers; rejects otherwise. */
+  ping(): Promise<void>;
+  /** Disconnects; later calls are refused. */
+  close(): Promise<void>;
+}
+
+/** Thrown for a message that the broker will never take, with the broker's words as the message. */
+export class RefusedByBroker extends Error {
+  override readonly name = 'RefusedByBroker';
+}
+
+const confirmed: PublishOutcome = { kind: 'confirmed' };
+const heldBack: PublishOutcome = { kind: 'held-back' };
+
+/**
+ * Publishes the messages of each key one after the other, and those of different keys at the same time.
+ *
+ * @param publishOne resolves when the message is confirmed; throws {@link RefusedByBroker}, or anything else if nothing is known
+ * @throws the first other error that `publishOne` threw, or the signal's reason; then nothing further is published
+ */
+export async function publishByKey(
+  messages: readonly BrokerMessage[],
+  signal: AbortSignal,
+  publishOne: (message: BrokerMessage) => Promise<void>,
+): Promise<readonly PublishOutcome[]> {
+  const outcomes = new Map<BrokerMessage, PublishOutcome>();
+  const failed = new AbortController();
+  const ended = AbortSignal.any([signal, failed.signal]);
+  const publishAll = async (sameKey: readonly BrokerMessage[]): Promise<void> => {
+    for (const message of sameKey) {
+      ended.throwIfAborted();
+      const outcome = await outcomeOf(() => publishOne(message));
+      outcomes.set(message, outcome);
+      if (outcome.kind === 'refused') return;
+    }
+  };
+  const works = [...Map.groupBy(messages, ({ key }) => key).values()].map((sameKey) =>
+    publishAll(sameKey).catch((error: unknown) => failed.abort(error)),
+  );
+  await Promise.all(works);
+  ended.throwIfAborted();
+  return messages.map((message) => outcomes.get(message) ?? heldBack);
+}
+
+async function outcomeOf(publishing: () => Promise<void>): Promise<PublishOutcome> {
+  try {
+    await publishing();
+    return confirmed;
+  } catch (error) {
+    if (error instanceof RefusedByBroker) return { kind: 'refused', reason: error.message };
+    throw error;
+  }
+}

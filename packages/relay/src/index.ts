@@ -1,0 +1,9 @@
+export { type Relay, type RelayOptions, type RelayState, relay } from './relay.js';
+export {
+  type Broker,
+  type BrokerMessage,
+  type PublishOutcome,
+  RefusedByBroker,
+  publishByKey,
+} from './broker.js';
+export { BrokerUnavailableError, MessageRefusedError } from '@framework/core/adapter';

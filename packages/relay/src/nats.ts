@@ -1,0 +1,160 @@
+import { JetStreamApiError, type JetStreamManager, jetstreamManager } from '@nats-io/jetstream';
+import {
+  type ConnectionOptions,
+  type MsgHdrs,
+  type NatsConnection,
+  connect,
+  headers,
+} from '@nats-io/transport-node';
+
+import {
+  type Broker,
+  type BrokerMessage,
+  type PublishOutcome,
+  RefusedByBroker,
+  publishByKey,
+} from './broker.js';
+import { ConnectionOnDemand } from './connection-on-demand.js';
+import { headerValue } from './message.js';
+import { NatsAcknowledgements, NatsRefusal, noResponders } from './nats-acknowledgements.js';
+
+/** How a relay reaches NATS. */
+export interface NatsOptions {
+  /** Such as `nats://127.0.0.1:4222`. */
+  readonly servers: readonly string[];
+  /** The JetStream stream that stores the messages; it must take their subjects, `<topic>.<event type>`. */
+  readonly stream: string;
+  /** The subjects of the stream, if it does not exist and is to be created. Default: it is not created. */
+  readonly createWith?: readonly string[];
+  /** How long one message may take to be confirmed, in milliseconds. Default 5,000. */
+  readonly timeoutMs?: number;
+  /** Further options of the client, such as `user`, `pass` or `tls`. */
+  readonly connection?: Omit<ConnectionOptions, 'servers'>;
+}
+
+const timeoutMsDefault = 5_000;
+
+/**
+ * NATS JetStream as the broker of a relay. The stream's own de-duplication drops repeats that arrive within its window, by the
+ * event's id (`Nats-Msg-Id`).
+ */
+export function nats(options: NatsOptions): Broker {
+  return new NatsBroker(options);
+}
+
+interface Connected {
+  readonly connection: NatsConnection;
+  readonly acknowledgements: NatsAcknowledgements;
+  readonly manager: JetStreamManager;
+}
+
+class NatsBroker implements Broker {
+  readonly #options: NatsOptions;
+  readonly #connection: ConnectionOnDemand<Connected>;
+
+  constructor(options: NatsOptions) {
+    this.#options = options;
+    this.#connection = new ConnectionOnDemand({
+      open: () => openNats(options),
+      // The client reconnects by itself until it gives up.
+      isOpen: ({ connection }) => !connection.isClosed(),
+      end: ({ connection }) => connection.close(),
+    });
+  }
+
+  async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
+    const connected = await this.#connection.get();
+    return publishByKey(messages, signal, (message) => this.#publishOne(connected, message));
+  }
+
+  async ping(): Promise<void> {
+    const { manager } = await this.#connection.get();
+    await manager.streams.info(this.#options.stream);
+  }
+
+  close(): Promise<void> {
+    return this.#connection.close();
+  }
+
+  async #publishOne({ acknowledgements, manager }: Connected, message: BrokerMessage): Promise<void> {
+    const subject = `${message.topic}.${message.eventType}`;
+    try {
+      await acknowledgements.publish(subject, message.body, headersOf(message, this.#options.stream));
+    } catch (error) {
+      throw (await isRefusal(error, subject, manager))
+        ? new RefusedByBroker(reasonOf(error, subject))
+        : error;
+    }
+  }
+}
+
+/** Whether the message can never be published as it is. */
+async function isRefusal(error: unknown, subject: string, manager: JetStreamManager): Promise<boolean> {
+  if (error instanceof NatsRefusal && error.code !== noResponders) return refusingCodes.has(error.code);
+  // No stream has answered. One that takes the subject may have no leader now.
+  if (error instanceof NatsRefusal) return !(await isTaken(subject, manager));
+  // The client itself refuses what no server would take.
+  const { name = '' } = error instanceof Error ? error : {};
+  return name === 'InvalidArgumentError' || name === 'InvalidSubjectError';
+}
+
+function reasonOf(error: unknown, subject: string): string {
+  const { message } = error as Error;
+  return error instanceof NatsRefusal && error.code === noResponders
+    ? `no stream takes the subject ${subject}`
+    : message;
+}
+
+/** Whether a stream takes a subject, or nothing is known. */
+async function isTaken(subject: string, { streams }: JetStreamManager): Promise<boolean> {
+  try {
+    await streams.find(subject);
+    return true;
+  } catch (error) {
+    return !isNotFound(error);
+  }
+}
+
+async function openNats(options: NatsOptions): Promise<Connected> {
+  const { servers, stream, createWith, timeoutMs = timeoutMsDefault, connection: further } = options;
+  const connection = await connect({ ...further, servers: [...servers] });
+  try {
+    const manager = await jetstreamManager(connection);
+    if (createWith !== undefined) await createStream(manager, stream, createWith);
+    return { connection, manager, acknowledgements: new NatsAcknowledgements(connection, timeoutMs) };
+  } catch (error) {
+    await connection.close();
+    throw error;
+  }
+}
+
+/** What JetStream answers when no stream takes a subject. */
+const streamNotFound = 10_059;
+/** Errors of JetStream that a message meets again each time: it is larger than the stream allows, or goes to another stream. */
+const refusingCodes: ReadonlySet<number> = new Set([10_054, 10_060]);
+
+async function createStream(
+  manager: JetStreamManager,
+  stream: string,
+  subjects: readonly string[],
+): Promise<void> {
+  try {
+    await manager.streams.info(stream);
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    await manager.streams.add({ name: stream, subjects: [...subjects] });
+  }
+}
+
+function isNotFound(error: unknown): boolean {
+  return error instanceof JetStreamApiError && error.code === streamNotFound;
+}
+
+/** @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/nats-protocol-binding.md */
+function headersOf({ id, attributes }: BrokerMessage, stream: string): MsgHdrs {
+  const made = headers();
+  made.set('Nats-Msg-Id', id);
+  made.set('Nats-Expected-Stream', stream);
+  for (const [name, value] of Object.entries(attributes)) made.set(`ce-${name}`, headerValue(value));
+  return made;
+}

@@ -1,0 +1,122 @@
+import { ErrorReply, type RedisClientOptions, createClient } from 'redis';
+
+import type { Broker, BrokerMessage, PublishOutcome } from './broker.js';
+import { ConnectionOnDemand } from './connection-on-demand.js';
+
+/** How a relay reaches Redis. */
+export interface RedisOptions {
+  /** Such as `redis://127.0.0.1:6379`. */
+  readonly url: string;
+  /** The key of the stream. Default: a stream for each topic, with the topic as its key. */
+  readonly stream?: string;
+  /** About how many entries a stream keeps; older ones are removed. Default: all. */
+  readonly maxLength?: number;
+  /** The largest body that is published. Default 33,554,432. */
+  readonly messageBytesMax?: number;
+  /** Further options of the client, such as `password` or `socket.tls`. */
+  readonly client?: Omit<RedisClientOptions, 'url'>;
+}
+
+const messageBytesMaxDefault = 32 * 1024 * 1024;
+
+/**
+ * Redis streams as the broker of a relay. Each batch is one transaction, so that Redis takes its entries in order. A stream has no
+ * de-duplication of its own: consumers recognise repeats by the attribute `id`.
+ *
+ * How durable an entry is depends on the server's `appendfsync` and on its replication.
+ */
+export function redis(options: RedisOptions): Broker {
+  return new RedisBroker(options);
+}
+
+type Client = ReturnType<typeof clientOf>;
+
+class RedisBroker implements Broker {
+  readonly #options: RedisOptions;
+  readonly #connection: ConnectionOnDemand<Client>;
+
+  constructor(options: RedisOptions) {
+    this.#options = options;
+    this.#connection = new ConnectionOnDemand({
+      open: async () => {
+        const client = clientOf(options);
+        await client.connect();
+        return client;
+      },
+      isOpen: (client) => client.isReady,
+      end: (client) => client.close(),
+    });
+  }
+
+  async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
+    const client = await this.#connection.get();
+    signal.throwIfAborted();
+    const outcomes = this.#refusals(messages);
+    const sent = messages.filter((message) => !outcomes.has(message));
+    const transaction = client.multi();
+    for (const message of sent) this.#add(transaction, message);
+    const replies = sent.length === 0 ? [] : await transaction.exec().catch(repliesOf);
+    for (const [index, message] of sent.entries()) {
+      const reply = replies[index];
+      outcomes.set(message, reply instanceof Error ? { kind: 'refused', reason: reply.message } : confirmed);
+    }
+    return messages.map((message) => outcomes.get(message) ?? heldBack);
+  }
+
+  async ping(): Promise<void> {
+    const client = await this.#connection.get();
+    await client.ping();
+  }
+
+  close(): Promise<void> {
+    return this.#connection.close();
+  }
+
+  /** Messages that are not sent: those that are too large, and later ones of their keys. */
+  #refusals(messages: readonly BrokerMessage[]): Map<BrokerMessage, PublishOutcome> {
+    const { messageBytesMax = messageBytesMaxDefault } = this.#options;
+    const outcomes = new Map<BrokerMessage, PublishOutcome>();
+    const keys = new Set<string>();
+    for (const message of messages) {
+      const { byteLength } = message.body;
+      if (keys.has(message.key)) outcomes.set(message, heldBack);
+      if (keys.has(message.key) || byteLength <= messageBytesMax) continue;
+      keys.add(message.key);
+      const reason = `the body has ${byteLength} bytes, more than ${messageBytesMax}`;
+      outcomes.set(message, { kind: 'refused', reason });
+    }
+    return outcomes;
+  }
+
+  #add(transaction: ReturnType<Client['multi']>, { topic, attributes, body }: BrokerMessage): void {
+    const { stream = topic, maxLength } = this.#options;
+    const trim =
+      maxLength === undefined
+        ? {}
+        : { TRIM: { strategy: 'MAXLEN', strategyModifier: '~', threshold: maxLength } as const };
+    transaction.xAdd(stream, '*', { ...attributes, data: Buffer.from(body) }, trim);
+  }
+}
+
+const confirmed: PublishOutcome = { kind: 'confirmed' };
+const heldBack: PublishOutcome = { kind: 'held-back' };
+
+function clientOf({ url, client }: RedisOptions) {
+  // A connection that is lost is opened by the next call, so that nothing is sent twice behind the back of the caller.
+  const made = createClient({
+    ...client,
+    url,
+    disableOfflineQueue: true,
+    socket: { ...client?.socket, reconnectStrategy: false } as NonNullable<RedisClientOptions['socket']>,
+  });
+  // Each publisher learns the reason by the rejection of what it waits for.
+  made.on('error', () => undefined);
+  return made;
+}
+
+/** The replies of a transaction that was executed, although commands in it failed. */
+function repliesOf(error: unknown): readonly unknown[] {
+  const { replies } = error as { readonly replies?: readonly unknown[] };
+  if (error instanceof ErrorReply && replies !== undefined) return replies;
+  throw error;
+}

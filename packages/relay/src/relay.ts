@@ -1,0 +1,142 @@
+import { BrokerUnavailableError, MessageRefusedError } from '@framework/core/adapter';
+import {
+  type BatchEventHandler,
+  type EventEnvelope,
+  type EventFailure,
+  type EventHandlerOptions,
+  FrameworkEventHandler,
+  type HandlerContext,
+  PartialBatchError,
+  errorText,
+} from '@framework/events';
+
+import type { Broker, BrokerMessage } from './broker.js';
+import { defaultTopic, messageOf } from './message.js';
+
+/** What a relay publishes, where, and from which event on. */
+export interface RelayOptions extends Pick<EventHandlerOptions, 'aliases' | 'startFrom' | 'timeoutMs'> {
+  /** Durable and unique among the handlers and relays of the service: its cursors are stored under it. */
+  readonly name: string;
+  readonly broker: Broker;
+  /** The topic of an event. Default: `<namespace>.<model name>`. */
+  readonly topic?: (envelope: EventEnvelope<undefined>) => string;
+}
+
+/** How the last call of a relay's broker ended, in this process. */
+export interface RelayState {
+  /** `waiting`: the broker did not confirm, and the events are published again. `idle`: nothing was published yet. */
+  readonly kind: 'idle' | 'publishing' | 'waiting';
+  /** The last error, and when it happened; `undefined` when there was none. */
+  readonly lastError: { readonly text: string; readonly date: Date } | undefined;
+}
+
+/**
+ * Publishes every event to a broker: at least once, those of one model in order. Pass it to a `Delivery` among the handlers.
+ *
+ * While the broker is down, the log keeps the events. A message that the broker refuses holds up only the events of its model; it is
+ * a dead letter with the broker's words.
+ */
+export interface Relay extends BatchEventHandler<undefined> {
+  readonly name: string;
+  readonly broker: Broker;
+  readonly state: RelayState;
+}
+
+/**
+ * Creates a relay.
+ *
+ * @param options.startFrom where it starts when it is new. Default `'now'`
+ */
+export function relay({ name, broker, topic = defaultTopic, ...options }: RelayOptions): Relay {
+  // Each relay is a handler with a name of its own, and handlers are named by their classes.
+  class NamedRelay extends EventRelay {}
+  FrameworkEventHandler({ ...options, name, whenBatchFails: 'wait' })(NamedRelay);
+  return new NamedRelay(name, broker, topic);
+}
+
+class EventRelay implements Relay {
+  readonly event = 'all';
+  readonly name: string;
+  readonly broker: Broker;
+  readonly #topic: (envelope: EventEnvelope<undefined>) => string;
+  #state: RelayState = { kind: 'idle', lastError: undefined };
+
+  constructor(name: string, broker: Broker, topic: (envelope: EventEnvelope<undefined>) => string) {
+    this.name = name;
+    this.broker = broker;
+    this.#topic = topic;
+  }
+
+  get state(): RelayState {
+    return this.#state;
+  }
+
+  async handleBatch(
+    envelopes: readonly EventEnvelope<undefined>[],
+    { signal }: HandlerContext,
+  ): Promise<void> {
+    const failures: EventFailure[] = [];
+    const messages = this.#messagesOf(envelopes, failures);
+    for (const [index, outcome] of (await this.#publish(messages, signal)).entries()) {
+      const { id: eventId = '' } = messages[index] ?? {};
+      if (outcome.kind === 'refused')
+        failures.push({ eventId, error: new MessageRefusedError(this.name, outcome.reason) });
+    }
+    const [first] = failures;
+    if (first === undefined) return;
+    this.#failed('publishing', first.error);
+    throw new PartialBatchError(failures);
+  }
+
+  /** Leaves out events whose messages cannot be made, and later ones of their models. */
+  #messagesOf(
+    envelopes: readonly EventEnvelope<undefined>[],
+    failures: EventFailure[],
+  ): readonly BrokerMessage[] {
+    const failedModels = new Set<string>();
+    return envelopes.flatMap((envelope) => {
+      const { modelName, modelId, eventId } = envelope;
+      const model = `${modelName}\0${modelId}`;
+      if (failedModels.has(model)) return [];
+      try {
+        return [messageOf(envelope, this.#topic(envelope))];
+      } catch (error) {
+        failedModels.add(model);
+        failures.push({ eventId, error });
+        return [];
+      }
+    });
+  }
+
+  async #publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
+    try {
+      const outcomes = await unlessAborted(this.broker.publish(messages, signal), signal);
+      this.#state = { ...this.#state, kind: 'publishing' };
+      return outcomes;
+    } catch (error) {
+      this.#failed('waiting', error);
+      throw new BrokerUnavailableError(this.name, { cause: error });
+    }
+  }
+
+  #failed(kind: RelayState['kind'], error: unknown): void {
+    this.#state = { kind, lastError: { text: errorText(error), date: new Date() } };
+  }
+}
+
+/**
+ * Waits for work, but no longer than until the signal is aborted: a broker that is silent must not keep the caller waiting.
+ *
+ * @throws the signal's reason once it is aborted
+ */
+export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const aborted = Promise.withResolvers<never>();
+  const onAbort = (): void => aborted.reject(signal.reason);
+  if (signal.aborted) onAbort();
+  signal.addEventListener('abort', onAbort);
+  try {
+    return await Promise.race([work, aborted.promise]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+}

@@ -1,0 +1,158 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+import type { Broker, BrokerMessage } from '../src/index.js';
+import { unlessAborted } from '../src/relay.js';
+
+/** A message as a consumer of the broker has it. */
+export interface ReceivedMessage {
+  readonly attributes: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+/** A broker under test, reached through a connection that can be cut. */
+export interface BrokerFixture {
+  readonly broker: Broker;
+  /** A topic of its own, which the broker routes to what {@link received} reads. */
+  readonly topic: string;
+  /** What sends a message nowhere, as topic or attribute; `undefined` when the broker takes every message. */
+  readonly unrouted:
+    { readonly topic?: string; readonly attributes?: { readonly modelname: string } } | undefined;
+  /** More bytes than the broker takes in one message. */
+  readonly tooLarge: number;
+  /** What has been stored so far, without the repeats that the broker itself recognises, in order. */
+  received(): Promise<readonly ReceivedMessage[]>;
+  /** Cuts every connection, and refuses new ones until {@link restore}. */
+  cut(): Promise<void>;
+  /** Lets nothing through, in either direction, until {@link speak}. */
+  silence(): void;
+  speak(): void;
+  restore(): Promise<void>;
+  close(): Promise<void>;
+}
+
+let messageCount = 0;
+
+/** The n-th message of a model; each call makes another event. */
+function messageFor(topic: string, modelId: string, version: number, body = '{"by":1}'): BrokerMessage {
+  const id = `00000000-0000-7000-8000-${String(++messageCount).padStart(12, '0')}`;
+  return {
+    id,
+    key: `Counter\0${modelId}`,
+    topic,
+    eventType: 'CounterIncreasedEvent',
+    attributes: {
+      specversion: '1.0',
+      id,
+      subject: modelId,
+      modelname: 'Counter',
+      modelversion: `${version}`,
+    },
+    body: new TextEncoder().encode(body),
+  };
+}
+
+const forever = new AbortController().signal;
+
+/** The promises that every broker keeps. */
+export function describeBroker(
+  name: string,
+  server: URL | undefined,
+  open: (server: URL) => Promise<BrokerFixture>,
+): void {
+  describe.skipIf(server === undefined)(`${name} as the broker of a relay`, () => {
+    let fixture: BrokerFixture;
+    beforeAll(async () => {
+      if (server !== undefined) fixture = await open(server);
+    });
+    afterAll(() => fixture.close());
+
+    /** Publishes, and returns what arrived of these messages, in the order of its first arrival. */
+    async function publish(messages: readonly BrokerMessage[], signal = forever) {
+      const outcomes = await fixture.broker.publish(messages, signal);
+      return outcomes.map(({ kind }) => kind);
+    }
+
+    async function arrivalsOf(messages: readonly BrokerMessage[]): Promise<readonly ReceivedMessage[]> {
+      const ids = new Set(messages.map(({ id }) => id));
+      const arrived = await fixture.received();
+      return [...new Map(arrived.map((each) => [each.attributes['id'], each] as const)).values()].filter(
+        ({ attributes }) => ids.has(attributes['id'] ?? ''),
+      );
+    }
+
+    test('stores body and attributes as they are, whatever characters they contain', async () => {
+      const body = JSON.stringify({ text: 'Größe "100 %"\n😀', none: null });
+      const plain = messageFor(fixture.topic, 'a', 1, body);
+      const message = { ...plain, attributes: { ...plain.attributes, subject: 'Konto 7/ä%20"x"\n' } };
+      expect(await publish([message])).toEqual(['confirmed']);
+      expect(await arrivalsOf([message])).toMatchObject([{ attributes: message.attributes, body }]);
+    });
+
+    test('stores the messages of each key in order, also when they are published again', async () => {
+      const messages = Array.from({ length: 1_000 }, (_, index) =>
+        messageFor(fixture.topic, `m${index % 20}`, Math.floor(index / 20)),
+      );
+      expect(new Set(await publish(messages))).toEqual(new Set(['confirmed']));
+      await publish(messages.slice(500));
+      const versions = Map.groupBy(await arrivalsOf(messages), ({ attributes }) => attributes['subject']);
+      expect(versions.size).toBe(20);
+      for (const arrived of versions.values())
+        expect(arrived.map(({ attributes }) => Number(attributes['modelversion']))).toEqual(
+          Array.from({ length: 50 }, (_, version) => version),
+        );
+    });
+
+    test('refuses a message that is too large, holds back the later ones of its key, and takes the others', async () => {
+      const large = JSON.stringify('x'.repeat(fixture.tooLarge));
+      const messages = [
+        messageFor(fixture.topic, 'c', 1),
+        messageFor(fixture.topic, 'b', 1, large),
+        messageFor(fixture.topic, 'b', 2),
+        messageFor(fixture.topic, 'b', 3, large),
+      ];
+      const outcomes = await fixture.broker.publish(messages, forever);
+      expect(outcomes.map(({ kind }) => kind)).toEqual(['confirmed', 'refused', 'held-back', 'held-back']);
+      expect(outcomes[1]).toMatchObject({ reason: expect.stringMatching(/\w+/) as string });
+      expect((await arrivalsOf(messages)).map(({ attributes }) => attributes['subject'])).toEqual(['c']);
+    });
+
+    test('refuses a message that the broker has no place for', async ({ skip }) => {
+      const { unrouted, topic } = fixture;
+      skip(unrouted === undefined, 'it takes every message');
+      const message = messageFor(unrouted?.topic ?? topic, 'd', 1);
+      const attributes = { ...message.attributes, ...unrouted?.attributes };
+      expect(await publish([{ ...message, attributes }])).toEqual(['refused']);
+    });
+
+    test('publishes nothing for a caller who no longer waits', async () => {
+      const messages = [messageFor(fixture.topic, 'e', 1)];
+      await expect(publish(messages, AbortSignal.abort(new Error('over')))).rejects.toThrow('over');
+      expect(await arrivalsOf(messages)).toEqual([]);
+    });
+
+    test('leaves a caller who no longer waits for a silent broker, and publishes in order afterwards', async () => {
+      const messages = [1, 2, 3].map((version) => messageFor(fixture.topic, 'g', version));
+      fixture.silence();
+      const waiting = new AbortController();
+      const published = unlessAborted(publish(messages, waiting.signal), waiting.signal);
+      waiting.abort(new Error('too late'));
+      await expect(published).rejects.toThrow('too late');
+      fixture.speak();
+      await expect.poll(() => publish(messages).catch(() => [])).toEqual(messages.map(() => 'confirmed'));
+      const arrived = await arrivalsOf(messages);
+      expect(arrived.map(({ attributes }) => attributes['modelversion'])).toEqual(['1', '2', '3']);
+    });
+
+    test('rejects while the broker cannot be reached, and publishes as soon as it is back', async () => {
+      const messages = [messageFor(fixture.topic, 'f', 1), messageFor(fixture.topic, 'f', 2)];
+      await fixture.cut();
+      await expect(fixture.broker.ping()).rejects.toBeInstanceOf(Error);
+      await expect(publish(messages)).rejects.toBeInstanceOf(Error);
+      await fixture.restore();
+      await expect.poll(() => publish(messages).catch(() => [])).toEqual(['confirmed', 'confirmed']);
+      await fixture.broker.ping();
+      const arrived = await arrivalsOf(messages);
+      expect(arrived.map(({ attributes }) => attributes['modelversion'])).toEqual(['1', '2']);
+    });
+  });
+}

@@ -1,0 +1,52 @@
+import { FaultProxy } from '@framework/testing';
+import { jetstream, jetstreamManager } from '@nats-io/jetstream';
+import { connect } from '@nats-io/transport-node';
+import { randomUUID } from 'node:crypto';
+
+import { nats } from '../src/nats.js';
+import { type BrokerFixture, type ReceivedMessage, describeBroker } from './broker-suite.js';
+import { brokerServer } from './servers.js';
+
+/** More than a stream of these tests takes, and less than the server does. */
+const messageSizeMax = 100_000;
+
+const server = await brokerServer('NATS', 'NATS_URL', 'nats://127.0.0.1:4222');
+describeBroker('NATS JetStream', server, open);
+
+async function open({ hostname: host, port }: URL): Promise<BrokerFixture> {
+  const proxy = await FaultProxy.to({ host, port: Number(port) });
+  const name = `relay-${randomUUID()}`;
+  const connection = await connect({ servers: `${host}:${port}` });
+  const { streams } = await jetstreamManager(connection);
+  await streams.add({ name, subjects: [`${name}.>`], max_msg_size: messageSizeMax });
+  const broker = nats({ servers: [`127.0.0.1:${proxy.port}`], stream: name, timeoutMs: 2_000 });
+  return {
+    broker,
+    topic: `${name}.Counter`,
+    unrouted: { topic: `nowhere-${name}` },
+    tooLarge: messageSizeMax,
+    received: async () => {
+      const { state } = await streams.info(name);
+      if (state.messages === 0) return [];
+      const consumer = await jetstream(connection).consumers.get(name);
+      const found: ReceivedMessage[] = [];
+      for await (const message of await consumer.fetch({ max_messages: state.messages })) {
+        const headers = [...(message.headers ?? [])].map(
+          ([key, [value = '']]) => [key.replace(/^ce-/, ''), decodeURIComponent(value)] as const,
+        );
+        found.push({ attributes: Object.fromEntries(headers), body: message.string() });
+      }
+      return found;
+    },
+    cut: () => proxy.refuse(),
+    silence: () => proxy.silence(),
+    speak: () => proxy.resume(),
+    restore: () => proxy.accept(),
+    close: async () => {
+      await broker.close();
+      await streams.delete(name);
+      await connection.close();
+      await proxy.close();
+    },
+  };
+}

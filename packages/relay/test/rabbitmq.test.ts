@@ -1,0 +1,53 @@
+import { FaultProxy } from '@framework/testing';
+import { connect } from 'amqplib';
+import { randomUUID } from 'node:crypto';
+
+import { rabbitmq } from '../src/rabbitmq.js';
+import { type BrokerFixture, type ReceivedMessage, describeBroker } from './broker-suite.js';
+import { brokerServer } from './servers.js';
+
+const messageBytesMax = 100_000;
+
+const server = await brokerServer('RabbitMQ', 'RABBITMQ_URL', 'amqp://guest:guest@127.0.0.1:5672');
+describeBroker('RabbitMQ', server, open);
+
+async function open(url: URL): Promise<BrokerFixture> {
+  const proxy = await FaultProxy.to({ host: url.hostname, port: Number(url.port) });
+  const through = new URL(url);
+  through.host = `127.0.0.1:${proxy.port}`;
+  const name = `relay-${randomUUID()}`;
+  const connection = await connect(url.href);
+  const channel = await connection.createChannel();
+  await channel.assertExchange(name, 'topic', { durable: true });
+  await channel.assertQueue(name, { durable: true });
+  await channel.bindQueue(name, name, 'Counter.*');
+  const broker = rabbitmq({ url: through.href, exchange: name, messageBytesMax });
+  const found: ReceivedMessage[] = [];
+  return {
+    broker,
+    topic: `${name}.Counter`,
+    unrouted: { attributes: { modelname: 'Nothing' } },
+    tooLarge: messageBytesMax,
+    received: async () => {
+      for (let message = await channel.get(name, { noAck: true }); message !== false;) {
+        const headers = Object.entries(message.properties.headers ?? {}).map(
+          ([key, value]) => [key.replace(/^cloudEvents:/, ''), String(value)] as const,
+        );
+        found.push({ attributes: Object.fromEntries(headers), body: message.content.toString() });
+        message = await channel.get(name, { noAck: true });
+      }
+      return found;
+    },
+    cut: () => proxy.refuse(),
+    silence: () => proxy.silence(),
+    speak: () => proxy.resume(),
+    restore: () => proxy.accept(),
+    close: async () => {
+      await broker.close();
+      await channel.deleteQueue(name);
+      await channel.deleteExchange(name);
+      await connection.close();
+      await proxy.close();
+    },
+  };
+}

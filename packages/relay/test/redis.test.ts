@@ -1,0 +1,42 @@
+import { FaultProxy } from '@framework/testing';
+import { randomUUID } from 'node:crypto';
+import { createClient } from 'redis';
+
+import { redis } from '../src/redis.js';
+import { type BrokerFixture, describeBroker } from './broker-suite.js';
+import { brokerServer } from './servers.js';
+
+const messageBytesMax = 100_000;
+
+const server = await brokerServer('Redis', 'REDIS_URL', 'redis://127.0.0.1:6379');
+describeBroker('Redis streams', server, open);
+
+async function open(url: URL): Promise<BrokerFixture> {
+  const proxy = await FaultProxy.to({ host: url.hostname, port: Number(url.port) });
+  const through = new URL(url);
+  through.host = `127.0.0.1:${proxy.port}`;
+  const stream = `relay-${randomUUID()}`;
+  const client = createClient({ url: url.href });
+  await client.connect();
+  const broker = redis({ url: through.href, stream, messageBytesMax });
+  return {
+    broker,
+    topic: `${stream}.Counter`,
+    unrouted: undefined,
+    tooLarge: messageBytesMax,
+    received: async () => {
+      const entries = (await client.xRange(stream, '-', '+')) ?? [];
+      return entries.map(({ message: { data = '', ...attributes } }) => ({ attributes, body: data }));
+    },
+    cut: () => proxy.refuse(),
+    silence: () => proxy.silence(),
+    speak: () => proxy.resume(),
+    restore: () => proxy.accept(),
+    close: async () => {
+      await broker.close();
+      await client.del(stream);
+      await client.close();
+      await proxy.close();
+    },
+  };
+}

@@ -1,0 +1,140 @@
+import { Delivery, DeliveryOperator } from '@framework/events';
+import { VirtualClock } from '@framework/testing';
+import { describe, expect, test } from 'vitest';
+
+import { type Broker, type BrokerMessage, RefusedByBroker, publishByKey, relay } from '../src/index.js';
+import { Counters } from './counter.js';
+
+/** A broker whose answers a test decides; `published` has what it has confirmed. */
+class ScriptedBroker implements Broker {
+  readonly published: BrokerMessage[] = [];
+  isDown = false;
+  isSilent = false;
+  refuses: (message: BrokerMessage) => boolean = () => false;
+
+  publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
+    if (this.isSilent) return new Promise<never>(() => undefined);
+    return publishByKey(messages, signal, async (message) => {
+      if (this.isDown) throw new Error('connection refused');
+      if (this.refuses(message)) throw new RefusedByBroker('too large');
+      this.published.push(message);
+    });
+  }
+
+  async ping(): Promise<void> {}
+
+  async close(): Promise<void> {}
+}
+
+/** Counters whose events are relayed to a scripted broker. */
+async function relayed() {
+  const clock = new VirtualClock();
+  const counters = new Counters(clock);
+  const broker = new ScriptedBroker();
+  const publisher = relay({ name: 'to-broker', broker, startFrom: 'beginning' });
+  const failures: string[] = [];
+  const { databases, executor } = counters;
+  const delivery = new Delivery({
+    databases,
+    executor,
+    handlers: [publisher],
+    clock,
+    onAttemptFailed: ({ event, counted, willRetry }) =>
+      failures.push(
+        `${event.modelVersion} ${counted ? 'counted' : 'uncounted'} ${willRetry ? 'retried' : 'dead'}`,
+      ),
+  });
+  delivery.start();
+  await clock.advance(1_000);
+  const bodies = (): readonly string[] => broker.published.map(({ body }) => new TextDecoder().decode(body));
+  return {
+    clock,
+    counters,
+    broker,
+    publisher,
+    failures,
+    bodies,
+    operator: new DeliveryOperator(databases),
+    delivery,
+  };
+}
+
+describe('a relay', () => {
+  test('publishes each event as a CloudEvent', async () => {
+    const { clock, counters, broker, bodies } = await relayed();
+    const id = await counters.open();
+    await counters.increase(id, 5);
+    await clock.advance(1_000);
+    expect(bodies()).toEqual(['{"by":5}']);
+    const [message] = broker.published;
+    expect(message).toMatchObject({ topic: 'com.example.Counter', eventType: 'CounterIncreasedEvent' });
+    expect(message?.attributes).toEqual({
+      specversion: '1.0',
+      id: message?.id,
+      source: '/com.example/shards/1/2',
+      type: 'com.example.CounterIncreasedEvent',
+      subject: id.value,
+      time: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/) as string,
+      datacontenttype: 'application/json',
+      modelname: 'Counter',
+      modelversion: '2',
+      ordinal: '0',
+      actionid: expect.any(String) as string,
+      actionname: 'IncreaseCounterAction',
+      partitionkey: id.value,
+    });
+  });
+
+  test('keeps what is committed while the broker is down, and publishes it in order afterwards', async () => {
+    const { clock, counters, broker, publisher, failures, bodies, operator } = await relayed();
+    const id = await counters.open();
+    broker.isDown = true;
+    for (let by = 1; by <= 30; by++) await counters.increase(id, by);
+    await clock.advance(60_000);
+    expect(bodies()).toEqual([]);
+    expect(publisher.state).toMatchObject({
+      kind: 'waiting',
+      lastError: { text: 'Error: connection refused' },
+    });
+    expect(new Set(failures.map((text) => text.replace(/^\d+ /, '')))).toEqual(
+      new Set(['uncounted retried']),
+    );
+    expect((await operator.findBlocked({ handler: 'to-broker' })).items).toEqual([]);
+    broker.isDown = false;
+    await clock.advance(10_000);
+    expect(bodies()).toEqual(Array.from({ length: 30 }, (_, index) => `{"by":${index + 1}}`));
+    expect(publisher.state.kind).toBe('publishing');
+  });
+
+  test('waits for a silent broker as long as necessary, and asks for no restart', async () => {
+    const { clock, counters, broker, delivery, bodies } = await relayed();
+    broker.isSilent = true;
+    for (let count = 0; count < 32; count++) await counters.increase(await counters.open(), 1);
+    await clock.advance(600_000);
+    expect(delivery.restartNeed).toBeUndefined();
+    broker.isSilent = false;
+    await clock.advance(60_000);
+    expect(bodies()).toHaveLength(32);
+  });
+
+  test('makes a dead letter of a message that the broker refuses, and publishes those of other models', async () => {
+    const { clock, counters, broker, failures, bodies, operator } = await relayed();
+    const [bad, good] = [await counters.open(), await counters.open()];
+    broker.refuses = ({ attributes, body }) =>
+      attributes['subject'] === bad.value && new TextDecoder().decode(body) === '{"by":2}';
+    for (let by = 1; by <= 3; by++) {
+      await counters.increase(bad, by);
+      await counters.increase(good, by);
+    }
+    await clock.advance(5_000);
+    expect(bodies().toSorted()).toEqual(['{"by":1}', '{"by":1}', '{"by":2}', '{"by":3}']);
+    expect(failures).toEqual(['3 counted dead']);
+    const { items } = await operator.findBlocked({ handler: 'to-broker' });
+    expect(items[0]).toMatchObject({ dead: true, error: expect.stringContaining('too large') as string });
+    broker.refuses = () => false;
+    await operator.replay({ handler: 'to-broker' });
+    await clock.advance(5_000);
+    const ofBad = broker.published.filter(({ attributes }) => attributes['subject'] === bad.value);
+    expect(ofBad.map(({ attributes }) => attributes['modelversion'])).toEqual(['2', '3', '4']);
+  });
+});

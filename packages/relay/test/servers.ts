@@ -1,0 +1,30 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+
+/**
+ * A broker's server: the one that the environment names, otherwise what answers on the standard port of this machine.
+ *
+ * @returns `undefined`, after one line that says how to provide it, when there is none
+ */
+export async function brokerServer(name: string, variable: string, url: string): Promise<URL | undefined> {
+  const named = process.env[variable];
+  if (named !== undefined) return new URL(named);
+  const standard = new URL(url);
+  if (await answers(standard)) return standard;
+  process.stderr.write(
+    `No ${name}: start it on port ${standard.port}, or set ${variable}; its tests are skipped\n`,
+  );
+  return undefined;
+}
+
+async function answers({ hostname, port }: URL): Promise<boolean> {
+  const socket = connect({ host: hostname, port: Number(port) });
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}

@@ -1,0 +1,7 @@
+import { defineConfig } from 'tsup';
+import { packageBuild } from '../../tsup.base.js';
+
+export default defineConfig({
+  ...packageBuild,
+  entry: ['src/index.ts', 'src/nats.ts', 'src/rabbitmq.ts', 'src/redis.ts'],
+});
