@@ -125,7 +125,8 @@ type ReadonlyLists<R> = {
 /**
  * The models of one class on PostgreSQL: reads their table on the right shards, and makes its rows.
  *
- * Rows of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction.
+ * Rows of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction: reads by id
+ * that of their own shard only, all others also that of another shard of the same database.
  *
  * Extend it for your own queries:
  *

@@ -9,7 +9,8 @@ import type { AnyEntity } from '../model/model.js';
  * Port: reads the models of one class, on the shards that hold them. Let actions depend on it, for example on a
  * `Repository<Wallet>`; write your own queries as methods of the adapter's class.
  *
- * Rows of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction.
+ * Rows of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction: reads by id
+ * that of their own shard only, all others also that of another shard of the same database.
  */
 export interface Repository<M extends AnyEntity = AnyEntity> {
   /**
