@@ -160,6 +160,7 @@ const hiddenNamesMax: Readonly<Record<string, number>> = {
   'relay nats': 3,
   'relay rabbitmq': 3,
   'relay redis': 3,
+  'relay webhooks': 3,
   'testing memory': 1,
   'testing record': 1,
   'testing simulation': 17,

@@ -3,5 +3,5 @@ import { packageBuild } from '../../tsup.base.js';
 
 export default defineConfig({
   ...packageBuild,
-  entry: ['src/index.ts', 'src/nats.ts', 'src/rabbitmq.ts', 'src/redis.ts'],
+  entry: ['src/index.ts', 'src/nats.ts', 'src/rabbitmq.ts', 'src/redis.ts', 'src/webhooks.ts'],
 });

@@ -27,6 +27,8 @@ export type PublishOutcome =
 
 /** A message broker, as a relay uses it. */
 export interface Broker {
+  /** What one call of {@link publish} takes at most. Default: 1,000 messages, and as long as a handler may take. */
+  readonly limits?: { readonly messagesMax: number; readonly timeoutMs: number };
   /**
    * Publishes messages: those of one key in order, each only once the one before is confirmed, or so that the broker cannot take it
    * without the one before.
@@ -54,12 +56,14 @@ const heldBack: PublishOutcome = { kind: 'held-back' };
  * Publishes the messages of each key one after the other, and those of different keys at the same time.
  *
  * @param publishOne resolves when the message is confirmed; throws {@link RefusedByBroker}, or anything else if nothing is known
+ * @param concurrency how many messages are published at the same time. Default: one of each key
  * @throws the first other error that `publishOne` threw, or the signal's reason; then nothing further is published
  */
 export async function publishByKey(
   messages: readonly BrokerMessage[],
   signal: AbortSignal,
   publishOne: (message: BrokerMessage) => Promise<void>,
+  concurrency: number = messages.length,
 ): Promise<readonly PublishOutcome[]> {
   const outcomes = new Map<BrokerMessage, PublishOutcome>();
   const failed = new AbortController();
@@ -72,8 +76,12 @@ export async function publishByKey(
       if (outcome.kind === 'refused') return;
     }
   };
-  const works = [...Map.groupBy(messages, ({ key }) => key).values()].map((sameKey) =>
-    publishAll(sameKey).catch((error: unknown) => failed.abort(error)),
+  const keys = Map.groupBy(messages, ({ key }) => key).values();
+  const work = async (): Promise<void> => {
+    for (const sameKey of keys) await publishAll(sameKey);
+  };
+  const works = Array.from({ length: concurrency }, () =>
+    work().catch((error: unknown) => failed.abort(error)),
   );
   await Promise.all(works);
   ended.throwIfAborted();

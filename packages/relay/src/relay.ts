@@ -50,7 +50,9 @@ export interface Relay extends BatchEventHandler<undefined> {
 export function relay({ name, broker, topic = defaultTopic, ...options }: RelayOptions): Relay {
   // Each relay is a handler with a name of its own, and handlers are named by their classes.
   class NamedRelay extends EventRelay {}
-  FrameworkEventHandler({ ...options, name, whenBatchFails: 'wait' })(NamedRelay);
+  const { messagesMax: batchMax, timeoutMs } = broker.limits ?? {};
+  const limits = { ...(batchMax && { batchMax }), ...(timeoutMs && { timeoutMs }) };
+  FrameworkEventHandler({ ...limits, ...options, name, whenBatchFails: 'wait' })(NamedRelay);
   return new NamedRelay(name, broker, topic);
 }
 

@@ -33,7 +33,12 @@ export interface BrokerFixture {
 let messageCount = 0;
 
 /** The n-th message of a model; each call makes another event. */
-function messageFor(topic: string, modelId: string, version: number, body = '{"by":1}'): BrokerMessage {
+export function messageFor(
+  topic: string,
+  modelId: string,
+  version: number,
+  body = '{"by":1}',
+): BrokerMessage {
   const id = `00000000-0000-7000-8000-${String(++messageCount).padStart(12, '0')}`;
   return {
     id,

@@ -8,11 +8,19 @@ import { Counters } from './counter.js';
 /** A broker whose answers a test decides; `published` has what it has confirmed. */
 class ScriptedBroker implements Broker {
   readonly published: BrokerMessage[] = [];
+  /** How many messages each call had. */
+  readonly sizes: number[] = [];
+  readonly limits: NonNullable<Broker['limits']>;
   isDown = false;
   isSilent = false;
   refuses: (message: BrokerMessage) => boolean = () => false;
 
+  constructor(limits: NonNullable<Broker['limits']>) {
+    this.limits = limits;
+  }
+
   publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
+    this.sizes.push(messages.length);
     if (this.isSilent) return new Promise<never>(() => undefined);
     return publishByKey(messages, signal, async (message) => {
       if (this.isDown) throw new Error('connection refused');
@@ -27,10 +35,10 @@ class ScriptedBroker implements Broker {
 }
 
 /** Counters whose events are relayed to a scripted broker. */
-async function relayed() {
+async function relayed(limits = { messagesMax: 1_000, timeoutMs: 30_000 }) {
   const clock = new VirtualClock();
   const counters = new Counters(clock);
-  const broker = new ScriptedBroker();
+  const broker = new ScriptedBroker(limits);
   const publisher = relay({ name: 'to-broker', broker, startFrom: 'beginning' });
   const failures: string[] = [];
   const { databases, executor } = counters;
@@ -115,6 +123,18 @@ describe('a relay', () => {
     broker.isSilent = false;
     await clock.advance(60_000);
     expect(bodies()).toHaveLength(32);
+  });
+
+  test('passes a broker no more messages at once than it takes', async () => {
+    const { clock, counters, broker } = await relayed({ messagesMax: 5, timeoutMs: 30_000 });
+    const id = await counters.open();
+    broker.isDown = true;
+    for (let by = 1; by <= 12; by++) await counters.increase(id, by);
+    await clock.advance(1_000);
+    broker.isDown = false;
+    await clock.advance(10_000);
+    expect(Math.max(...broker.sizes)).toBe(5);
+    expect(broker.published).toHaveLength(12);
   });
 
   test('makes a dead letter of a message that the broker refuses, and publishes those of other models', async () => {

@@ -1,0 +1,113 @@
+import { Webhook } from 'standardwebhooks';
+
+import {
+  type Broker,
+  type BrokerMessage,
+  type PublishOutcome,
+  RefusedByBroker,
+  publishByKey,
+} from './broker.js';
+import { headerValue } from './message.js';
+
+/** How a relay reaches a webhook. */
+export interface WebhookOptions {
+  /** Receives each message as the body of a POST request. */
+  readonly url: string;
+  /** Signs the messages: `whsec_` and at least 24 bytes in base64, as Standard Webhooks describes. */
+  readonly secret: string;
+  /** How long a request may take, in milliseconds. Default 10,000. */
+  readonly timeoutMs?: number;
+  /** How many requests are sent at the same time. Default 8. */
+  readonly concurrency?: number;
+  /** Further headers, such as `authorization`. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+const timeoutMsDefault = 10_000;
+const concurrencyDefault = 8;
+/** Small, because a batch may consist of one model, whose messages are sent one after the other. */
+const messagesMax = 100;
+/** Answers of status 4xx that say "later", not "never". */
+const laterStatuses: ReadonlySet<number> = new Set([408, 425, 429]);
+const reasonLengthMax = 500;
+
+/**
+ * A webhook as the broker of a relay: each event is a POST request, signed as Standard Webhooks describes.
+ *
+ * An answer of status 2xx confirms a message. One of 4xx refuses it, except 408, 425 and 429; after every other answer the message
+ * is sent again. Redirects are not followed.
+ *
+ * @throws Error when the secret is not one of Standard Webhooks, or the URL is none of HTTP
+ * @see https://www.standardwebhooks.com
+ */
+export function webhooks(options: WebhookOptions): Broker {
+  return new WebhookBroker(options);
+}
+
+class WebhookBroker implements Broker {
+  readonly limits: { readonly messagesMax: number; readonly timeoutMs: number };
+  readonly #options: WebhookOptions;
+  readonly #webhook: Webhook;
+  readonly #timeoutMs: number;
+  readonly #closed = new AbortController();
+
+  constructor(options: WebhookOptions) {
+    const { protocol } = new URL(options.url);
+    if (protocol !== 'https:' && protocol !== 'http:')
+      throw new Error(`The URL of a webhook begins with https: or http:, not ${protocol}`);
+    this.#options = options;
+    this.#webhook = new Webhook(options.secret);
+    this.#timeoutMs = options.timeoutMs ?? timeoutMsDefault;
+    this.limits = { messagesMax, timeoutMs: messagesMax * this.#timeoutMs };
+  }
+
+  publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
+    const { concurrency = concurrencyDefault } = this.#options;
+    const ended = AbortSignal.any([signal, this.#closed.signal]);
+    return publishByKey(messages, ended, (message) => this.#post(message, ended), concurrency);
+  }
+
+  /** Resolves when anything answers at the URL, whatever the status is: a webhook has no address of its own for this. */
+  async ping(): Promise<void> {
+    const answer = await this.#fetch({ method: 'HEAD' }, this.#closed.signal);
+    await answer.body?.cancel();
+  }
+
+  async close(): Promise<void> {
+    this.#closed.abort(new Error('This broker was closed'));
+  }
+
+  async #post(message: BrokerMessage, signal: AbortSignal): Promise<void> {
+    const body = Buffer.from(message.body);
+    const sentAt = new Date();
+    const headers = {
+      ...this.#options.headers,
+      ...attributeHeaders(message),
+      'webhook-id': message.id,
+      'webhook-timestamp': String(Math.floor(sentAt.getTime() / 1_000)),
+      'webhook-signature': this.#webhook.sign(message.id, sentAt, body),
+    };
+    const answer = await this.#fetch({ method: 'POST', headers, body }, signal);
+    if (answer.ok) return answer.body?.cancel();
+    const text = (await answer.text().catch(() => '')).slice(0, reasonLengthMax);
+    const reason = `${answer.status} ${answer.statusText}: ${text}`;
+    const { status } = answer;
+    if (status >= 400 && status < 500 && !laterStatuses.has(status)) throw new RefusedByBroker(reason);
+    throw new Error(`The webhook has answered ${reason}`);
+  }
+
+  #fetch(request: RequestInit, signal: AbortSignal): Promise<Response> {
+    return fetch(this.#options.url, {
+      ...request,
+      redirect: 'manual',
+      signal: AbortSignal.any([signal, AbortSignal.timeout(this.#timeoutMs)]),
+    });
+  }
+}
+
+/** @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md */
+function attributeHeaders({ attributes }: BrokerMessage): Readonly<Record<string, string>> {
+  const { datacontenttype = 'application/json', ...others } = attributes;
+  const headers = Object.entries(others).map(([name, value]) => [`ce-${name}`, headerValue(value)] as const);
+  return { ...Object.fromEntries(headers), 'content-type': datacontenttype };
+}

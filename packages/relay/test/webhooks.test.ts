@@ -1,0 +1,87 @@
+import { FaultProxy } from '@framework/testing';
+import { once } from 'node:events';
+import { type IncomingMessage, type ServerResponse, createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Webhook } from 'standardwebhooks';
+import { describe, expect, test } from 'vitest';
+
+import type { PublishOutcome } from '../src/index.js';
+import { webhooks } from '../src/webhooks.js';
+import { type BrokerFixture, type ReceivedMessage, describeBroker, messageFor } from './broker-suite.js';
+
+const secret = `whsec_${Buffer.from('a secret of at least 24 bytes').toString('base64')}`;
+const bytesMax = 100_000;
+
+describeBroker('a webhook', new URL('http://127.0.0.1'), async () => (await open()).fixture);
+
+/** A partner's service, which verifies signatures and answers what a test chooses. */
+async function open() {
+  const found: ReceivedMessage[] = [];
+  const answers: number[] = [];
+  const verifier = new Webhook(secret);
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const body = Buffer.concat(chunks);
+    const status = request.method === 'HEAD' ? 405 : body.length > bytesMax ? 413 : (answers.shift() ?? 204);
+    if (status === 204) {
+      verifier.verify(body, request.headers as Record<string, string>);
+      const headers = Object.entries(request.headers).map(
+        ([name, value]) => [name.replace(/^ce-/, ''), decodeURIComponent(String(value))] as const,
+      );
+      found.push({ attributes: Object.fromEntries(headers), body: body.toString() });
+    }
+    response.writeHead(status, status === 302 ? { location: '/elsewhere' } : {}).end();
+  };
+  const server = createServer((request, response) => void answer(request, response));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const proxy = await FaultProxy.to({ host: '127.0.0.1', port: (server.address() as AddressInfo).port });
+  const broker = webhooks({ url: `http://127.0.0.1:${proxy.port}/events`, secret, timeoutMs: 5_000 });
+  const fixture: BrokerFixture = {
+    broker,
+    topic: 'com.example.Counter',
+    unrouted: undefined,
+    tooLarge: bytesMax,
+    received: async () => found,
+    cut: () => proxy.refuse(),
+    restore: () => proxy.accept(),
+    silence: () => proxy.silence(),
+    speak: () => proxy.resume(),
+    close: async () => {
+      await broker.close();
+      await proxy.close();
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+  return { fixture, answers };
+}
+
+describe('a webhook', () => {
+  test.each<readonly [number, PublishOutcome['kind'] | undefined]>([
+    [202, 'confirmed'],
+    [400, 'refused'],
+    [410, 'refused'],
+    [408, undefined],
+    [429, undefined],
+    [302, undefined],
+    [500, undefined],
+    [503, undefined],
+  ])('whose answer is %i leads to the outcome %s, and without one to another try', async (status, kind) => {
+    const { fixture, answers } = await open();
+    answers.push(status);
+    const published = fixture.broker.publish([messageFor('t', 'a', 1)], new AbortController().signal);
+    const outcome = await published.then(
+      ([first]) => first?.kind,
+      () => undefined,
+    );
+    expect(outcome).toBe(kind);
+    await fixture.close();
+  });
+
+  test('needs a secret and a URL of HTTP', () => {
+    expect(() => webhooks({ url: 'ftp://example.com', secret })).toThrow('begins with https: or http:');
+    expect(() => webhooks({ url: 'https://example.com', secret: '' })).toThrow("Secret can't be empty");
+  });
+});
