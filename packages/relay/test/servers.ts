@@ -5,15 +5,16 @@ import { connect } from 'node:net';
  * A broker's server: the one that the environment names, otherwise what answers on the standard port of this machine.
  *
  * @returns `undefined`, after one line that says how to provide it, when there is none
+ * @throws Error when there is none, although `RELAY_BROKERS` is `required`
  */
 export async function brokerServer(name: string, variable: string, url: string): Promise<URL | undefined> {
   const named = process.env[variable];
   if (named !== undefined) return new URL(named);
   const standard = new URL(url);
   if (await answers(standard)) return standard;
-  process.stderr.write(
-    `No ${name}: start it on port ${standard.port}, or set ${variable}; its tests are skipped\n`,
-  );
+  const missing = `No ${name}: start it on port ${standard.port}, or set ${variable}`;
+  if (process.env['RELAY_BROKERS'] === 'required') throw new Error(missing);
+  process.stderr.write(`${missing}; its tests are skipped\n`);
   return undefined;
 }
 
