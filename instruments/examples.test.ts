@@ -13,12 +13,14 @@ const names = [
   'Action',
   'ActionExecutor',
   'Delivery',
+  'DeliveryOperator',
   'FrameworkEventHandler',
   'Model',
   'ModelEvent',
   'PgRepository',
   'openDatabases',
   'postgres',
+  'relay',
   'specification',
 ];
 

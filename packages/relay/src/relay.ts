@@ -46,6 +46,12 @@ export interface Relay extends BatchEventHandler<undefined> {
  * Creates a relay.
  *
  * @param options.startFrom where it starts when it is new. Default `'now'`
+ * @example packages/relay/test/to-nats.test.ts
+ *
+ * ```ts
+ * const broker = nats({ servers, stream, createWith: [`${stream}.>`] });
+ * const publisher = relay({ name: 'events-to-nats', broker, startFrom: 'beginning' });
+ * ```
  */
 export function relay({ name, broker, topic = defaultTopic, ...options }: RelayOptions): Relay {
   // Each relay is a handler with a name of its own, and handlers are named by their classes.

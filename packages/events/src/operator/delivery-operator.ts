@@ -43,6 +43,12 @@ export interface ShardLeases {
  *
  * A database that is down affects only its own part: queries return the `failures` of those that did not answer, and changes are
  * made in all other databases before the call rejects, and can be repeated.
+ *
+ * @example examples/dead-letter.ts
+ *
+ * ```ts
+ * const operator = new DeliveryOperator(databases);
+ * ```
  */
 export class DeliveryOperator {
   readonly #databases: readonly DatabaseDelivery[];
