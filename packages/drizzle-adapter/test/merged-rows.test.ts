@@ -107,11 +107,6 @@ describe('a row that two plans of a group change', () => {
       'drop function look cascade',
     ],
     ['a publication', 'create publication rule for table tags', 'drop publication rule'],
-    [
-      'a publication of all tables of a schema',
-      'create publication rule for tables in schema public',
-      'drop publication rule',
-    ],
     ['a publication of all tables', 'create publication rule for all tables', 'drop publication rule'],
     [
       'a statement trigger',
@@ -157,6 +152,16 @@ describe('a row that two plans of a group change', () => {
     ],
   ])('is written twice where the table has %s', async (_what, statements, undo) => {
     await alter(statements, undo);
+    expect(await renamedTwice()).toEqual(['written', 'single']);
+  });
+
+  test('is written twice where the table has a publication of all tables of a schema', async ({ skip }) => {
+    const [server] = await query<{ version: number }>(
+      database.url,
+      `select current_setting('server_version_num')::integer as version`,
+    );
+    skip((server?.version ?? 0) < 150_000, 'PostgreSQL 14 has no such publications');
+    await alter('create publication rule for tables in schema public', 'drop publication rule');
     expect(await renamedTwice()).toEqual(['written', 'single']);
   });
 
