@@ -14,7 +14,7 @@ import { shardingConfig } from './fixtures/sharding-config.js';
 
 const settings = { 'maximum-pool-size': 4, 'minimum-idle': 0, 'acquisition-timeout-ms': 1_000 };
 
-/** A database that represents several: new connections reach the server that the test has last chosen. */
+/** One database that acts as several servers: new connections reach the one that the test has chosen last. */
 interface ServersByName {
   readonly url: string;
   /** A server is identified by a number, and does not reveal it while an advisory lock with that number is held. */

@@ -83,7 +83,7 @@ describe('an attempt', () => {
   });
 
   test.each([1, 5, 60])(
-    'after an outage of %i minutes is made within five seconds, whatever has failed by itself before',
+    'after an outage of %i minutes is made within five seconds, even if the event failed before the outage',
     async (minutes) => {
       const bench = new DeliveryBench();
       let calls = 0;

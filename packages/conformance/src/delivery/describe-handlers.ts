@@ -127,7 +127,8 @@ export function describeLeases(context: DeliveryContext): void {
     expect(after.every(({ abandoned }) => abandoned)).toBe(true);
     const tokens = new Set(before.map(({ token }) => token));
     expect(after.some(({ token }) => tokens.has(token))).toBe(false);
-    // The first answer that said so may have been lost. Once the slots are given back, they are like any others.
+    // The slots are reported as abandoned again, because the first answer may have been lost. Once they are given back, they are
+    // like any others.
     expect((await renew('two')).leases).toEqual(after);
     await context.store.leases.release('two');
     expect((await renew('three')).leases.some(({ abandoned }) => abandoned)).toBe(false);

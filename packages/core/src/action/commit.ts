@@ -187,7 +187,10 @@ function assertWhole(actionId: string, { unknown, shards }: LostAttempt<unknown>
   throw new PartialCommitError(actionId, parts, { cause: unknown });
 }
 
-/** The lost answer to a commit in a chain of causes; recognised by its code, because an adapter may contain its own copy of this package. */
+/**
+ * The error in a chain of causes that says that the answer to a commit was lost. It is recognised by its code, because an adapter
+ * may contain its own copy of this package.
+ */
 function unknownCommitOf(error: unknown): CommitOutcomeUnknownError | undefined {
   let link = error;
   for (let depth = 0; depth < depthMax && link instanceof Error; depth++) {

@@ -177,7 +177,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['locked', 'other']);
   });
 
-  test('keeps no timer when nothing is waiting', async () => {
+  test('keeps a timer only while it waits', async () => {
     const writer = new ManualWriter();
     await writer.add('first', a);
     await writer.answer('first');

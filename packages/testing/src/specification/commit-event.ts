@@ -33,7 +33,7 @@ export interface EventOrigin {
 }
 
 /**
- * Commits one event, without a model, on the shard of its model; returns the tables that hold it.
+ * Commits one event on the shard of its model, without changing the model; returns the tables that hold it.
  *
  * @throws UnstorableValueError `unstorable-value` when the payload does not fit the schema of its class
  */
