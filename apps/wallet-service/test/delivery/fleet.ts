@@ -64,7 +64,7 @@ export class Fleet {
   /**
    * Creates the databases, and waits until they are migrated; end it with {@link Fleet.end}.
    *
-   * @param delivery overrides of the section of delivery
+   * @param delivery settings that override those of the `delivery` section
    */
   static async create(delivery: object = {}): Promise<Fleet> {
     const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);

@@ -50,7 +50,7 @@ describe('encodePayload', () => {
     }
   });
 
-  test('writes an event with private fields without them', () => {
+  test('leaves out the private fields of an event', () => {
     class DiscreetEvent extends ModelEvent<Order> {
       static readonly payload = z.object({});
       readonly #note = 'a';

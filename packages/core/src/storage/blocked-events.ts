@@ -141,8 +141,8 @@ export interface BlockedEvents {
    */
   beginAttempt(head: BlockedHead, attempt: BlockedAttempt, before?: BlockedAttempt): Promise<boolean>;
   /**
-   * Records how an attempt ended, and that no attempt is open any more, since the event does not kill processes. Returns false
-   * when the lease was lost. Recording it twice changes nothing, whatever an operator did in between.
+   * Records how an attempt ended, and closes those that are still open: the event has shown that it does not kill its process.
+   * Returns false when the lease was lost. Recording it twice changes nothing, whatever an operator did in between.
    *
    * @param attempt `undefined` when none was begun: then the event is ended without an attempt, if its state has not changed
    * since the head was read

@@ -23,7 +23,7 @@ export interface EventLog {
   /**
    * The history of one model, oldest first, by version and then by ordinal; empty for an id that no model can have.
    *
-   * @param page the maximum number of events, 1 to 1,000 (other limits are adjusted to this range), and the `next` of the
+   * @param page the maximum number of events, 1 to 1,000 (0 counts as 1, a higher number as 1,000), and the `next` of the
    * previous page
    * @throws InvalidCursorError `invalid-cursor` when `after` is not the `next` of a page
    * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative

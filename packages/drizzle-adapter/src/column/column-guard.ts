@@ -129,16 +129,13 @@ function canonicalGuard(column: PgColumn): ColumnGuard | undefined {
     const example = `2026-03-04 07:05:00.25${withTimezone ? '+00' : ''}`;
     return rewrittenGuard(
       isTimestamp(withTimezone, precision),
-      `${example}, at most ${precision} digits of seconds`,
+      `${example}, at most ${precision} decimal places`,
     );
   }
   if (is(column, PgTime)) {
     const { withTimezone, precision = secondDigits } = column;
     const example = `07:05:00.25${withTimezone ? '+05:30' : ''}`;
-    return rewrittenGuard(
-      isTime(withTimezone, precision),
-      `${example}, at most ${precision} digits of seconds`,
-    );
+    return rewrittenGuard(isTime(withTimezone, precision), `${example}, at most ${precision} decimal places`);
   }
   if (is(column, PgInterval)) {
     const { fields, precision = secondDigits } = column as {

@@ -101,7 +101,7 @@ describe('deliverAll', () => {
     expect(environment.clock.now().getTime() - startMs).toBeGreaterThanOrEqual(20_000);
   });
 
-  test('lets no time pass for a handler that waits for something else', async () => {
+  test('lets no time pass for a handler that waits for something other than the clock', async () => {
     const environment = await accountsWith(onCredit(() => delay(50), { timeoutMs: 10 }))
       .given(given)
       .environment();
