@@ -394,7 +394,7 @@ test.each(['1.3.0', '1.9.1'])(
 
 // Errors show the names of classes.
 test.each(packages)('every class exported by %s has the name of its export', async (name) => {
-  // These tests must be modules of the consumer, unlike this one.
+  // The program runs in the consumer's folder, because this test is no module of the consumer.
   const program = `
     for (const entry of ${JSON.stringify(entriesOf(name))})
       for (const [exported, value] of Object.entries(await import(entry)))

@@ -135,7 +135,7 @@ export class EventDispatch {
     return new Set([...this.#waiting.values()].map(({ slot }) => slot));
   }
 
-  /** The longest wait before an attempt: the backoff, or the last chance of an attempt that never ended. */
+  /** The longest wait before an attempt: the backoff, or the time in which an attempt that never ended may still be reported. */
   get waitMaxMs(): number {
     return Math.max(this.#policy.retry.backoffMaxMs, this.#around.context.settings.leaseMs);
   }
