@@ -130,7 +130,7 @@ interface WithdrawParams {
 /** Thrown for what the suite's rules refuse. */
 export class Overdrawn extends Error {}
 
-/** Withdraws an amount from an account, which must cover it; so a repeat is refused. */
+/** Withdraws an amount from an account, which must cover it; so a repeat is refused if too little is left. */
 export class WithdrawAction extends Action<WithdrawParams, Account> {
   readonly #accounts: Repository<Account>;
 

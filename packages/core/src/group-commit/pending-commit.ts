@@ -225,7 +225,7 @@ export class PendingVersions {
     }
   }
 
-  /** Whether a plan changes a model of a plan that is held up. */
+  /** Whether a plan changes a model that is also changed by a plan that is held up. */
   areHeldUp({ changes: { changes } }: PendingCommit): boolean {
     return changes.some(({ repository, model }) => {
       const staged = this.get(repository.model, model.id.value);
