@@ -17,7 +17,7 @@ interface Rereading {
   readonly wallet: Wallet;
   readonly amount: bigint;
   readonly rereads: boolean;
-  /** Which of the two versions that it has read its change is based on. */
+  /** Which of the two versions that it reads is the base of its change. */
   readonly from?: 'older' | 'newer';
 }
 

@@ -22,7 +22,8 @@ const columns =
  * and params. For a backlog, that is faster than reading each value. The text is built in an inner `select`, so that it
  * is built only once.
  *
- * @param bytesMax an SQL expression: events larger than this come without payload, params and larger headers
+ * @param bytesMax an SQL expression: events larger than this come without payload and params, and without headers that are larger
+ * by themselves
  * @param from the part after `from`, with the events as `e`
  */
 export const selectEvents = (bytesMax: string, from: string): string => `

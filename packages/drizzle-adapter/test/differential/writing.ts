@@ -140,7 +140,7 @@ export class Writing {
     };
   }
 
-  /** Finds out what the stores now have of the write. */
+  /** Finds out what the stores now contain of the writes. */
   async #learn(writes: readonly Write[]): Promise<void> {
     const stored = await this.#known.stores.ask(
       ({ accounts }) => accounts.findAll(),

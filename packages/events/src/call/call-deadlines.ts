@@ -184,7 +184,7 @@ export class TurnTime {
     return this.#spentMs >= turnMaxMs;
   }
 
-  /** Calls back in the next turn whenever the time of a turn is {@link TurnTime.spent}; in a later one if others spend that. */
+  /** After each turn whose time was {@link TurnTime.spent}, calls back in the next one, or later if other listeners spend that. */
   onNextTurn(listener: () => void): void {
     this.#onNextTurn = [...this.#onNextTurn, listener];
   }

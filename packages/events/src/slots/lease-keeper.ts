@@ -184,7 +184,7 @@ export class LoopWatch {
     return nowMs;
   }
 
-  /** Whether the event loop has stopped for so long after an instant. */
+  /** Whether the event loop has stopped since an instant for so long that leases may have been lost. */
   stoodSince(instantMs: number): boolean {
     this.now();
     return this.#stoodMs > instantMs;

@@ -66,22 +66,22 @@ export class ActionSpecification<Result> {
     return outcome.environment;
   }
 
-  /** Compares the action's result; as {@link thenExpect}. */
+  /** Compares the action's result; returns and throws as {@link thenExpect}. */
   thenResult(result: Expected<Result>): Promise<TestEnvironment> {
     return this.thenExpect({ result });
   }
 
-  /** Compares all events that were committed, in their order; as {@link thenExpect}. */
+  /** Compares all events that were committed, in their order; returns and throws as {@link thenExpect}. */
   thenEvents(...events: readonly ExpectedEvent[]): Promise<TestEnvironment> {
     return this.thenExpect({ events });
   }
 
-  /** Compares all models that were added or updated, in the order of their first change; as {@link thenExpect}. */
+  /** Compares all models that were added or updated, in the order of their first change; returns and throws as {@link thenExpect}. */
   thenModels(...models: readonly ExpectedModel[]): Promise<TestEnvironment> {
     return this.thenExpect({ models });
   }
 
-  /** Executes the action, which must commit nothing; as {@link thenExpect}. */
+  /** Executes the action, which must commit nothing; returns and throws as {@link thenExpect}. */
   thenNothing(): Promise<TestEnvironment> {
     return this.thenExpect({ events: [], models: [] });
   }

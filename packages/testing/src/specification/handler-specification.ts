@@ -49,17 +49,17 @@ export class HandlerSpecification {
     return outcome.environment;
   }
 
-  /** Compares all events that were committed, in their order; as {@link thenExpect}. */
+  /** Compares all events that were committed, in their order; returns and throws as {@link thenExpect}. */
   thenEvents(...events: readonly ExpectedEvent[]): Promise<TestEnvironment> {
     return this.thenExpect({ events });
   }
 
-  /** Compares all models that were added or updated, in the order of their first change; as {@link thenExpect}. */
+  /** Compares all models that were added or updated, in the order of their first change; returns and throws as {@link thenExpect}. */
   thenModels(...models: readonly ExpectedModel[]): Promise<TestEnvironment> {
     return this.thenExpect({ models });
   }
 
-  /** Delivers the event, which must not lead to a commit; as {@link thenExpect}. */
+  /** Delivers the event, which must not lead to a commit; returns and throws as {@link thenExpect}. */
   thenNothing(): Promise<TestEnvironment> {
     return this.thenExpect({ events: [], models: [] });
   }

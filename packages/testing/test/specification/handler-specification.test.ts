@@ -69,7 +69,7 @@ describe('a specification of a handler', () => {
     await expect(handled.thenExpect({ attempts: 2 })).rejects.toMatchObject(failed);
   });
 
-  test('passes the handler the event with the data of its log', async () => {
+  test('passes the handler the event with its action, headers, principal and model version', async () => {
     const seen: EventEnvelope<AccountCreditedEvent>[] = [];
     const handler = onCredit(async (envelope) => void seen.push(envelope));
     const origin = {

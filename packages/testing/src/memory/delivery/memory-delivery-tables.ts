@@ -227,7 +227,8 @@ function replace<K, V>(target: Map<K, V>, source: ReadonlyMap<K, V>): void {
 }
 
 /**
- * Copies an event, without payload, params and larger headers if it is larger than this.
+ * Copies an event. A larger one than `bytesMax` is copied without payload and params, and without headers that are larger by
+ * themselves.
  *
  * Several handlers may get the copy: each gets its own of the values that it looks at, as from a row of PostgreSQL.
  */
