@@ -31,7 +31,7 @@ export interface DeliveryFixture {
   close(): Promise<void>;
 }
 
-/** The same for a database that can have several transactions open at once, so that some commit late. */
+/** A delivery fixture for a database that can have several transactions open at once, so that some commit late. */
 export interface ConcurrentDeliveryFixture extends DeliveryFixture {
   /** Begins a transaction in which nothing is written yet. */
   begin(): Promise<HeldTransaction>;
