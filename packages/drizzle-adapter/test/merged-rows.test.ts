@@ -155,7 +155,7 @@ describe('a row that two plans of a group change', () => {
     expect(await renamedTwice()).toEqual(['written', 'single']);
   });
 
-  test('is written twice where the table has a publication of all tables of a schema', async ({ skip }) => {
+  test('is written twice where a publication has all tables of its schema', async ({ skip }) => {
     const [server] = await query<{ version: number }>(
       database.url,
       `select current_setting('server_version_num')::integer as version`,

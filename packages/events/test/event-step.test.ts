@@ -78,7 +78,7 @@ function oneBlocked(): BlockedModelSet {
   return models;
 }
 
-test('events behind blocked ones are left to another process that has taken over their slot before they are blocked', async () => {
+test('events behind blocked ones are left to another process that took over their slot before that', async () => {
   const { step, called, blocked } = stepOf('done', { isLost: true, models: oneBlocked() });
   const slot = slotWith('1');
   const finished: string[] = [];
