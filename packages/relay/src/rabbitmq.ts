@@ -79,13 +79,19 @@ class RabbitMqBroker implements Broker {
       throw new RefusedByBroker(`the body has ${body.byteLength} bytes, more than ${messageBytesMax}`);
     const routingKey = `${attributes['modelname'] ?? ''}.${message.eventType}`;
     return new Promise((resolve, reject) => {
-      channel.publish(exchange, routingKey, Buffer.from(body), propertiesOf(message), (error: unknown) => {
+      const onAnswer = (error: unknown): void => {
         const reply = returned.get(id);
         returned.delete(id);
         if (reply !== undefined) reject(new RefusedByBroker(`${reply}: no queue is bound for ${routingKey}`));
         else if (error) reject(error);
         else resolve();
-      });
+      };
+      try {
+        channel.publish(exchange, routingKey, Buffer.from(body), propertiesOf(message), onAnswer);
+      } catch (error) {
+        // What cannot be encoded, such as a routing key of more than 255 bytes, can never be published.
+        reject(error instanceof TypeError ? new RefusedByBroker(error.message) : error);
+      }
     });
   }
 }
