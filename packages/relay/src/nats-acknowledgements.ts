@@ -21,8 +21,8 @@ interface Waiting {
 const checkMs = 500;
 
 /**
- * Publishes to JetStream without a request of its own for each message: all answers arrive at one subscription. That is three times
- * as fast as the client's own `publish`.
+ * Publishes to JetStream without a request of its own for each message: all answers arrive at one subscription. The client's own
+ * `publish` makes a request with a timer for each.
  */
 export class NatsAcknowledgements {
   readonly #connection: NatsConnection;

@@ -4,7 +4,7 @@ import { connect } from '@nats-io/transport-node';
 import { randomUUID } from 'node:crypto';
 
 import { nats } from '../src/nats.js';
-import { type BrokerFixture, type ReceivedMessage, describeBroker } from './broker-suite.js';
+import { type BrokerFixture, type ReceivedMessage, describeBroker, faultsOf } from './broker-suite.js';
 import { brokerServer } from './servers.js';
 
 /** More than a stream of these tests takes, and less than the server does. */
@@ -38,10 +38,7 @@ async function open({ hostname: host, port }: URL): Promise<BrokerFixture> {
       }
       return found;
     },
-    cut: () => proxy.refuse(),
-    silence: () => proxy.silence(),
-    speak: () => proxy.resume(),
-    restore: () => proxy.accept(),
+    ...faultsOf(proxy),
     close: async () => {
       await broker.close();
       await streams.delete(name);

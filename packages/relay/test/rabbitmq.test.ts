@@ -4,7 +4,13 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 
 import { rabbitmq } from '../src/rabbitmq.js';
-import { type BrokerFixture, type ReceivedMessage, describeBroker, messageFor } from './broker-suite.js';
+import {
+  type BrokerFixture,
+  type ReceivedMessage,
+  describeBroker,
+  faultsOf,
+  messageFor,
+} from './broker-suite.js';
 import { brokerServer } from './servers.js';
 
 const messageBytesMax = 100_000;
@@ -53,10 +59,7 @@ async function open(url: URL): Promise<BrokerFixture> {
       }
       return found;
     },
-    cut: () => proxy.refuse(),
-    silence: () => proxy.silence(),
-    speak: () => proxy.resume(),
-    restore: () => proxy.accept(),
+    ...faultsOf(proxy),
     close: async () => {
       await broker.close();
       await channel.deleteQueue(name);

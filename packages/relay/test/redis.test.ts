@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { createClient } from 'redis';
 
 import { redis } from '../src/redis.js';
-import { type BrokerFixture, describeBroker } from './broker-suite.js';
+import { type BrokerFixture, describeBroker, faultsOf } from './broker-suite.js';
 import { brokerServer } from './servers.js';
 
 const messageBytesMax = 100_000;
@@ -18,23 +18,22 @@ async function open(url: URL): Promise<BrokerFixture> {
   const stream = `relay-${randomUUID()}`;
   const client = createClient({ url: url.href });
   await client.connect();
-  const broker = redis({ url: through.href, stream, messageBytesMax });
+  const other = `${stream}.other`;
+  await client.set(other, 'not a stream');
+  const broker = redis({ url: through.href, messageBytesMax });
   return {
     broker,
-    topic: `${stream}.Counter`,
-    unrouted: undefined,
+    topic: stream,
+    unrouted: { topic: other },
     tooLarge: messageBytesMax,
     received: async () => {
       const entries = (await client.xRange(stream, '-', '+')) ?? [];
       return entries.map(({ message: { data = '', ...attributes } }) => ({ attributes, body: data }));
     },
-    cut: () => proxy.refuse(),
-    silence: () => proxy.silence(),
-    speak: () => proxy.resume(),
-    restore: () => proxy.accept(),
+    ...faultsOf(proxy),
     close: async () => {
       await broker.close();
-      await client.del(stream);
+      await client.del([stream, other]);
       await client.close();
       await proxy.close();
     },

@@ -7,12 +7,25 @@ import { describe, expect, test } from 'vitest';
 
 import type { PublishOutcome } from '../src/index.js';
 import { webhooks } from '../src/webhooks.js';
-import { type BrokerFixture, type ReceivedMessage, describeBroker, messageFor } from './broker-suite.js';
+import {
+  type BrokerFixture,
+  type ReceivedMessage,
+  describeBroker,
+  faultsOf,
+  messageFor,
+} from './broker-suite.js';
 
 const secret = `whsec_${Buffer.from('a secret of at least 24 bytes').toString('base64')}`;
 const bytesMax = 100_000;
 
 describeBroker('a webhook', new URL('http://127.0.0.1'), async () => (await open()).fixture);
+
+/** What this partner never takes. */
+function refusalOf({ method, headers }: IncomingMessage, body: Buffer): number | undefined {
+  if (method === 'HEAD') return 405;
+  if (headers['ce-modelname'] === 'Nothing') return 404;
+  return body.length > bytesMax ? 413 : undefined;
+}
 
 /** A partner's service, which verifies signatures and answers what a test chooses. */
 async function open() {
@@ -23,7 +36,7 @@ async function open() {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const body = Buffer.concat(chunks);
-    const status = request.method === 'HEAD' ? 405 : body.length > bytesMax ? 413 : (answers.shift() ?? 204);
+    const status = refusalOf(request, body) ?? answers.shift() ?? 204;
     if (status === 204) {
       verifier.verify(body, request.headers as Record<string, string>);
       const headers = Object.entries(request.headers).map(
@@ -41,13 +54,10 @@ async function open() {
   const fixture: BrokerFixture = {
     broker,
     topic: 'com.example.Counter',
-    unrouted: undefined,
+    unrouted: { attributes: { modelname: 'Nothing' } },
     tooLarge: bytesMax,
     received: async () => found,
-    cut: () => proxy.refuse(),
-    restore: () => proxy.accept(),
-    silence: () => proxy.silence(),
-    speak: () => proxy.resume(),
+    ...faultsOf(proxy),
     close: async () => {
       await broker.close();
       await proxy.close();
