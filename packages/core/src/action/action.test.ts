@@ -125,6 +125,11 @@ describe('a model that perform returns', () => {
     const { execute } = executorOf(async () => [...rows, stored.deposit(1n)]);
     expect(await execute()).toHaveLength(100_001);
   });
+
+  test('is not searched for in the places of a list that it does not fill', async () => {
+    const { execute } = executorOf(async () => Object.assign([], { length: 2 ** 32 - 1 }));
+    expect(await execute()).toHaveLength(2 ** 32 - 1);
+  });
 });
 
 /** A result with a circle. */

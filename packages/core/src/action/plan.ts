@@ -204,7 +204,9 @@ function* modelsIn(result: unknown): Iterable<AnyModel> {
 }
 
 function partsOf(value: object): Iterable<unknown> {
-  if (Array.isArray(value) || value instanceof Set) return value;
+  // A list may be almost empty, and yet have billions of places.
+  if (Array.isArray(value)) return value.slice(0, partsMax);
+  if (value instanceof Set) return value;
   if (value instanceof Map) return value.values();
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) return [];
