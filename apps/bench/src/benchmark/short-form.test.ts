@@ -5,7 +5,7 @@ import { isRatio, medianFigures } from './recorded-ratios.js';
 import { compareWithRecorded, comparisonOf, lineOf } from './short-form.js';
 
 const faster: Figure = { title: 'faster', value: 1, unit: '×', atLeast: 2, measured: {} };
-const slower: Figure = { title: 'slower', value: 1, unit: '×', atMost: 2, measured: {} };
+const slower: Figure = { title: 'slower', value: 1, unit: '×', atMost: 0.5, measured: {} };
 
 /** A benchmark that returns these values in turn, run by run. */
 function giving(...values: readonly number[]): Benchmark & { readonly runs: () => number } {
@@ -27,6 +27,11 @@ test('a higher-is-better ratio has regressed when it is more than 30 % below the
 test('a lower-is-better ratio has regressed when the record is more than 30 % below it', () => {
   expect(comparisonOf({ ...slower, value: 1.42 }, { slower: 1 })).toMatchObject({ isGood: true });
   expect(comparisonOf({ ...slower, value: 1.44 }, { slower: 1 })).toMatchObject({ isGood: false });
+});
+
+test('a ratio within its bound is good, however much better the recorded one is', () => {
+  expect(comparisonOf({ ...slower, value: 0.5 }, { slower: 0.2 })).toMatchObject({ isGood: true });
+  expect(comparisonOf({ ...faster, value: 2 }, { faster: 9 })).toMatchObject({ isGood: true });
 });
 
 test.each([faster, slower])('a ratio that is no longer a number has regressed', (figure) => {

@@ -1,5 +1,5 @@
 import type { BenchContext, Benchmark } from './benchmark.js';
-import type { Figure } from './figure.js';
+import { type Figure, isReached } from './figure.js';
 import { type Ratios, isRatio } from './recorded-ratios.js';
 
 /** Ratios of unchanged code differ by up to this much between kinds of machines. */
@@ -13,7 +13,10 @@ export interface Comparison {
   readonly value: number;
   /** `undefined` when it was never recorded. */
   readonly recorded: number | undefined;
-  /** Whether it is within tolerance: at most 30 % lower if it should be large, at most 43 % higher if it should be small. */
+  /**
+   * Whether it is within its bound, or within tolerance: at most 30 % lower if it should be large, at most 43 % higher if it should
+   * be small.
+   */
   readonly isGood: boolean;
 }
 
@@ -47,12 +50,13 @@ async function compareOne(
 }
 
 /** Compares one ratio; one that was never recorded fails. */
-export function comparisonOf({ title, value, atLeast }: Figure, ratios: Ratios): Comparison {
+export function comparisonOf(figure: Figure, ratios: Ratios): Comparison {
+  const { title, value, atLeast } = figure;
   const recorded = ratios[title];
   if (recorded === undefined) return { title, value, recorded, isGood: false };
-  const isGood =
+  const isTolerated =
     atLeast === undefined ? value <= recorded / toleratedShare : value >= recorded * toleratedShare;
-  return { title, value, recorded, isGood };
+  return { title, value, recorded, isGood: isTolerated || isReached(figure) };
 }
 
 /** The result of a comparison, in one line. */
