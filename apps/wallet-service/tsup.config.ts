@@ -12,7 +12,7 @@ const service = {
 /** These make up most of the modules. */
 const bundled = [
   /^drizzle-orm/,
-  /^@framework\/(core|drizzle-adapter|events)(\/adapter)?$/,
+  /^@framework\/(core|drizzle-adapter|events|relay)(\/(adapter|config))?$/,
   /^zod/,
   /^@?hono/,
   /^big.js/,
@@ -27,7 +27,8 @@ const cheapNames = {
   name: 'cheap-names',
   renderChunk: (code: string) => {
     const helper = 'var __name = (target, value) => __defProp(';
-    if (!code.includes(helper)) throw new Error('esbuild has changed how it keeps names: see cheapNames');
+    if (/\b__name = /.test(code) && !code.includes(helper))
+      throw new Error('esbuild has changed how it keeps names: see cheapNames');
     return {
       code: code.replace(
         helper,

@@ -3,5 +3,12 @@ import { packageBuild } from '../../tsup.base.js';
 
 export default defineConfig({
   ...packageBuild,
-  entry: ['src/index.ts', 'src/nats.ts', 'src/rabbitmq.ts', 'src/redis.ts', 'src/webhooks.ts'],
+  entry: [
+    'src/index.ts',
+    'src/nats.ts',
+    'src/rabbitmq.ts',
+    'src/redis.ts',
+    'src/relay-config.ts',
+    'src/webhooks.ts',
+  ],
 });

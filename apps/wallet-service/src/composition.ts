@@ -19,6 +19,7 @@ import {
   notifyOfCommits,
   parseDeliverySettings,
 } from '@framework/events';
+import type { Relay } from '@framework/relay';
 
 import type { WalletService } from './http/wallet-app-env.js';
 import { notifications } from './notification/notifications-table.js';
@@ -51,8 +52,12 @@ import { WalletWithdrawMoneyAction } from './wallet/wallet-withdraw-money-action
 export interface CompositionOptions {
   /** Whether it delivers events. If not, it notifies the delivering processes of its commits. Default true. */
   readonly delivers?: boolean;
+  /** Whether a process that delivers has the service's own handlers. Default true. */
+  readonly handles?: boolean;
   /** Handlers besides the service's own; they must be the same in all delivering processes. */
   readonly handlers?: readonly AnyEventHandler[];
+  /** What publishes the events to brokers, in a process that delivers. The caller closes their brokers. Default: none. */
+  readonly relays?: readonly Relay[];
   readonly retry?: Partial<RetryPolicy>;
   /** How long delivery waits for handlers when it stops, even if the configuration allows more. */
   readonly stopTimeoutMaxMs?: number;
@@ -108,7 +113,8 @@ export function composeWalletService(
       new NotifyRecipientAction(systemClock),
     ],
   });
-  const { delivers = true, handlers = [], onDeliveryError, stopTimeoutMaxMs = Infinity } = options;
+  const { delivers = true, handles = true, handlers = [], relays = [] } = options;
+  const { onDeliveryError, stopTimeoutMaxMs = Infinity } = options;
   const around = { databases, executor, ...(onDeliveryError && { onError: onDeliveryError }) };
   const own = [
     new ReceiveTransfer(transferRepository),
@@ -123,11 +129,23 @@ export function composeWalletService(
         ...(options.onDeliveryRecovered && { onRecovered: options.onDeliveryRecovered }),
         ...(options.onAttemptFailed && { onAttemptFailed: options.onAttemptFailed }),
         ...(options.onRestartNeeded && { onRestartNeeded: options.onRestartNeeded }),
-        handlers: [...own, ...handlers],
+        handlers: [...(handles ? own : []), ...handlers, ...relays],
         settings: { ...settings, stopTimeoutMs },
       })
     : notificationsOnly(around);
-  return { databases, wallets, transfers: transferRepository, executor, delivery, principalOf };
+  const served = relays.map((relay) => ({
+    name: relay.name,
+    state: () => (delivers ? relay.state : undefined),
+  }));
+  return {
+    databases,
+    wallets,
+    transfers: transferRepository,
+    executor,
+    delivery,
+    relays: served,
+    principalOf,
+  };
 }
 
 /** The errors after which running an action again can succeed. */

@@ -67,7 +67,9 @@ async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdo
   const options = { ...settings, config, logger, onRestartNeeded };
   const { role } = settings;
   const { service, url, stop } =
-    role === 'worker' ? startWorker(options) : await startService({ ...options, role });
+    role === 'worker' || role === 'relay'
+      ? await startWorker({ ...options, role })
+      : await startService({ ...options, role });
   shutdown.add(stop);
   const sayUnlessEnding = (text: string): void => {
     if (!shutdown.begun) say(text);
@@ -78,7 +80,11 @@ async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdo
       sayUnlessEnding(url === undefined ? text : `Listening on ${url}. ${text}`);
     },
     onReady: (starts) =>
-      sayUnlessEnding(url === undefined ? workerReadyText(starts) : readyText(url, starts, settings)),
+      sayUnlessEnding(
+        url === undefined
+          ? workerReadyText(role === 'relay' ? role : 'worker', starts)
+          : readyText(url, starts, settings),
+      ),
     onChange: (start) => {
       sayUnlessEnding(changeText(start));
       if (start.ready) logger.info({ shard: start.place }, 'a shard has become ready');
@@ -87,13 +93,13 @@ async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdo
 }
 
 async function configOf(
-  { configFile, dataFolder }: ServiceSettings,
+  { configFile, dataFolder, firstRelay }: ServiceSettings,
   shutdown: Shutdown,
 ): Promise<FrameworkConfig> {
   if (configFile !== undefined) return readConfigFile(configFile);
   const embedded = await startEmbeddedDatabases(dataFolder ?? embeddedFolder, say);
   shutdown.add(embedded.stop);
-  return embedded.config;
+  return { ...embedded.config, relay: firstRelay };
 }
 
 function say(line: string): void {

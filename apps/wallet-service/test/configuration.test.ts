@@ -136,6 +136,7 @@ describe('the environment', () => {
     expect(readServiceSettings({ PORT: '', WALLET_CONFIG: '', WALLET_ROLE: '' })).toEqual({
       role: 'all',
       configFile: undefined,
+      firstRelay: [],
       host: '127.0.0.1',
       port: 8080,
       connectionsMax: 2_000,
@@ -152,6 +153,7 @@ describe('the environment', () => {
     ).toEqual({
       role: 'worker',
       configFile: 'a.yaml',
+      firstRelay: [],
       host: '::1',
       port: 0,
       connectionsMax: 50,
@@ -165,8 +167,35 @@ describe('the environment', () => {
     expect(() => readServiceSettings({ PORT })).toThrow('PORT: must be a whole number from 0 to 65535');
   });
 
-  test.each(['http', 'worker'])('is refused with WALLET_ROLE=%s and no WALLET_CONFIG', (WALLET_ROLE) => {
-    expect(() => readServiceSettings({ WALLET_ROLE })).toThrow(/WALLET_ROLE: .* set WALLET_CONFIG/);
+  test.each(['http', 'worker', 'relay'])(
+    'is refused with WALLET_ROLE=%s and no WALLET_CONFIG',
+    (WALLET_ROLE) => {
+      expect(() => readServiceSettings({ WALLET_ROLE })).toThrow(/WALLET_ROLE: .* set WALLET_CONFIG/);
+    },
+  );
+
+  test.each([
+    ['nats', 'nats', 'nats://127.0.0.1:4222'],
+    ['amqp', 'rabbitmq', 'amqp://guest:guest@127.0.0.1'],
+    ['redis', 'redis', 'redis://127.0.0.1'],
+  ])('lets embedded databases relay to a %s URL in WALLET_RELAY', (_protocol, kind, WALLET_RELAY) => {
+    expect(readServiceSettings({ WALLET_RELAY }).firstRelay).toMatchObject([
+      { name: `events-to-${kind}`, startFrom: 'beginning', [kind]: {} },
+    ]);
+  });
+
+  test.each(['localhost:4222', 'https://partner.example', 'toString:'])(
+    'is refused with WALLET_RELAY=%s',
+    (WALLET_RELAY) => {
+      expect(() => readServiceSettings({ WALLET_RELAY })).toThrow(
+        'WALLET_RELAY: must be the URL of a broker',
+      );
+    },
+  );
+
+  test('is refused with WALLET_RELAY beside a configuration file', () => {
+    const both = { WALLET_RELAY: 'redis://127.0.0.1', WALLET_CONFIG: 'a.yaml' };
+    expect(() => readServiceSettings(both)).toThrow(/WALLET_RELAY: .* in the file of WALLET_CONFIG/);
   });
 
   test('is refused with all its faults', () => {

@@ -39,7 +39,7 @@ test('a deposit runs through at most 45 source files from execution to commit', 
 
 test('an event runs through at most 24 files of the packages from log to handler', async () => {
   const handler = new TellDeposit();
-  const worker = startWorker({ config: fleet.config, logger, handlers: [handler] });
+  const worker = await startWorker({ config: fleet.config, logger, handlers: [handler] });
   try {
     await worker.service.delivery.started();
     const http = fleet.start('http');

@@ -25,6 +25,8 @@ export interface TestServiceOptions {
   readonly migrate?: string;
   /** The section `delivery`, in kebab-case. */
   readonly delivery?: object;
+  /** The section `relay`, in kebab-case. */
+  readonly relay?: readonly object[];
   readonly retry?: Partial<RetryPolicy>;
 }
 
@@ -81,8 +83,8 @@ export function configTree({ global, mexico }: ShardDatabases, options: TestServ
   if (options.thirdPort !== undefined) groups.push(group(2, 'third', global, options.thirdPort, {}));
   if (options.third !== undefined) groups.push(group(2, 'third', options.third, options.third.port));
   const sharding = { 'default-shard': { group: 0, member: 0 }, groups };
-  const { delivery = {}, migrate } = options;
-  const own = { namespace: 'com.example.wallet', sharding, 'group-commit': groupCommit, delivery };
+  const { delivery = {}, relay = [], migrate } = options;
+  const own = { namespace: 'com.example.wallet', sharding, 'group-commit': groupCommit, delivery, relay };
   return { framework: { ...own, ...(migrate !== undefined && { migrate }) } };
 }
 

@@ -100,7 +100,7 @@ export type {
 
 export type { MigrateMode } from './config/framework-config.js';
 export type { Secret } from './config/database-url.js';
-export { kebabCasePath } from './config/config-keys.js';
+export { kebabCasePath, unknownKeysBesidePassword } from './config/config-keys.js';
 export { type OptionNames, refuseUnknownOptions } from './config/settings.js';
 export {
   type DatabaseConfig,

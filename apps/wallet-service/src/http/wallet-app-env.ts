@@ -1,5 +1,6 @@
 import type { ActionExecutor, DatabaseRegistry, Principal, Repository } from '@framework/core';
 import type { Delivery } from '@framework/events';
+import type { RelayState } from '@framework/relay';
 import type { OpenAPIHono } from '@hono/zod-openapi';
 
 import type { Transfer } from '../transfer/transfer.js';
@@ -31,8 +32,17 @@ export interface WalletService {
   readonly executor: ActionExecutor;
   /** Delivers committed events to their handlers, or notifies the processes that do. */
   readonly delivery: Pick<Delivery, 'start' | 'started' | 'startedOn' | 'stop' | 'restartNeed'>;
+  /** The configured relays, whether or not they run in this process. */
+  readonly relays: readonly ServedRelay[];
   /** Determines who sent a request. A real service would verify a token here. */
   readonly principalOf: (request: Request) => Principal | Promise<Principal>;
+}
+
+/** A relay, as its health is served. */
+export interface ServedRelay {
+  readonly name: string;
+  /** How it fares; `undefined` when it runs in other processes only. */
+  readonly state: () => RelayState | undefined;
 }
 
 /** Tells the client the id of its request in the log; set on every answer. */

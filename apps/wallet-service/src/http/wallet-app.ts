@@ -6,6 +6,7 @@ import { docsRoutes, openapiRoute } from './docs-routes.js';
 import { healthRoutes } from './health-routes.js';
 import { InvalidRequestError } from './parse-shape.js';
 import { problemOf, problemResponse } from './problem-of.js';
+import { relayHealthRoute } from './relay-health-route.js';
 import { logProblem, logRequest } from './request-deadline.js';
 import { answerOtherMethods } from './serve.js';
 import { transferRoutes } from './transfer-routes.js';
@@ -45,6 +46,7 @@ export function walletApp(
   walletEventRoutes(app, service);
   transferRoutes(app, service);
   healthRoutes(app, service);
+  if (service.relays.length > 0) relayHealthRoute(app, service);
   openapiRoute(app);
   if (docs) docsRoutes(app);
   answerOtherMethods(app);

@@ -13,15 +13,31 @@ const integer = (minimum: number, maximum: number) =>
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
 
-const roles = ['all', 'http', 'worker'] as const;
+const roles = ['all', 'http', 'worker', 'relay'] as const;
 
-/** What a process does: answer requests, deliver events to handlers, or both. */
+/** What a process does: `http` answers requests, `worker` delivers events to handlers and relays, `relay` to relays only, `all` does it all. */
 export type ServiceRole = (typeof roles)[number];
+
+/** How a first try relays to a broker of each protocol: all of it is created, from the first event on. */
+const firstRelays: Readonly<Record<string, (url: string) => Readonly<Record<string, unknown>>>> = {
+  'nats:': (url) => ({ nats: { servers: [url], stream: firstPlace, createStream: true } }),
+  'amqp:': (url) => ({ rabbitmq: { url, exchange: firstPlace, declare: true } }),
+  'redis:': (url) => ({ redis: { url, stream: firstPlace } }),
+};
+/** The stream or exchange of a first try. */
+const firstPlace = 'wallet-events';
+const firstProtocols = Object.keys(firstRelays).map((protocol) => `${protocol}//`);
 
 const environmentSchema = z.object({
   WALLET_ROLE: z.enum(roles, { error: `must be one of ${roles.join(', ')}` }).default('all'),
   WALLET_CONFIG: z.string().optional(),
   WALLET_DATA: z.string().optional(),
+  WALLET_RELAY: z
+    .string()
+    .refine((url) => firstRelays[URL.parse(url)?.protocol ?? ''] !== undefined, {
+      error: `must be the URL of a broker, ${firstProtocols.join(', ')}`,
+    })
+    .optional(),
   HOST: z.string().default('127.0.0.1'),
   PORT: integer(0, 65_535).default(8080),
   CONNECTIONS_MAX: integer(1, 1_000_000).default(2_000),
@@ -37,6 +53,8 @@ export interface ServiceSettings {
   readonly configFile: string | undefined;
   /** The folder of the embedded databases. `undefined` means `.data/postgres` in the repository. */
   readonly dataFolder: string | undefined;
+  /** The section `framework.relay` of a first try with the embedded databases. */
+  readonly firstRelay: FrameworkConfig['relay'];
   readonly host: string;
   /** The port to listen on; 0 means any free one. */
   readonly port: number;
@@ -66,10 +84,15 @@ export function readServiceSettings(environment: NodeJS.ProcessEnv): ServiceSett
     const message = `${data.WALLET_ROLE} shares its databases with other processes, but embedded databases belong to one process: set WALLET_CONFIG`;
     throw new ConfigurationError([{ path: 'WALLET_ROLE', message }]);
   }
+  if (data.WALLET_RELAY !== undefined && data.WALLET_CONFIG !== undefined) {
+    const message = 'is for the embedded databases: configure framework.relay in the file of WALLET_CONFIG';
+    throw new ConfigurationError([{ path: 'WALLET_RELAY', message }]);
+  }
   return {
     role: data.WALLET_ROLE,
     configFile: data.WALLET_CONFIG,
     dataFolder: data.WALLET_DATA,
+    firstRelay: data.WALLET_RELAY === undefined ? [] : [firstRelayTo(data.WALLET_RELAY)],
     host: data.HOST,
     port: data.PORT,
     connectionsMax: data.CONNECTIONS_MAX,
@@ -78,6 +101,11 @@ export function readServiceSettings(environment: NodeJS.ProcessEnv): ServiceSett
     logLevel: data.LOG_LEVEL ?? (data.WALLET_CONFIG === undefined ? 'warn' : 'info'),
     shutdownTimeoutMs: data.SHUTDOWN_TIMEOUT_MS,
   };
+}
+
+function firstRelayTo(url: string): FrameworkConfig['relay'][number] {
+  const section = firstRelays[new URL(url).protocol]?.(url) ?? {};
+  return { name: `events-to-${Object.keys(section).join()}`, startFrom: 'beginning', ...section };
 }
 
 /**

@@ -1,5 +1,7 @@
-import type { FrameworkConfig, RetryPolicy } from '@framework/core';
+import { ConfigurationError, type FrameworkConfig, type RetryPolicy } from '@framework/core';
 import type { AnyEventHandler } from '@framework/events';
+import type { Relay } from '@framework/relay';
+import { openRelays } from '@framework/relay/config';
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 
@@ -29,7 +31,7 @@ export interface RunningService {
 export async function startService(options: {
   readonly config: FrameworkConfig;
   /** `http` leaves delivery to other processes. Default `all`. */
-  readonly role?: Exclude<ServiceRole, 'worker'>;
+  readonly role?: Extract<ServiceRole, 'all' | 'http'>;
   readonly host: string;
   readonly port: number;
   /** The maximum number of client connections; further ones are closed at once. Default 2,000. */
@@ -46,10 +48,12 @@ export async function startService(options: {
   readonly onRestartNeeded?: () => void;
 }): Promise<RunningService> {
   const { config, role = 'all', retry, logger } = options;
+  const relays = await openRelays(config);
   const service = composeWalletService(config, {
     ...deliveryOptions(options),
     ...(retry && { retry }),
     delivers: role === 'all',
+    relays,
   });
   try {
     const app = walletApp(service, options);
@@ -61,13 +65,18 @@ export async function startService(options: {
     const stop = async (): Promise<void> => {
       // In parallel: a request that does not end must not keep the leases from being given back.
       await Promise.all([server.close(), service.delivery.stop()]);
-      await service.databases.close();
+      await Promise.all([service.databases.close(), closeBrokers(relays)]);
     };
     return { service, url: server.url, stop };
   } catch (error) {
     await service.databases.close();
     throw error;
   }
+}
+
+/** Disconnects from the brokers; one that does not answer needs nothing any more. */
+async function closeBrokers(relays: readonly Relay[]): Promise<void> {
+  await Promise.allSettled(relays.map(({ broker }) => broker.close()));
 }
 
 /** The answer to `OPTIONS *` and `CONNECT`. */
@@ -100,12 +109,14 @@ export interface RunningWorker {
 }
 
 /**
- * Starts delivery without HTTP. It works on each database as soon as that database is ready.
+ * Starts delivery without HTTP, to the handlers and relays or to the relays only. It works on each database as soon as that database is ready.
  *
  * @throws ConfigurationError `invalid-configuration`
  */
-export function startWorker(options: {
+export async function startWorker(options: {
   readonly config: FrameworkConfig;
+  /** `relay` leaves the handlers to other processes. Default `worker`. */
+  readonly role?: Extract<ServiceRole, 'worker' | 'relay'>;
   readonly logger: Logger;
   /** Handlers besides the service's own. Default: none. */
   readonly handlers?: readonly AnyEventHandler[];
@@ -115,13 +126,19 @@ export function startWorker(options: {
    * Called when handlers hang. It should end the process, so that its supervisor restarts it. Default: does nothing.
    */
   readonly onRestartNeeded?: () => void;
-}): RunningWorker {
-  const { config, handlers = [] } = options;
-  const service = composeWalletService(config, { ...deliveryOptions(options), handlers });
+}): Promise<RunningWorker> {
+  const { config, role = 'worker', handlers = [] } = options;
+  const relays = await openRelays(config);
+  if (role === 'relay' && relays.length === 0) {
+    const message = 'has no relay, but WALLET_ROLE is relay: add one, or choose another role';
+    throw new ConfigurationError([{ path: 'framework.relay', message }]);
+  }
+  const handles = role === 'worker';
+  const service = composeWalletService(config, { ...deliveryOptions(options), handles, handlers, relays });
   service.delivery.start();
   const stop = async (): Promise<void> => {
     await service.delivery.stop();
-    await service.databases.close();
+    await Promise.all([service.databases.close(), closeBrokers(relays)]);
   };
   return { service, url: undefined, stop };
 }

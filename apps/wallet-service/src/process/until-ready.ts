@@ -116,8 +116,8 @@ export function readyText(
 }
 
 /** The text for the terminal when a process that serves no requests is ready. */
-export function workerReadyText(starts: readonly ShardStart[]): string {
-  return ['', headline('worker', starts), '', ...shardLines(starts), ''].join('\n');
+export function workerReadyText(role: 'worker' | 'relay', starts: readonly ShardStart[]): string {
+  return ['', headline(role, starts), '', ...shardLines(starts), ''].join('\n');
 }
 
 /** The text shown while no shard is ready. */

@@ -65,8 +65,9 @@ export class Fleet {
    * Creates the databases, and waits until they are migrated; end it with {@link Fleet.end}.
    *
    * @param delivery settings that override those of the `delivery` section
+   * @param relay the `relay` section. Default: no relays
    */
-  static async create(delivery: object = {}): Promise<Fleet> {
+  static async create(delivery: object = {}, relay: readonly object[] = []): Promise<Fleet> {
     const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
     const databases = { global, mexico };
     const folder = await mkdtemp(join(tmpdir(), 'wallet-fleet-'));
@@ -74,7 +75,7 @@ export class Fleet {
       Object.entries(programs).map(([name, program]) => bundleProgram(program, programFile(folder, name))),
     );
     const options = { global: connections, mexico: connections };
-    const tree = configTree(databases, { ...options, delivery: { ...quickDelivery, ...delivery } });
+    const tree = configTree(databases, { ...options, relay, delivery: { ...quickDelivery, ...delivery } });
     const configFile = join(folder, 'wallet.json');
     await writeFile(configFile, JSON.stringify(tree));
     await writeFile(join(folder, globalOnly), JSON.stringify(withoutMexico(tree)));

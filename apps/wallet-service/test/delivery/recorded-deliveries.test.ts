@@ -9,7 +9,7 @@ import { CallRecorder, DeliveryRecorder, checkRecord } from '@framework/testing/
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { startWorker } from '../../src/process/start.js';
+import { type RunningWorker, startWorker } from '../../src/process/start.js';
 import { WalletMoneyDepositedEvent } from '../../src/wallet/wallet.js';
 import { type TestService, configTree, startTestService, stopTestService } from '../start-test-service.js';
 import type { Answer } from '../wallet-client.js';
@@ -41,11 +41,11 @@ const recorder = new CallRecorder<Answer>({
       : { outcome: 'refused', says: String(status) },
 });
 let service: TestService;
-let worker: ReturnType<typeof startWorker>;
+let worker: RunningWorker;
 
 beforeAll(async () => {
   service = await startTestService({ delivery });
-  worker = startWorker({
+  worker = await startWorker({
     config: parseFrameworkConfig(configTree(service, { delivery })),
     logger: pino({ level: 'silent' }),
     handlers: deliveries.around([new WatchDeposits(), new WatchEverything()]),

@@ -10,8 +10,9 @@ const settings = readServiceSettings(process.env);
 const { WALLET_CONFIG = '', RECORDS_URL = '' } = process.env;
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 const shutdown = new Shutdown({ timeoutMs: settings.shutdownTimeoutMs, say });
-const worker = startWorker({
+const worker = await startWorker({
   ...settings,
+  role: 'worker',
   config: await readConfigFile(WALLET_CONFIG),
   logger: pino({ level: settings.logLevel }, destination(2)),
   handlers: recordingHandlers(RECORDS_URL),

@@ -420,6 +420,18 @@ describe('the section of group commit', () => {
   });
 });
 
+test('a configuration carries the section of relays unread, the keys in camelCase', () => {
+  const { framework } = treeWithDelivery({}) as { readonly framework: object };
+  const relay = [{ name: 'a', 'start-from': 'now' }];
+  expect(parseFrameworkConfig({ framework: { ...framework, relay } }).relay).toEqual([
+    { name: 'a', startFrom: 'now' },
+  ]);
+  expect(parseFrameworkConfig({ framework }).relay).toEqual([]);
+  expect(() => parseFrameworkConfig({ framework: { ...framework, relay: { name: 'a' } } })).toThrow(
+    'framework.relay: is not a list',
+  );
+});
+
 describe('a faulty section of delivery', () => {
   test.each([null, 'text', 5, [1]])('is refused when it is %j', (delivery) => {
     expect(faultsOf(treeWithDelivery(delivery))).toEqual({ 'framework.delivery': 'is not a section' });

@@ -82,6 +82,10 @@ export interface FrameworkConfig {
    * The section `delivery` with its keys in camelCase. The package that delivers events validates it. Default: empty.
    */
   readonly delivery: Readonly<Record<string, unknown>>;
+  /**
+   * The section `relay`, a list with its keys in camelCase. The package that publishes to brokers validates it. Default: empty.
+   */
+  readonly relay: readonly Readonly<Record<string, unknown>>[];
 }
 
 const databaseSchema = z.strictObject({
@@ -132,6 +136,7 @@ const documentSchema = z.strictObject({
     migrate: z.enum(migrateModes, { error: `must be one of ${migrateModes.join(', ')}` }).default('on-start'),
     groupCommit: groupCommitSchema.default(false),
     delivery: sectionSchema.default({}),
+    relay: z.array(sectionSchema, { error: 'is not a list' }).default([]),
   }),
 });
 
@@ -148,7 +153,7 @@ type ShardingDocument = z.infer<typeof documentSchema>['framework']['sharding'];
 export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
   const document = documentSchema.safeParse(camelCaseKeys(tree), { reportInput: true });
   if (!document.success) throw new ConfigurationError(document.error.issues.flatMap(faultsOf));
-  const { namespace, sharding, migrate, groupCommit, delivery } = document.data.framework;
+  const { namespace, sharding, migrate, groupCommit, delivery, relay } = document.data.framework;
   const faults = duplicates(sharding);
   const members = sharding.groups.flatMap((group, index) => membersOf(group, index));
   const defaultShard = ShardIdentifier.of(sharding.defaultShard.group, sharding.defaultShard.member);
@@ -159,7 +164,7 @@ export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
     });
   }
   if (faults.length > 0) throw new ConfigurationError(faults);
-  return { namespace, sharding: { defaultShard, members }, migrate, groupCommit, delivery };
+  return { namespace, sharding: { defaultShard, members }, migrate, groupCommit, delivery, relay };
 }
 
 function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationIssue[] {

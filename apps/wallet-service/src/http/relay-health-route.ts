@@ -1,0 +1,94 @@
+import type { DatabaseRegistry } from '@framework/core';
+import { DeliveryOperator } from '@framework/events';
+import { z } from '@hono/zod-openapi';
+
+import { serve } from './serve.js';
+import type { ServedRelay, WalletApp } from './wallet-app-env.js';
+
+const relaysSchema = z
+  .object({
+    relays: z.array(
+      z.object({
+        name: z.string().openapi({ example: 'events-to-nats' }),
+        state: z.enum(['idle', 'publishing', 'waiting', 'elsewhere']).openapi({
+          description:
+            '`waiting`: the broker does not confirm, and the log keeps the events; `idle`: nothing was published yet; `elsewhere`: ' +
+            'it runs in other processes',
+        }),
+        lagEvents: z
+          .int()
+          .openapi({ description: 'Committed events that it has not passed, at most 100,000 per database' }),
+        lagSeconds: z
+          .number()
+          .openapi({ description: 'The age of the oldest of them; 0 when there is none' }),
+        blocked: z
+          .int()
+          .openapi({ description: 'Events that wait because of a message that the broker refused' }),
+        deadLetters: z.int().openapi({ description: 'Messages that the broker refused' }),
+        lastError: z
+          .object({ text: z.string(), date: z.iso.datetime() })
+          .optional()
+          .openapi({ description: 'The last error of the broker in this process, in its words' }),
+        unknownOn: z
+          .array(z.string())
+          .optional()
+          .openapi({
+            description: 'Shards whose databases did not answer: the numbers lack their events',
+            example: ['1/0'],
+          }),
+      }),
+    ),
+  })
+  .openapi('Relays');
+
+type RelayHealth = z.input<typeof relaysSchema>['relays'][number];
+type Lag = Awaited<ReturnType<DeliveryOperator['lag']>>;
+
+/** Serves the health of the configured relays, apart from readiness: while a broker is down, requests are served all the same. */
+export function relayHealthRoute(
+  app: WalletApp,
+  { databases, relays }: { readonly databases: DatabaseRegistry; readonly relays: readonly ServedRelay[] },
+): void {
+  const operator = new DeliveryOperator(databases);
+  // Shared among all callers at the same time, because each query scans the log after the cursors.
+  let running: Promise<Lag> | undefined;
+  const lag = (): Promise<Lag> => {
+    running ??= operator.lag().finally(() => (running = undefined));
+    return running;
+  };
+  serve(
+    app,
+    {
+      method: 'get',
+      path: '/health/relay',
+      tag: 'Health',
+      summary: 'See how far the relays to brokers are',
+      description: 'The status is 200 also while a broker is down: no request depends on it.',
+      answers: { 200: 'The state of each relay' },
+      answer: relaysSchema,
+      problems: [],
+    },
+    async () => {
+      const answers = await lag();
+      return { body: { relays: relays.map((relay) => healthOf(relay, answers)) } };
+    },
+  );
+}
+
+function healthOf({ name, state }: ServedRelay, { items, failures }: Lag): RelayHealth {
+  const { kind, lastError } = state() ?? { kind: 'elsewhere' as const, lastError: undefined };
+  const own = items.filter(({ handler }) => handler === name);
+  const sum = (count: (lag: Lag['items'][number]) => number): number =>
+    own.reduce((total, each) => total + count(each), 0);
+  const unknownOn = failures.flatMap(({ shards }) => shards.map(({ group, member }) => `${group}/${member}`));
+  return {
+    name,
+    state: kind,
+    lagEvents: sum(({ pendingCount }) => pendingCount),
+    lagSeconds: Math.max(0, ...own.map(({ oldestPendingMs }) => oldestPendingMs / 1_000)),
+    blocked: sum(({ blockedCount }) => blockedCount),
+    deadLetters: sum(({ deadCount }) => deadCount),
+    ...(lastError && { lastError: { text: lastError.text, date: lastError.date.toISOString() } }),
+    ...(unknownOn.length > 0 && { unknownOn }),
+  };
+}

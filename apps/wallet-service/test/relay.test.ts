@@ -1,0 +1,132 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+
+import { Fleet } from './delivery/fleet.js';
+import { type TestService, startTestService, stopTestService } from './start-test-service.js';
+import { WalletClient } from './wallet-client.js';
+import { WebhookReceiver } from './webhook-receiver.js';
+
+const patience = { timeout: 60_000, interval: 20 };
+
+let partner: WebhookReceiver;
+
+beforeEach(async () => {
+  partner = new WebhookReceiver();
+  await partner.open();
+});
+afterEach(() => partner.close());
+
+/** The configuration of a relay to the partner. */
+function relay(): readonly object[] {
+  return [{ name: 'events-to-partner', 'start-from': 'beginning', webhooks: partner.section }];
+}
+
+/** The only relay, as the service describes it. */
+async function healthOf(client: WalletClient): Promise<Readonly<Record<string, unknown>>> {
+  const { status, body } = await client.get('/health/relay');
+  expect(status).toBe(200);
+  const [health] = body['relays'] as readonly Readonly<Record<string, unknown>>[];
+  return health ?? {};
+}
+
+test('the service relays the events of both shards to the broker that its configuration names', async () => {
+  const service = await startTestService({ relay: relay(), delivery: { 'cursor-save-ms': 20 } });
+  try {
+    const wallets = await Promise.all(
+      ['DE', 'MX'].map((country) => service.client.openWallet({ country, initialBalance: '10' })),
+    );
+    await vi.waitFor(() => {
+      const subjects = partner.received.map(({ subject }) => subject);
+      expect(new Set(subjects)).toEqual(new Set(wallets.map(({ id }) => id)));
+    }, patience);
+    await vi.waitFor(
+      async () =>
+        expect(await healthOf(service.client)).toEqual({
+          name: 'events-to-partner',
+          state: 'publishing',
+          lagEvents: 0,
+          lagSeconds: 0,
+          blocked: 0,
+          deadLetters: 0,
+        }),
+      patience,
+    );
+  } finally {
+    await stopTestService(service);
+  }
+});
+
+test('while the broker is down, requests are served, the service is ready, and the relay tells its lag', async () => {
+  const service: TestService = await startTestService({ relay: relay() });
+  const { client } = service;
+  try {
+    await partner.close();
+    const { id } = await client.openWallet({ country: 'MX', initialBalance: '10' });
+    await client.post(`/wallets/${id}/deposit`, { amount: '1' });
+    await vi.waitFor(async () => {
+      const health = await healthOf(client);
+      expect(health).toMatchObject({ state: 'waiting', blocked: 0, deadLetters: 0 });
+      expect(health).toMatchObject({ lastError: { text: expect.stringMatching(/\w+/) as string } });
+      expect(health['lagEvents']).toBeGreaterThanOrEqual(2);
+      expect(health['lagSeconds']).toBeGreaterThan(0);
+    }, patience);
+    expect(await client.get('/health/ready')).toMatchObject({ status: 200 });
+    await partner.open();
+    await vi.waitFor(
+      () =>
+        expect(partner.received.filter(({ subject }) => subject === id)).toMatchObject([
+          { type: 'com.example.wallet.WalletCreatedEvent', version: 1 },
+          { version: 2 },
+        ]),
+      patience,
+    );
+  } finally {
+    await stopTestService(service);
+  }
+});
+
+test('a service without relays has no health of them', async () => {
+  const service = await startTestService();
+  try {
+    expect(await service.client.get('/health/relay')).toMatchObject({ status: 404 });
+  } finally {
+    await stopTestService(service);
+  }
+});
+
+test('the relays run alone in a process with the role relay, and a process with the role http tells their lag', async () => {
+  const fleet = await Fleet.create({}, relay());
+  try {
+    const http = fleet.start('http');
+    const client = new WalletClient(await http.served());
+    const [source, dest] = [await client.openWallet(), await client.openWallet()];
+    const { body } = await client.post('/transfers', { sourceId: source.id, destId: dest.id, amount: '1' });
+    const { id } = body as { readonly id: string };
+    expect(await healthOf(client)).toMatchObject({ state: 'elsewhere' });
+    const relaying = fleet.start('relay');
+    await relaying.printed('The wallet relay is ready.');
+    await vi.waitFor(() => expect(partner.received.map(({ subject }) => subject)).toContain(id), patience);
+    await vi.waitFor(async () => expect(await healthOf(client)).toMatchObject({ lagEvents: 0 }), patience);
+    // No handler runs anywhere.
+    expect((await client.get(`/transfers/${id}`)).body['state']).toBe('INITIATED');
+    relaying.kill('SIGTERM');
+    expect(await relaying.exitCode()).toBe(0);
+    fleet.start('worker', { WALLET_ROLE: 'worker' });
+    await vi.waitFor(
+      async () => expect((await client.get(`/transfers/${id}`)).body['state']).toBe('COMPLETED'),
+      patience,
+    );
+  } finally {
+    await fleet.end();
+  }
+});
+
+test('a process with the role relay refuses to start without a relay', async () => {
+  const fleet = await Fleet.create();
+  try {
+    const relaying = fleet.start('relay');
+    expect(await relaying.exitCode()).toBe(1);
+    expect(relaying.stderr).toContain('framework.relay: has no relay, but WALLET_ROLE is relay');
+  } finally {
+    await fleet.end();
+  }
+});

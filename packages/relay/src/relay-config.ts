@@ -1,0 +1,167 @@
+import { ConfigurationError, type FrameworkConfig } from '@framework/core';
+import { type ConfigurationIssue, kebabCasePath, unknownKeysBesidePassword } from '@framework/core/adapter';
+import * as z from 'zod';
+
+import type { Broker } from './broker.js';
+import { type Relay, relay } from './relay.js';
+
+const text = z.string().min(1, 'is empty');
+const milliseconds = z.int().min(1).max(2_147_483_647);
+
+const natsSchema = z.strictObject({
+  servers: z.array(text).min(1, 'is empty: name at least one server'),
+  stream: text,
+  createStream: z.boolean().default(false),
+  username: text.optional(),
+  password: text.optional(),
+  token: text.optional(),
+  timeoutMs: milliseconds.optional(),
+});
+
+const rabbitmqSchema = z.strictObject({
+  url: urlOf('amqp:', 'amqps:'),
+  exchange: text,
+  declare: z.boolean().default(false),
+  messageBytesMax: z.int().min(1).optional(),
+});
+
+const redisSchema = z.strictObject({
+  url: urlOf('redis:', 'rediss:'),
+  stream: text.optional(),
+  maxLength: z.int().min(1).optional(),
+  messageBytesMax: z.int().min(1).optional(),
+});
+
+const webhooksSchema = z.strictObject({
+  url: urlOf('http:', 'https:'),
+  secret: text,
+  timeoutMs: milliseconds.optional(),
+  concurrency: z.int().min(1).optional(),
+});
+
+/** A kind of broker: its section, and how a broker is made of it. Its client is loaded only if a section needs it. */
+function kind<S extends z.ZodType>(
+  schema: S,
+  clients: readonly string[],
+  open: (section: z.output<S>, namespace: string) => Promise<Broker>,
+) {
+  return { schema, clients, open: (section: unknown, name: string) => open(section as z.output<S>, name) };
+}
+
+const kinds = {
+  nats: kind(
+    natsSchema,
+    ['@nats-io/jetstream', '@nats-io/transport-node'],
+    async ({ servers, stream, createStream, timeoutMs, ...given }, namespace) => {
+      const { nats } = await import('./nats.js');
+      const { username: user, password: pass, token } = given;
+      const connection = defined({ user, pass, token });
+      const subjects = createStream ? { createWith: [`${namespace}.>`] } : {};
+      return nats({ servers, stream, ...subjects, ...defined({ timeoutMs }), connection });
+    },
+  ),
+  rabbitmq: kind(rabbitmqSchema, ['amqplib'], async (section) => {
+    const { rabbitmq } = await import('./rabbitmq.js');
+    return rabbitmq(defined(section));
+  }),
+  redis: kind(redisSchema, ['redis'], async (section) => {
+    const { redis } = await import('./redis.js');
+    return redis(defined(section));
+  }),
+  webhooks: kind(webhooksSchema, ['standardwebhooks'], async (section) => {
+    const { webhooks } = await import('./webhooks.js');
+    return webhooks(defined(section));
+  }),
+};
+
+type Kind = keyof typeof kinds;
+const kindNames = Object.keys(kinds) as Kind[];
+
+const startSchema = z.union(
+  [
+    z.enum(['beginning', 'now']),
+    z.iso.datetime({ offset: true }).transform((time) => ({ time: new Date(time) })),
+  ],
+  { error: 'must be beginning, now, or a time such as 2026-01-31T12:00:00Z' },
+);
+
+const relaySchema = z.strictObject({
+  name: text,
+  startFrom: startSchema.optional(),
+  timeoutMs: milliseconds.optional(),
+  ...(Object.fromEntries(kindNames.map((name) => [name, kinds[name].schema.optional()])) as {
+    readonly [K in Kind]: z.ZodOptional<(typeof kinds)[K]['schema']>;
+  }),
+});
+
+/**
+ * Creates the relays of a configuration file, the section `framework.relay`. They connect when delivery first publishes.
+ *
+ * @throws ConfigurationError `invalid-configuration` with the path of every fault; values, which may contain passwords, are never
+ * shown
+ */
+export async function openRelays({
+  namespace,
+  relay: sections,
+}: Pick<FrameworkConfig, 'namespace' | 'relay'>): Promise<readonly Relay[]> {
+  const faults: ConfigurationIssue[] = [];
+  const relays: Relay[] = [];
+  for (const [index, section] of sections.entries()) {
+    const path = ['framework', 'relay', index];
+    const { data, error } = relaySchema.safeParse(section, { reportInput: true });
+    if (error !== undefined) {
+      faults.push(...error.issues.flatMap((issue) => faultsOf(path, issue)));
+      continue;
+    }
+    const { name, startFrom, timeoutMs } = data;
+    const [broker, ...others] = kindNames.filter((each) => data[each] !== undefined);
+    if (broker === undefined || others.length > 0) {
+      const message = `must have exactly one of the sections ${kindNames.join(', ')}`;
+      faults.push({ path: kebabCasePath(path), message });
+      continue;
+    }
+    if (relays.some((other) => other.name === name))
+      faults.push({ path: kebabCasePath([...path, 'name']), message: 'occurs twice: name each relay' });
+    try {
+      const opened = await kinds[broker].open(data[broker], namespace);
+      relays.push(relay({ name, broker: opened, ...defined({ startFrom, timeoutMs }) }));
+    } catch (cause) {
+      faults.push({ path: kebabCasePath([...path, broker]), message: openingFault(broker, cause) });
+    }
+  }
+  if (faults.length > 0) throw new ConfigurationError(faults);
+  return relays;
+}
+
+function openingFault(broker: Kind, cause: unknown): string {
+  const { code, message } = cause as NodeJS.ErrnoException;
+  if (code === 'ERR_MODULE_NOT_FOUND')
+    return `needs a client that is not installed: npm install ${kinds[broker].clients.join(' ')}`;
+  return `is refused: ${message}`;
+}
+
+function faultsOf(relayPath: readonly PropertyKey[], issue: z.core.$ZodIssue): readonly ConfigurationIssue[] {
+  const path = [...relayPath, ...issue.path];
+  if (issue.code === 'unrecognized_keys') {
+    const broker = kindNames.find((name) => name === issue.path[0]);
+    const { shape } = broker === undefined ? relaySchema : kinds[broker].schema;
+    return unknownKeysBesidePassword(path, issue.keys, Object.keys(shape));
+  }
+  const message = issue.input === undefined ? 'is missing' : issue.message;
+  return [{ path: kebabCasePath(path), message }];
+}
+
+function urlOf(...protocols: readonly string[]) {
+  return z.string().refine((url) => protocols.includes(URL.parse(url)?.protocol ?? ''), {
+    error: `must be a URL that begins with ${protocols.map((protocol) => `${protocol}//`).join(' or ')}`,
+  });
+}
+
+type Defined<T> = { readonly [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
+  readonly [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>;
+};
+
+/** Leaves out what is `undefined`, so that the defaults apply. */
+function defined<T extends object>(options: T): Defined<T> {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as Defined<T>;
+}

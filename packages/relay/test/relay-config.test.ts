@@ -1,0 +1,139 @@
+import { ConfigurationError, parseFrameworkConfig } from '@framework/core';
+import { describe, expect, test } from 'vitest';
+
+import { openRelays } from '../src/relay-config.js';
+
+const sharding = {
+  'default-shard': { group: 0, member: 0 },
+  groups: [
+    {
+      group: 0,
+      name: 'all',
+      members: [
+        {
+          member: 0,
+          name: 'all-1',
+          configs: { 'primary-config': { 'jdbc-url': 'jdbc:postgresql://127.0.0.1/all' } },
+        },
+      ],
+    },
+  ],
+};
+
+/** The relays of a configuration file with this section. */
+async function relaysOf(relay: unknown) {
+  return openRelays(parseFrameworkConfig({ framework: { namespace: 'com.example', sharding, relay } }));
+}
+
+/** The faults of a section, by their paths. */
+async function faultsOf(relay: unknown): Promise<Readonly<Record<string, string>>> {
+  const error = await relaysOf(relay).catch((reason: unknown) => reason);
+  if (!(error instanceof ConfigurationError)) throw new Error('It is accepted');
+  return Object.fromEntries(error.faults.map(({ path, message }) => [path, message]));
+}
+
+const secret = `whsec_${Buffer.alloc(32).toString('base64')}`;
+
+test('a file without relays has none', async () => {
+  expect(await relaysOf(undefined)).toEqual([]);
+});
+
+test('every kind of broker is opened by its section, in kebab-case or camelCase, without connecting', async () => {
+  const relays = await relaysOf([
+    {
+      name: 'events-to-nats',
+      'start-from': 'beginning',
+      nats: { servers: ['nats://127.0.0.1:1'], stream: 'wallet-events', 'create-stream': true },
+    },
+    {
+      name: 'events-to-rabbitmq',
+      startFrom: 'now',
+      rabbitmq: { url: 'amqp://127.0.0.1:1', exchange: 'e', declare: true },
+    },
+    {
+      name: 'events-to-redis',
+      'start-from': '2026-11-25T12:00:00Z',
+      redis: { url: 'redis://127.0.0.1:1', stream: 's', 'max-length': 1_000_000 },
+    },
+    { name: 'events-to-partner', webhooks: { url: 'https://partner.example', secret } },
+  ]);
+  expect(relays.map(({ name }) => name)).toEqual([
+    'events-to-nats',
+    'events-to-rabbitmq',
+    'events-to-redis',
+    'events-to-partner',
+  ]);
+  expect(new Set(relays.map(({ state }) => state.kind))).toEqual(new Set(['idle']));
+  await Promise.all(relays.map(({ broker }) => broker.close()));
+});
+
+describe('a faulty section of relays', () => {
+  const redis = { url: 'redis://127.0.0.1:6379' };
+
+  test('is refused if it is not a list', async () => {
+    await expect(relaysOf({ name: 'r', redis })).rejects.toThrow('framework.relay: is not a list');
+  });
+
+  test.each([
+    ['no name', { redis }, 'framework.relay[0].name', 'is missing'],
+    ['no broker', { name: 'r' }, 'framework.relay[0]', 'exactly one of the sections nats, rabbitmq, '],
+    [
+      'two brokers',
+      { name: 'r', redis, rabbitmq: { url: 'amqp://a', exchange: 'e' } },
+      'framework.relay[0]',
+      'exactly one',
+    ],
+    [
+      'an unknown start',
+      { name: 'r', 'start-from': 'then', redis },
+      'framework.relay[0].start-from',
+      'must be beginning, now, or a time',
+    ],
+    [
+      'no servers',
+      { name: 'r', nats: { servers: [], stream: 's' } },
+      'framework.relay[0].nats.servers',
+      'at least one',
+    ],
+    [
+      'another protocol',
+      { name: 'r', redis: { url: 'http://a' } },
+      'framework.relay[0].redis.url',
+      'redis:// or rediss://',
+    ],
+    [
+      'a length in words',
+      { name: 'r', redis: { ...redis, 'max-length': 'many' } },
+      'framework.relay[0].redis.max-length',
+      'expected number',
+    ],
+    [
+      'an unusable secret',
+      { name: 'r', webhooks: { url: 'https://a', secret: 'whsec_%' } },
+      'framework.relay[0].webhooks',
+      'is refused: ',
+    ],
+  ])('is refused with the path of %s', async (_what, relay, path, message) => {
+    expect(await faultsOf([relay])).toEqual({ [path]: expect.stringContaining(message) as string });
+  });
+
+  test('is refused with every fault', async () => {
+    const faults = await faultsOf([{ name: 'r', redis }, { name: 'r', redis }, { redis: {} }]);
+    expect(Object.keys(faults)).toEqual([
+      'framework.relay[1].name',
+      'framework.relay[2].name',
+      'framework.relay[2].redis.url',
+    ]);
+  });
+
+  test('names an unknown key, but not one that could be a password', async () => {
+    expect(await faultsOf([{ name: 'r', redis: { ...redis, 'max-lengt': 1 } }])).toEqual({
+      'framework.relay[0].redis.max-lengt': 'is not a known key',
+    });
+    const faults = await faultsOf([{ name: 'r', redis: { ...redis, 'password:s3cret': null } }]);
+    expect(JSON.stringify(faults)).not.toContain('s3cret');
+    expect(faults).toEqual({
+      'framework.relay[0].redis': expect.stringContaining('the known keys are url') as string,
+    });
+  });
+});
