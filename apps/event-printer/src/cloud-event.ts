@@ -1,0 +1,31 @@
+import { type CloudEventV1, HTTP } from 'cloudevents';
+
+/**
+ * Reads a message with the CloudEvents SDK, by its binding for HTTP: those of the brokers differ in how attributes are marked.
+ *
+ * @param attributes by their names, without a prefix
+ * @throws the SDK's error when it is not a CloudEvent
+ */
+export function cloudEventOf(
+  attributes: Readonly<Record<string, string>>,
+  body: string,
+): CloudEventV1<unknown> {
+  const { datacontenttype = 'application/json', ...others } = attributes;
+  const headers = Object.entries(others).map(([name, value]) => [`ce-${name}`, value] as const);
+  const event = HTTP.toEvent<unknown>({
+    headers: { 'content-type': datacontenttype, ...Object.fromEntries(headers) },
+    body,
+  });
+  if (Array.isArray(event)) throw new Error('A message holds one event, not a batch');
+  return event;
+}
+
+/** Where events are read from, and what is done with each, in the order in which the broker has them. */
+export interface Reading {
+  readonly url: string;
+  /** The stream or exchange. */
+  readonly place: string;
+  /** The namespace of the service, with which the subjects in NATS begin. */
+  readonly namespace: string;
+  readonly onEvent: (event: CloudEventV1<unknown>) => void;
+}
