@@ -29,6 +29,7 @@ import { serviceStart } from './deposits/service-start.js';
 import { sixteenClients } from './deposits/sixteen-clients.js';
 import { sixtyFourClients } from './deposits/sixty-four-clients.js';
 import { twoShards } from './deposits/two-shards.js';
+import { relayThroughput } from './relay/relay-throughput.js';
 
 /** The benchmarks whose figures are ratios, which are comparable between machines: the short form runs them. */
 const ofRatios: readonly Benchmark[] = [
@@ -50,6 +51,7 @@ const ofAbsolutes: readonly Benchmark[] = [
   rowVersionsPerEvent,
   takeover,
   idleStatements,
+  relayThroughput,
 ];
 
 const { parts, rounds, scale, runs, short, record, json } = commandLine(process.argv.slice(2));

@@ -1,0 +1,52 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import type { Broker, BrokerMessage } from '@framework/relay';
+
+/** How many messages the bare client has on their way at once: as many as a relay publishes in a batch. */
+export const batchMax = 1_000;
+
+/** A broker that a relay is measured with, beside a bare client that publishes the same bytes. */
+export interface BenchBroker {
+  readonly name: string;
+  /** Its server: that of the environment variable, otherwise that of this machine. */
+  readonly server: URL;
+  /** The bound for events per second from the log. */
+  readonly perSecondMin: number;
+  /** Creates a place for messages, such as a stream. */
+  open(): Promise<BenchPlace>;
+}
+
+/** A stream or queue of its own, for one measurement. */
+export interface BenchPlace {
+  readonly broker: Broker;
+  /** Publishes by the client alone, each message confirmed as safely as by the relay; in order, batch by batch. */
+  publishBare(messages: readonly BrokerMessage[]): Promise<void>;
+  /** How many messages it holds. */
+  count(): Promise<number>;
+  /** Removes it with its messages, and disconnects. */
+  remove(): Promise<void>;
+}
+
+/** The server of a broker: the one that the environment names, otherwise that of the standard port. */
+export function serverOf(variable: string, url: string): URL {
+  return new URL(process.env[variable] ?? url);
+}
+
+/** Whether something accepts connections there. */
+export async function answers({ hostname, port }: URL): Promise<boolean> {
+  const socket = connect({ host: hostname, port: Number(port) });
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** Messages in batches of {@link batchMax}. */
+export function* batches(messages: readonly BrokerMessage[]): Generator<readonly BrokerMessage[]> {
+  for (let first = 0; first < messages.length; first += batchMax)
+    yield messages.slice(first, first + batchMax);
+}
