@@ -11,7 +11,7 @@ function called(durationMs: number): Promise<void> {
 }
 
 describe('the system clock', () => {
-  test('ends a sleep when its signal is aborted, and begins no other', async () => {
+  test('ends a sleep when its signal is aborted, and begins none if it is aborted already', async () => {
     const ending = new AbortController();
     let isOver = false;
     const slept = systemClock.sleep(foreverMs, ending.signal).then(() => (isOver = true));

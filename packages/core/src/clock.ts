@@ -93,8 +93,8 @@ export class Ticker {
   }
 
   /**
-   * Whether a wait that started at this tick is over. The first tick does not count, because it may have been partly
-   * over.
+   * Whether a wait that started at this tick is over. The first tick does not count, because part of it may have passed
+   * before the wait started.
    *
    * @param ticks the duration of the wait in ticks, if it differs from the default
    */

@@ -1,6 +1,6 @@
 import { assertSupportedNode } from './supported-node.js';
 
-// For applications, in the order of the walk: model, action, execution, shards, errors.
+// For applications, in the order in which data flows: model, action, execution, shards, errors.
 export { Model, Entity, type New, type NewEntity, notNull } from './model/model.js';
 export type { ModelClass } from './id/model-class.js';
 export { type EventClass, ModelEvent } from './model/model-event.js';

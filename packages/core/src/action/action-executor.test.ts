@@ -265,7 +265,7 @@ describe('a listener of commits', () => {
   test.each<[string, ExecutionConfiguration, ExecutionConfiguration]>([
     ['without a key', {}, {}],
     ['under keys', { idempotencyKey: 'key-1' }, { idempotencyKey: 'key-2' }],
-  ])('is called with the shard of each commit until it ends that: %s', async (_what, one, other) => {
+  ])('is called with the shard of each commit until it is removed: %s', async (_what, one, other) => {
     const { execute, executor } = executorOf(
       async (plan) => void plan().add(openWallet(mexico)),
       {},
@@ -310,7 +310,7 @@ describe('a listener of commits', () => {
 
   test.each<[string, (boolean | Error)[], ExecutionConfiguration]>([
     ['when its answer is lost', [true], {}],
-    ['when the log can be read at the second attempt only', [new Error('not yet'), true], { retry }],
+    ['when the log can be read only at the second attempt', [new Error('not yet'), true], { retry }],
     ['when the log knows of it after the rules have refused another attempt', [false, true], {}],
   ])('is called with the shard of a commit %s', async (_when, outcomes, configuration) => {
     let runs = 0;
@@ -325,7 +325,7 @@ describe('a listener of commits', () => {
     expect(heard).toEqual([global]);
   });
 
-  test('is called with the shard on which the log finds an attempt at several shards', async () => {
+  test('is called with the shard on which the log finds an attempt that spans several shards', async () => {
     const { execute, executor, manager } = executorOf(async (plan) =>
       plan().addAll([openWallet(global), openWallet(mexico)]),
     );

@@ -57,13 +57,13 @@ export interface ExecutorOptions {
   /** What to change in the default handling of idempotency keys. */
   readonly idempotency?: Partial<IdempotencySettings>;
   /**
-   * Whether the plans of concurrent executions on one shard are written together, or how; each execution can decide
-   * otherwise. Default false.
+   * Whether the plans of concurrent executions on one shard are written together. An object turns this on, and changes its
+   * settings. Each execution can decide otherwise. Default false.
    */
   readonly groupCommit?: boolean | Partial<GroupSettings>;
   /**
    * Whether executions of this executor that read the same model by its id wait for each other, so that they do not make each
-   * other stale, or how. Default true.
+   * other stale. An object leaves this on, and changes its settings. Default true.
    */
   readonly modelLocks?: boolean | Partial<ModelLockSettings>;
   /** Default: the computer's clock. */
@@ -133,7 +133,7 @@ export class ActionExecutor {
   }
 
   /**
-   * Calls the listener right after each commit, with the shard. This wakes delivery in the same process.
+   * Calls the listener right after each commit, with the shard. Delivery in the same process is woken in this way.
    *
    * @returns a function that removes the listener
    */
@@ -226,10 +226,10 @@ function byModel(repositories: readonly ModelMapper[]): ReadonlyMap<unknown, Mod
   for (const repository of repositories) {
     const name = modelNameOf(repository.model);
     if (map.has(repository.model))
-      throw new InvariantViolationError(`Two repositories store ${name}: pass one`);
+      throw new InvariantViolationError(`Two repositories store ${name}: pass only one`);
     if (names.has(name)) {
       throw new InvariantViolationError(
-        `Two classes of models are named ${name}: declare another static readonly modelName on one`,
+        `Two classes of models are named ${name}: declare a different static readonly modelName on one of them`,
       );
     }
     names.add(name);

@@ -97,9 +97,13 @@ describe('before perform is called', () => {
   });
 
   test.each([
-    ['params', { note: 'a\u0000' }, { code: 'unstorable-value', path: 'TestAction params.note' }],
+    [
+      'params with text that the database cannot hold',
+      { note: 'a\u0000' },
+      { code: 'unstorable-value', path: 'TestAction params.note' },
+    ],
     ['params that are too long', 'x'.repeat(20), { code: 'limit-exceeded', limit: 'payloadCharactersMax' }],
-  ])('%s that the log cannot hold are refused', async (_what, params, refusal) => {
+  ])('%s are refused', async (_what, params, refusal) => {
     const { execute } = executorOf(neverPerformed, { limits: { payloadCharactersMax: 20 } });
     await expect(execute(params)).rejects.toMatchObject(refusal);
   });
@@ -116,7 +120,7 @@ describe('before perform is called', () => {
     ['a list', { ids: ['a'] }, 'TestAction headers.ids'],
     ['null', { id: null }, 'TestAction headers.id'],
     ['a map', new Map([['id', 'a']]), 'TestAction headers'],
-  ])('headers that are not texts are refused: %s', async (_what, headers, path) => {
+  ])('headers that are not strings are refused: %s', async (_what, headers, path) => {
     const { execute } = executorOf(neverPerformed);
     const refused = execute(null, { headers: headers as Record<string, string> });
     await expect(refused).rejects.toMatchObject({ code: 'unstorable-value', path });
@@ -134,7 +138,7 @@ describe('before perform is called', () => {
     },
   );
 
-  test('an idempotency key that is not a text is refused', async () => {
+  test('an idempotency key that is not a string is refused', async () => {
     const { execute } = executorOf(neverPerformed);
     for (const idempotencyKey of [5, null, { a: 1 }])
       await expect(

@@ -12,7 +12,7 @@ import type { ActionRecord } from '../storage/change-set.js';
 import type { HandledEvent } from '../storage/idempotency-keys.js';
 import type { Principal } from './action.js';
 
-/** The longest name of a principal that fits into an index entry beside an idempotency key, even beside one of a handler. */
+/** The longest name of a principal that fits into an index entry beside every idempotency key, even one of a handler. */
 const principalCharactersMax = 255;
 /** What delivery adds to an event's headers for the actions that its handlers execute. */
 const causationCharacters = 1_024;
@@ -78,7 +78,7 @@ function headersJson(headers: Readonly<Record<string, string>>, path: string): s
   const json = exactJson(headers, path);
   for (const [key, value] of Object.entries(headers) as readonly (readonly [string, unknown])[]) {
     if (value !== undefined && typeof value !== 'string')
-      throw new UnstorableValueError(`${path}.${key}`, 'it is not a text');
+      throw new UnstorableValueError(`${path}.${key}`, 'it is not a string');
   }
   return json;
 }
@@ -87,7 +87,7 @@ function checkPrincipal(principal: Principal | undefined, action: string): void 
   const name: unknown = principal?.name;
   if (typeof name !== 'string') {
     throw new InvariantViolationError(
-      `${action} was executed without a principal: as the first argument, pass who acts, an object with a name, such as { name: 'alice' }`,
+      `${action} was executed without a principal: pass one as the first argument, an object with a name, such as { name: 'alice' }`,
     );
   }
   const path = `principal of ${action}`;
@@ -96,13 +96,13 @@ function checkPrincipal(principal: Principal | undefined, action: string): void 
     throw new LimitExceededError(
       'principalCharactersMax',
       principalCharactersMax,
-      `${name.length} characters are too many for the ${path}: its name has at most ${principalCharactersMax}`,
+      `${name.length} characters are too many for the ${path}: its name may have at most ${principalCharactersMax}`,
     );
   }
 }
 
 /**
- * Copies params, so that changes to the original do not affect the copy, or vice versa: plain objects, lists, dates, maps,
+ * Copies params, so that a change to the original or to the copy does not affect the other: plain objects, lists, dates, maps,
  * sets and bytes, at every level.
  *
  * Instances of other classes are not copied. Ids, shards and decimals never change.
@@ -146,7 +146,7 @@ function isOfObjects(prototype: object): boolean {
   return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype, 'hasOwnProperty');
 }
 
-/** @param copy has the same fields so far */
+/** @param copy a shallow copy of the value, whose fields are now replaced by copies */
 function copyOfFields(value: object, copy: Record<string, unknown>, copies: Copies, depth: number): object {
   copies.set(value, copy);
   // Assigns even to `__proto__`, because the copy already has it as an own property.
@@ -232,6 +232,6 @@ export function boundedJson(
   throw new LimitExceededError(
     'payloadCharactersMax',
     payloadCharactersMax,
-    `${json.length} characters are too many for the ${what}: keep them below ${payloadCharactersMax}`,
+    `${json.length} characters are too many for the ${what}: at most ${payloadCharactersMax} are allowed`,
   );
 }

@@ -110,7 +110,7 @@ describe('an action whose result is a model', () => {
   };
   const wallets = Object.assign(new FakeRepository(Wallet), { jsonCodec: () => jsonCodec });
 
-  test('is written and read by the model’s repository', () => {
+  test('has its result written and read by the repository of the model', () => {
     const { resultCodec } = new ActionRegistry(actions, [new FakeRepository(Order), wallets]).get(OpenAction);
     const json = resultCodec.encode(wallet);
     expect(json).toBe(JSON.stringify(wallet.id.value));
@@ -118,11 +118,11 @@ describe('an action whose result is a model', () => {
   });
 
   test.each<[string, (codec: ReturnType<typeof codecOf>) => unknown]>([
-    ['is another model is not written', (codec) => codec.encode({ id: wallet.id })],
-    ['is not a model is not written', (codec) => codec.encode(undefined)],
-    ['its repository can no longer read is refused', (codec) => codec.decode('"wallet"')],
-    ['was not a model is refused', (codec) => codec.decode(undefined)],
-  ])('but what %s', (_what, work) => {
+    ['does not write another model', (codec) => codec.encode({ id: wallet.id })],
+    ['does not write what is not a model', (codec) => codec.encode(undefined)],
+    ['does not read what its repository can no longer read', (codec) => codec.decode('"wallet"')],
+    ['does not read a result of undefined', (codec) => codec.decode(undefined)],
+  ])('has a codec that %s', (_what, work) => {
     expect(() => work(codecOf())).toThrow(
       expect.objectContaining({ code: 'unstorable-value', path: 'OpenAction result' }),
     );

@@ -48,7 +48,9 @@ export class ActionRegistry {
       if (this.#byClass.has(actionClass))
         throw new InvariantViolationError(`${name} is registered twice: pass one instance`);
       if (names.has(name))
-        throw new InvariantViolationError(`Two actions are named ${name}: give one another name`);
+        throw new InvariantViolationError(
+          `Two actions are named ${name}: declare a different name for one of them`,
+        );
       names.add(name);
       this.#byClass.set(actionClass, {
         name,
@@ -135,7 +137,7 @@ function nothingOnly(action: string): ResultCodec {
     encode: (result) => {
       if (result === undefined) return undefined;
       throw new InvariantViolationError(
-        `${action} has a result that cannot be stored beside an idempotency key: declare a static ` +
+        `${action} has a result that cannot be stored beside an idempotency key: declare static readonly ` +
           'result, the class of a model or a schema',
       );
     },

@@ -57,10 +57,10 @@ describe('a model that perform returns', () => {
   const stored = writtenWallet();
 
   test.each([
-    ['a next version that it has not staged', async () => stored.deposit(1n)],
-    ['a new model that it has not staged', async () => openWallet()],
+    ['a next version that perform has not staged', async () => stored.deposit(1n)],
+    ['a new model that perform has not staged', async () => openWallet()],
     [
-      'a version after the one that it has staged',
+      'a version after the one that perform has staged',
       async (plan: () => Plan) => {
         const next = stored.deposit(1n);
         plan().update(next);
@@ -68,13 +68,13 @@ describe('a model that perform returns', () => {
       },
     ],
     [
-      'a version of another model than the one that it has staged',
+      'a version of another model than the one that perform has staged',
       async (plan: () => Plan) => {
         plan().add(openWallet());
         return stored.deposit(1n);
       },
     ],
-    ['one of several that it has not staged', async () => [undefined, stored, openWallet()]],
+    ['one of several that perform has not staged', async () => [undefined, stored, openWallet()]],
     ['a field of an object', async () => ({ wallet: stored.deposit(1n) })],
     ['deep in a result that contains itself', async () => circular(stored.deposit(1n))],
     ['in a map', async () => new Map([['next', new Set([stored.deposit(1n)])]])],
@@ -126,7 +126,7 @@ describe('a model that perform returns', () => {
     expect(await execute()).toHaveLength(100_001);
   });
 
-  test('is not searched for in the places of a list that it does not fill', async () => {
+  test('is not searched for in the empty places of a list', async () => {
     const { execute } = executorOf(async () => Object.assign([], { length: 2 ** 32 - 1 }));
     expect(await execute()).toHaveLength(2 ** 32 - 1);
   });

@@ -71,7 +71,7 @@ export function perform<Params, Result>(
   return action['perform'](principal, params);
 }
 
-/** What an action declares in static fields with these names. They need no decorator, and work everywhere. */
+/** What an action declares in static fields with these names. They need no decorator, so they work with every compiler. */
 export interface ActionDeclaration<Params, Result> {
   /** The durable `action_name` in the log. Default: the class name. */
   readonly actionName?: string;

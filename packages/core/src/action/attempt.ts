@@ -78,8 +78,7 @@ export interface AttemptedExecution<Params, Result> {
  *        └─ each read takes the lock on its model
  *
  * Locks on models that the plan does not change are released when it is sealed; the others when the commit has ended, or is
- * queued
- * in a group.
+ * queued in a group.
  */
 export class Attempt<Params, Result> implements AttemptContext {
   readonly actionName: string;
@@ -116,8 +115,8 @@ export class Attempt<Params, Result> implements AttemptContext {
       return await this.#performAndCommit();
     } catch (error) {
       this.reads.releaseLocks();
-      // `perform` may have refused because of a model that is not committed yet: that holds only if the model is committed. A
-      // commit checks this itself.
+      // `perform` may have refused because of a model that is not committed yet. That refusal stands only if the model is committed.
+      // A commit checks this itself.
       await this.reads.untilWritten();
       throw error;
     } finally {
@@ -145,7 +144,9 @@ export class Attempt<Params, Result> implements AttemptContext {
     if (outcome !== 'written-before') return result;
     const earlier = await this.#execution.earlierResult('all');
     if (earlier === undefined)
-      throw new InvariantViolationError(`${this.actionName} is committed, but none of its attempts`);
+      throw new InvariantViolationError(
+        `The database reports that an earlier attempt of ${this.actionName} was committed, but its log contains none`,
+      );
     return earlier.result;
   }
 

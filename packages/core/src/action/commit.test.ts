@@ -53,7 +53,7 @@ describe('when the outcome of a commit is unknown', () => {
     expect(driver.committed).toHaveLength(1);
   });
 
-  test('it stays known if the log has ruled it out before the databases close', async () => {
+  test('a later failure is thrown unchanged once the log has ruled the commit out', async () => {
     const closed = new DatabasesClosedError(global);
     const { execute, manager } = executorOf(async () => 'done');
     manager(global).answersToLose = 1;
@@ -136,7 +136,7 @@ describe('an attempt after a commit whose outcome was unknown', () => {
     expect(manager(global).asked).toHaveLength(2);
   });
 
-  test('is a bug if the database reports a commit that the log lacks', async () => {
+  test('fails as a bug if the database reports what the log lacks', async () => {
     const { execute, manager, driver } = lostOnce();
     manager(global).hasHappened = true;
     manager(global).outcomes.push(false, false);
@@ -155,7 +155,7 @@ describe('an attempt after a commit whose outcome was unknown', () => {
     expect(driver.committed).toMatchObject([{ shard: mexico, unknownCommits: undefined }]);
   });
 
-  test('returns that result, too, when the rules refuse what was already committed', async () => {
+  test('returns the committed result when the rules refuse what was already committed', async () => {
     const { execute, manager } = lostOnce((run) => {
       if (run === 2) throw new Error('overdrawn');
       return run;
@@ -202,7 +202,7 @@ describe('an attempt after a commit whose outcome was unknown', () => {
     expect(driver.committed.map(({ shard }) => shard)).toEqual([global]);
   });
 
-  test('does not join a group, whose statement does not check for it', async () => {
+  test('does not join a group, which would not check for the earlier commit', async () => {
     const { execute, manager } = lostOnce(undefined, { groupCommit: true });
     manager(global).hasHappened = true;
     expect(await execute()).toBe(1);

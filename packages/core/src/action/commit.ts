@@ -204,7 +204,7 @@ function unknownCommitOf(error: unknown): CommitOutcomeUnknownError | undefined 
 export class CommitListeners {
   readonly #listeners = new Set<(shard: ShardIdentifier) => unknown>();
 
-  /** @returns what ends it */
+  /** @returns a function that removes the listener */
   add(listener: (shard: ShardIdentifier) => unknown): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -222,7 +222,7 @@ export class CommitListeners {
  */
 function callSafely(listener: (shard: ShardIdentifier) => unknown, shard: ShardIdentifier): void {
   new Promise((resolve) => resolve(listener(shard))).catch((cause: unknown) => {
-    const warning = new Error('A listener of commits has failed', { cause });
+    const warning = new Error('A listener that was called after a commit has failed', { cause });
     process.emitWarning(Object.assign(warning, { name: 'FrameworkWarning' }));
   });
 }

@@ -20,7 +20,7 @@ import { UnknownCommits } from './commit.js';
 export interface ExecutionConfiguration {
   /** Whether the plan may span shards, one transaction each. Default false. */
   readonly allowCrossShard?: boolean;
-  /** Whether the plan may be written together with those of concurrent executions. Default: as the executor does. */
+  /** Whether the plan may be written together with those of concurrent executions. Default: the executor's setting. */
   readonly groupCommit?: boolean;
   /** What to change in the executor's retry policy for this execution. */
   readonly retry?: Partial<RetryPolicy>;
@@ -30,7 +30,7 @@ export interface ExecutionConfiguration {
    * Makes repeats harmless: the key is stored with the effect, and the same request under the same key resolves with the first
    * one's result and writes nothing. 1 to 255 characters; keys of different principals are different.
    *
-   * The action must declare the schema of its result, or have none. A key cannot be combined with `allowCrossShard`.
+   * The action must declare its result, or have none. A key cannot be combined with `allowCrossShard`.
    */
   readonly idempotencyKey?: string;
   /**
@@ -68,7 +68,8 @@ export const executionConfigurationNames: OptionNames<ExecutionConfiguration> = 
  *                  ▼                         ▼
  *                replay ◀──yes── does the error come from an earlier effect of the request? ──no──▶ error
  *
- * Without an idempotency key, there is no replay, and the earlier effect can only be that of an attempt of this execution whose commit got no answer: its result is returned. Before each further attempt, the log is asked whether one of these was committed.
+ * Without an idempotency key, there is no replay, and the earlier effect can only be that of an attempt of this execution whose
+ * commit got no answer: its result is returned. Before each further attempt, the log is asked whether one of these was committed.
  */
 export class Execution<Params, Result> implements AttemptedExecution<Params, Result> {
   readonly registered: RegisteredAction<Params, Result>;

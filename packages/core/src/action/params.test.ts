@@ -10,7 +10,7 @@ import { Action, FrameworkAction } from './action.js';
 
 const lost = new TransientStorageError(mexico, 'the connection was lost');
 
-describe('a change of the params after an action was executed', () => {
+describe('a change of the arguments after the call of execute', () => {
   test.each([
     ['without a key', {}],
     ['with a key, which is searched for first', { idempotencyKey: 'key-1' }],
@@ -34,7 +34,7 @@ describe('a change of the params after an action was executed', () => {
     expect(JSON.parse(record!.action.params)).toEqual(JSON.parse(JSON.stringify(asked)));
   });
 
-  test("affects neither its record's shard nor whether it may span shards", async () => {
+  test("affects neither the record's shard nor whether the plan may span shards", async () => {
     const { execute, driver } = executorOf(async () => undefined);
     const params = { id: openWallet(mexico).id };
     const done = execute(params);
@@ -100,13 +100,13 @@ describe('params that JSON cannot represent', () => {
     ['a list with a field', Object.assign(['a'], { more: 1 })],
     ['a list with a symbol', Object.assign(['a'], { [Symbol('more')]: 1 })],
     ['a list with a hole', Object.assign([], { 1: 'a' })],
-    ['a class of lists', new (class extends Array<string> {})()],
+    ['a subclass of Array', new (class extends Array<string> {})()],
     [`${levels} levels of lists`, nested((inner) => [inner])],
     [`${levels} levels of fields`, nested((inner) => ({ inner }))],
     [`${levels} levels of maps`, nested((inner) => new Map([['inner', inner]]))],
     [`${levels} levels of keys of maps`, nested((inner) => new Map([[inner, 'inner']]))],
     [`${levels} levels of sets`, nested((inner) => new Set([inner]))],
-  ])('are refused although they are copied before: %s', async (_what, params) => {
+  ])('are refused although they are copied first: %s', async (_what, params) => {
     const { executor } = executorOf(async () => undefined, { actions: [new UnwrittenAction(systemClock)] });
     await expect(executor.execute(principal, UnwrittenAction, params)).rejects.toMatchObject({
       code: 'unstorable-value',
@@ -124,7 +124,7 @@ describe('a copy of params', () => {
     expect(JSON.stringify(params)).toBe('{"list":["a",{"b":[1]}]}');
   });
 
-  test('copies everything that can be changed, and keeps the instances of classes', () => {
+  test('has copies of everything that can be changed, and the same instances of classes', () => {
     const { id } = openWallet();
     const symbol = Symbol('key');
     const odd = JSON.parse('{ "__proto__": { "own": [1] } }') as { readonly __proto__: { own: number[] } };

@@ -162,7 +162,7 @@ export class Plan {
     );
   }
 
-  /** Records the id as staged. Called when the model cannot be refused any more. */
+  /** Records the id as staged, unless it is staged already or a limit is reached. Called last, when nothing else can fail. */
   #reserve(model: AnyEntity, eventCount: number): void {
     const { changesMax, eventsMax } = this.#limits;
     const key = keyOf(model);
@@ -251,7 +251,8 @@ function eventRecord(
   const type = context.eventTypes.claim(event.constructor as unknown as EventClass);
   if (event.modelId !== model.id.value || event.model !== model.constructor) {
     throw new InvariantViolationError(
-      `${type} of ${modelNameOf(event.model)} ${event.modelId} is attached to ${model.constructor.name} ${model.id.value}`,
+      `${type} of ${modelNameOf(event.model)} ${event.modelId} is attached to ${model.constructor.name} ${model.id.value}: ` +
+        'attach an event to the model whose class and id it was built with',
     );
   }
   const payload = encodePayload(event);
@@ -260,7 +261,7 @@ function eventRecord(
     throw new LimitExceededError(
       'payloadCharactersMax',
       payloadCharactersMax,
-      `The payload of ${type} has ${payload.length} characters: keep it below ${payloadCharactersMax}`,
+      `The payload of ${type} has ${payload.length} characters: at most ${payloadCharactersMax} are allowed`,
     );
   }
   return {

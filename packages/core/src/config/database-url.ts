@@ -23,7 +23,7 @@ export function parseDatabaseUrl(text: string): DatabaseUrl | string {
   if (url === null || !/^\/[^/@]+$/.test(url.pathname))
     return 'is not a database URL: write jdbc:postgresql://host:5432/database';
   if (/[;=&]/.test(url.pathname)) {
-    return 'has ; = or & in the name of the database: write parameters after a ?, and in a name %3B, %3D or %26';
+    return 'has ; = or & in the name of the database: write parameters after a ?, or these characters as %3B, %3D and %26';
   }
   if (!isEscaped(url.hostname) || !isEscaped(url.pathname))
     return 'has a % that is not an escape: write %25 for a literal %';

@@ -95,7 +95,7 @@ describe('a configuration', () => {
     expect(parseFrameworkConfig(treeOf([group])).delivery).toEqual({});
   });
 
-  test('carries the section of delivery unread, its keys in camelCase', () => {
+  test('passes the section of delivery on without validating it, with its keys in camelCase', () => {
     const delivery = { 'lease-ms': '10 s', retry: { 'attempts-max': 3 }, unknown: [{ 'a-b': 1 }] };
     expect(parseFrameworkConfig(treeWithDelivery(delivery)).delivery).toEqual({
       leaseMs: '10 s',
@@ -142,9 +142,15 @@ describe('a configuration', () => {
     });
   });
 
-  test('carries a prototype in disguise as a key', () => {
+  test('keeps a key named __proto__ like any other', () => {
     const delivery = JSON.parse('{"__proto__":{"lease-ms":1}}') as object;
     expect(Object.keys(parseFrameworkConfig(treeWithDelivery(delivery)).delivery)).toEqual(['__proto__']);
+  });
+
+  test('may have one section in several places', () => {
+    const shared = { 'primary-config': primary };
+    const members = [0, 1].map((position) => ({ ...member, member: position, configs: shared }));
+    expect(faultsOf(treeOf([{ ...group, members }]))).toEqual({});
   });
 
   test('takes the credentials from the URL if the configuration has none', () => {
@@ -215,9 +221,9 @@ describe('a faulty configuration', () => {
     ['a missing URL', { username: 'wallet' }, 'jdbc-url'],
     ['a bad URL', { 'jdbc-url': 'postgresql://db-1' }, 'jdbc-url'],
     ['a name of a database that is not escaped', { 'jdbc-url': 'postgresql://db-1/a%zzb' }, 'jdbc-url'],
-    ['a URL that is not a text', { 'jdbc-url': 5 }, 'jdbc-url'],
-    ['half a connection', { ...primary, 'maximum-pool-size': 1.5 }, 'maximum-pool-size'],
-    ['a pool size as text', { ...primary, 'maximum-pool-size': '20' }, 'maximum-pool-size'],
+    ['a URL that is not a string', { 'jdbc-url': 5 }, 'jdbc-url'],
+    ['a pool size that is not a whole number', { ...primary, 'maximum-pool-size': 1.5 }, 'maximum-pool-size'],
+    ['a pool size that is a string', { ...primary, 'maximum-pool-size': '20' }, 'maximum-pool-size'],
   ])('is refused with %s', (_what, database, key) => {
     expect(Object.keys(faultsOf(treeWith(database)))).toEqual([`${atPrimary}.${key}`]);
   });
@@ -253,7 +259,7 @@ describe('a faulty configuration', () => {
     expect([-1, max + 1].map(pathsWith)).toEqual([both, both]);
   });
 
-  test('is refused with a prototype in disguise', () => {
+  test('is refused with a key named __proto__', () => {
     const disguised = JSON.parse(`{"jdbc-url":"${jdbcUrl}","__proto__":{"username":"eve"}}`) as object;
     expect(Object.keys(faultsOf(treeWith(disguised)))).toEqual([atPrimary]);
   });
@@ -279,7 +285,7 @@ describe('a faulty configuration', () => {
     });
   });
 
-  test('shows the beginning of a key if it is a known key, even if a password follows', () => {
+  test('shows the beginning of a key if that is a known key, even if a password follows', () => {
     expect(faultsOf(treeWith({ ...primary, 'password:\ns3cret': 1 }))).toEqual({
       [`${atPrimary}.password…`]: 'is not a known key',
     });
@@ -306,12 +312,6 @@ describe('a faulty configuration', () => {
     const framework: Record<string, unknown> = { namespace: 'a' };
     framework['sharding'] = { groups: [framework] };
     expect(faultsOf({ framework })).toEqual({ 'framework.sharding.groups[0]': 'contains itself' });
-  });
-
-  test('may have one section in several places', () => {
-    const shared = { 'primary-config': primary };
-    const members = [0, 1].map((position) => ({ ...member, member: position, configs: shared }));
-    expect(faultsOf(treeOf([{ ...group, members }]))).toEqual({});
   });
 
   test('says in its message what is wrong and where', () => {

@@ -20,12 +20,13 @@ const namespaceIssue: string =
   'beginning with a letter or _';
 
 /**
- * @throws ConfigurationError `invalid-configuration` when the configuration file would be refused for this namespace,
- * too
+ * Refuses the namespaces that are refused in a configuration file, too.
+ *
+ * @throws ConfigurationError `invalid-configuration` when the namespace is invalid
  */
 export function checkNamespace(namespace: string): void {
   if (typeof namespace !== 'string')
-    throw new ConfigurationError([{ path: 'namespace', message: 'is not a text' }]);
+    throw new ConfigurationError([{ path: 'namespace', message: 'is not a string' }]);
   if (namespacePattern.test(namespace) && namespace.length <= namespaceMax) return;
   const message = `'${namespace.slice(0, 64)}' ${namespaceIssue}`;
   throw new ConfigurationError([{ path: 'namespace', message }]);

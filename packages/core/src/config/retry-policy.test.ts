@@ -56,7 +56,7 @@ test('backoffMs is 0 after any number of attempts when it begins with 0', () => 
     expect(backoffMs({ ...defaultRetryPolicy, backoffBaseMs: 0 }, attempt, 1)).toBe(0);
 });
 
-test('backoffMs reaches the longest wait that a timer has', () => {
+test('backoffMs reaches the longest wait that a timer can have', () => {
   const policy = { ...defaultRetryPolicy, backoffBaseMs: 1, backoffMaxMs: 2 ** 31 - 1 };
   expect(backoffMs(policy, 10_000, 1)).toBe(2 ** 31 - 1);
 });
@@ -114,7 +114,7 @@ describe('an execution whose rows are stale', () => {
   });
 });
 
-/** How often an action runs that fails like this each time, and how long it sleeps in between. */
+/** How often an action runs if each attempt fails like this, and how long it sleeps in between. */
 async function runs(policy: Partial<RetryPolicy>, failure: unknown): Promise<readonly [number, number[]]> {
   let performed = 0;
   const { execute, manager, clock } = executorOf(async () => ++performed, {

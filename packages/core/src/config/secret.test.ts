@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 
 import { Secret } from './database-url.js';
 
-test('a secret is shown as stars in texts, in JSON and by inspection', () => {
+test('a secret is shown as asterisks in strings, in JSON and when it is inspected', () => {
   const secret = new Secret('s3cret');
   expect([String(secret), JSON.stringify({ secret }), inspect({ secret })]).toEqual([
     '******',

@@ -53,7 +53,7 @@ describe('the setting', () => {
   );
 
   test.each(settings.filter(([, setting]) => setting.endsWith('Ms') && setting !== 'keyLifetimeMs'))(
-    '%s.%s is refused beyond the longest time of a timer',
+    '%s.%s is refused beyond the longest time that a timer can wait',
     (section, setting) => {
       expect(faultsOf({ [section]: { [setting]: 2 ** 31 } })).toMatchObject([
         { path: `${section}.${setting}` },
@@ -139,7 +139,7 @@ test('an unknown option is named even when it is inherited', async () => {
 });
 
 test.each(['toString', 'constructor', '__proto__'])(
-  'a setting named %s, as every object has one, is not known',
+  'a setting named %s, like a property that every object has, is not known',
   (name) => {
     const section = JSON.parse(`{"${name}": 5}`) as object;
     expect(faultsOf({ limits: section })).toEqual([
@@ -149,7 +149,7 @@ test.each(['toString', 'constructor', '__proto__'])(
 );
 
 test.each([null, 5, 'on', [1]])(
-  '%j in the place of settings or options is refused by their path',
+  '%j in place of settings or options is refused with their path',
   async (value) => {
     for (const path of ['retry', 'limits', 'groupCommit', 'modelLocks'])
       expect(faultsOf({ [path]: value })).toEqual([{ path, message: 'is not an object' }]);
@@ -159,7 +159,7 @@ test.each([null, 5, 'on', [1]])(
 );
 
 test.each([undefined, 5, null])('the namespace %j is refused', (namespace) => {
-  expect(faultsOf({ namespace })).toEqual([{ path: 'namespace', message: 'is not a text' }]);
+  expect(faultsOf({ namespace })).toEqual([{ path: 'namespace', message: 'is not a string' }]);
 });
 
 test.each(['', 'a b', 'a..b', '-a', '1a', 'a.', 'a\n', 'a#handlers', 'x'.repeat(256)])(

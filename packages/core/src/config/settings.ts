@@ -116,7 +116,8 @@ function faultOf(
 }
 
 function shown(value: unknown): string {
-  return typeof value === 'number' ? String(value) : `a ${typeof value}`;
+  if (typeof value === 'number') return String(value);
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
 }
 
 /** The limits of one execution. */
@@ -154,8 +155,8 @@ export interface GroupSettings {
    */
   readonly queueMax: number;
   /**
-   * How long a plan waits before it is sent: at least this long, and at most a quarter longer; then it is refused as
-   * `shard-unavailable`. A handler's plan waits only a quarter to half of this time for a slow model. It is refused at
+   * How long a plan may wait to be sent before it is refused as `shard-unavailable`: at least this long, and at most a
+   * quarter longer. A handler's plan waits only a quarter to half of this time for a slow model. It is refused at
    * once if the model has already taken that long, or if eight other handlers' plans wait; its event is retried later.
    * Default 5,000.
    */
@@ -163,8 +164,8 @@ export interface GroupSettings {
   /** How many models and events a plan may hold to be written in a group. Larger plans commit alone. Default 32. */
   readonly planSizeMax: number;
   /**
-   * The longest JSON of a plan, in total, that is written in a group, in characters. Longer plans commit alone.
-   * Default 65,536.
+   * How many characters of JSON a plan may hold in total to be written in a group. Longer plans commit alone. Default
+   * 65,536.
    */
   readonly planCharactersMax: number;
 }
@@ -237,7 +238,7 @@ export interface RetryPolicy {
    * another action that was not written: that does not count as a failure. Default 5.
    */
   readonly attemptsMax: number;
-  /** The longest wait before the second attempt; it doubles with each one. Default 10. */
+  /** The longest wait before the second attempt; it doubles with each further attempt. Default 10. */
   readonly backoffBaseMs: number;
   /** The longest wait before any attempt. Default 1,000. */
   readonly backoffMaxMs: number;

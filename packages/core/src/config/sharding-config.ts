@@ -45,6 +45,6 @@ export interface DatabaseConfig {
   readonly idleTimeoutMs: number;
   /** The age at which an unused connection is replaced; 0 means never. Default 1,800,000. */
   readonly lifetimeMaxMs: number;
-  /** How long a connection may be borrowed before a warning; 0 means forever. Default 0. */
+  /** How long a connection may be borrowed before there is a warning; 0 means that there is none. Default 0. */
   readonly leakThresholdMs: number;
 }

@@ -7,7 +7,7 @@ export class UnknownActionError extends FrameworkError {
   }
 }
 
-/** An action was executed inside `perform` of another one, which would commit twice. */
+/** An action was executed inside `perform` of another one: each would commit on its own, even if the other one failed. */
 export class NestedExecutionError extends FrameworkError {
   constructor(inner: string, outer: string) {
     super(
@@ -99,7 +99,7 @@ export class IdempotencyKeyReusedError extends FrameworkError {
   }
 }
 
-/** Something exceeded its named limit; nothing was written. */
+/** A limit was exceeded, such as the number of changes in a plan or of characters in a payload; nothing was written. */
 export class LimitExceededError extends FrameworkError {
   /** The name of the limit, such as `changesMax`. */
   readonly limit: string;

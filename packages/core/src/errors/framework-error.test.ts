@@ -77,7 +77,7 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkError>> = {
 
 const entries = Object.entries(oneOfEach) as [ErrorCode, FrameworkError][];
 
-test('every class of the folder has its place in the table', () => {
+test('every error class has its place in the table of codes', () => {
   const modules = [actions, handlers, sharding, storage, values];
   const classes: unknown[] = modules.flatMap((module) => Object.values(module) as unknown[]);
   classes.push(ConfigurationError, HandlerTimeoutError, LimitExceededError, InvariantViolationError);
@@ -95,7 +95,7 @@ test.each(entries)(
   },
 );
 
-test('the same call is worth repeating only after these errors', () => {
+test('exactly the errors after which the same call may succeed are retryable', () => {
   const retryable = entries.filter(([, error]) => error.retryable).map(([code]) => code);
   expect(retryable).toEqual([
     'stale-record',
@@ -122,7 +122,7 @@ describe('FrameworkError.is', () => {
   });
 
   test.each([new Error('plain'), { code: 'stale-record' }, 'stale-record', null, undefined])(
-    'does not mistake %o for one',
+    'does not mistake %o for an error of the framework',
     (value) => {
       expect(FrameworkError.is(value)).toBe(false);
     },
@@ -137,7 +137,7 @@ function wrapped(error: unknown, times: number): unknown {
 describe('FrameworkError.find', () => {
   const stale = oneOfEach['stale-record'];
 
-  test('finds the error itself and through causes', () => {
+  test('finds an error itself, or among its causes', () => {
     expect(FrameworkError.find(stale)).toBe(stale);
     expect(FrameworkError.find(wrapped(stale, 2))).toBe(stale);
   });

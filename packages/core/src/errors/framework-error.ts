@@ -105,7 +105,7 @@ function causeOf(error: unknown): unknown {
   }
 }
 
-/** A bug in the calling code or in the framework. Never retried; fix it where it is thrown. */
+/** A bug in the calling code or in the framework. Never retried, because only a change of the code can help. */
 export class InvariantViolationError extends FrameworkError {
   constructor(message: string, options?: { readonly cause?: unknown }) {
     super('invariant-violation', message, options);

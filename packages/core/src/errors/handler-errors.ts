@@ -1,8 +1,8 @@
 import { FrameworkError } from './framework-error.js';
 
 /**
- * Names do not identify handlers in a database: the names of one handler belong to several, or those of two handlers
- * belong to one.
+ * The names of a handler do not identify it in a database: they belong to several handlers there, or to one that has the
+ * names of another handler of the process as well.
  */
 export class HandlerNamesError extends FrameworkError {
   /** The durable name that the handler declares. */
@@ -18,7 +18,7 @@ export class HandlerNamesError extends FrameworkError {
     super(
       'handler-names',
       other === undefined
-        ? `The names of ${handler} belong to ${handlers.length} handlers, ${handlers.join(' and ')}, which have separate cursors: list only names that this handler had`
+        ? `The names of ${handler} belong to ${handlers.length} handlers, ${handlers.join(' and ')}, which have separate cursors: list only names that this handler has had`
         : `The names of ${handler} and ${other} belong to one handler, ${handlers.join(' and ')}, which keeps its old names after a rename: give the newer handler a name that no handler has had`,
     );
     this.handler = handler;
@@ -39,16 +39,16 @@ export class HandlerInUseError extends FrameworkError {
   }
 
   /**
-   * The error for a handler that a process runs, or ran recently and may just be late in renewing its leases; for
-   * adapters.
+   * The error for a handler that a process still has, or had until recently and may only be late in renewing its leases;
+   * for adapters.
    */
   static by(
     handler: string,
     { processId, late }: { readonly processId: string; readonly late: boolean },
   ): HandlerInUseError {
     const reason = late
-      ? `process ${processId} has it, and is late in renewing its leases: stop the process or, if it has ended, try again after the time of a lease`
-      : `process ${processId} has it: stop that process first`;
+      ? `process ${processId} has it, but is late in renewing its leases. Stop the process or, if it has ended, try again when its leases have run out`
+      : `process ${processId} still has it. Stop that process first`;
     return new HandlerInUseError(handler, reason);
   }
 }
@@ -84,7 +84,7 @@ export class HandlerTimeoutError extends FrameworkError {
   }
 }
 
-/** A relay's broker cannot be reached, or does not confirm. The log keeps the events, and they are published later. */
+/** A relay's broker cannot be reached, or does not confirm messages. The log keeps the events, and they are published later. */
 export class BrokerUnavailableError extends FrameworkError {
   /** The relay's durable name. */
   readonly relay: string;
@@ -92,18 +92,18 @@ export class BrokerUnavailableError extends FrameworkError {
   constructor(relay: string, options: { readonly cause: unknown }) {
     super(
       'broker-unavailable',
-      `The broker of relay ${relay} does not confirm: start it, or correct its address`,
+      `The broker of relay ${relay} does not confirm messages: start it, or correct its address`,
       options,
     );
     this.relay = relay;
   }
 }
 
-/** A broker will never take a message as it is. The event is a dead letter, and later events of its model wait behind it. */
+/** A broker will never accept a message as it is. The event is a dead letter, and later events of its model wait behind it. */
 export class MessageRefusedError extends FrameworkError {
   /** The relay's durable name. */
   readonly relay: string;
-  /** In the broker's words. */
+  /** Why it was refused, in the broker's words. */
   readonly reason: string;
 
   constructor(relay: string, reason: string) {

@@ -68,12 +68,12 @@ export class UnreadableEventError extends FrameworkError {
     const which = id === undefined ? `An event ${type}` : `Event ${id} (${type})`;
     const remedy =
       path === ''
-        ? 'bring it there with a static upcast'
+        ? 'convert older payloads with a static upcast'
         : 'make the field optional in the schema, or add it to older payloads with a static upcast';
     super(
       'unreadable-event',
       `${which} of model ${modelId} cannot be read: its ${path === '' ? 'payload' : `payload.${path}`} does not fit the schema of its class ` +
-        `(${reason}). Events of the log never change: ${remedy}.`,
+        `(${reason}). Events in the log never change: ${remedy}.`,
       options,
     );
     this.eventType = type;

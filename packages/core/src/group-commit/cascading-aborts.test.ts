@@ -140,9 +140,9 @@ describe('a model whose write is pending', () => {
   });
 
   test.each([
-    ['refuses as soon as it is written', undefined, [100n, 101n]],
-    ['is asked again when it is not written', new Error('aborted'), [100n, 101n, 100n]],
-  ])('%s what an execution refuses because of it', async (_what, failure, seen) => {
+    ['fail once the model is written', undefined, [100n, 101n]],
+    ['run again if the model is not written', new Error('aborted'), [100n, 101n, 100n]],
+  ])('makes an execution that refuses because of it %s', async (_what, failure, seen) => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);

@@ -57,7 +57,7 @@ describe('a plan that waits behind a locked model', () => {
     });
   });
 
-  test('is refused at once for a handler when another has waited long', async () => {
+  test('is refused at once for a handler when another plan has waited long', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);
     await writer.clock.pass(50);
@@ -78,7 +78,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['later']);
   });
 
-  test('is refused at once for a handler even if they share one model', async () => {
+  test('is refused at once for a handler even if it shares only one model', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a, b);
     await writer.clock.pass(50);
@@ -88,7 +88,7 @@ describe('a plan that waits behind a locked model', () => {
     await expect(writer.addOfHandler('next', c, b)).rejects.toMatchObject({ kind: 'locked' });
   });
 
-  test('is refused even after it was sent in an unwritten group', async () => {
+  test('is refused even after it was sent in a group that was not written', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);
     await writer.clock.pass(50);
@@ -103,7 +103,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).not.toContain('last');
   });
 
-  test('is refused even if all were ready at once without waiting', async () => {
+  test('is refused in time even if all plans arrived at the same moment', async () => {
     const failed = new ManualWriter();
     const plans = Array.from({ length: 12 }, (_plan, index) => failed.add(`p${index}`, openWallet()));
     const last = (await Promise.all(plans)).at(-1)!;
@@ -284,7 +284,7 @@ describe('a write that takes a long time', () => {
     expect(writer.open.at(-1)).toBe('p9');
   });
 
-  test('is awaited while capacity is lacking, even if the log decided another outcome', async () => {
+  test('is awaited while capacity is lacking, even if the log decides another outcome meanwhile', async () => {
     const writer = new ManualWriter();
     await writer.add('unknown', openWallet());
     await writer.answer('unknown', new CommitOutcomeUnknownError(global, 'unknown'));
@@ -384,7 +384,7 @@ describe('a plan that has ended', () => {
   test.each<[string, Error | undefined]>([
     ['written', undefined],
     ['refused', constraint],
-  ])('is held no more by what is staged when it was %s', async (_how, failure) => {
+  ])('is no longer referenced by pending versions when it was %s', async (_how, failure) => {
     const writer = new ManualWriter();
     const hide = vi.spyOn(writer.staged, 'hide');
     const plan = await writer.add('first', a);

@@ -18,8 +18,8 @@ const lockedMax = 6;
 /** The time for which a plan may wait, in ticks. */
 const ticksPerWait = 4;
 /**
- * The same for a handler's plan that is held up, and for all handlers' plans behind the same write. Delivery tries their events
- * again, and until then they would occupy places that events of other models need.
+ * The same for a handler's plan that is held up, and for all handlers' plans behind the same write. While they waited, they would
+ * occupy places that events of other models need; and their events are tried again in any case.
  */
 const ticksPerHandlerWait = 1;
 /**
@@ -88,6 +88,8 @@ export class CommitQueue {
   }
 
   /**
+   * Queues a plan, and shows what it stages to executions that read the same models.
+   *
    * @throws ShardUnavailableError `shard-unavailable` when too many plans are waiting already, or, for a handler's plan, when
    * an earlier write of its models takes too long
    */
@@ -100,7 +102,8 @@ export class CommitQueue {
     this.#pending.show(plan);
     if (this.#isAboutToSend) return;
     this.#isAboutToSend = true;
-    // Plans that are ready at the same moment, such as those of one combined read, form one group. It is sent outside the context of any request.
+    // Plans that are ready at the same moment, such as those of one combined read, form one group. It is sent outside the context of
+    // any request.
     outsideRequests(() =>
       queueMicrotask(() => {
         this.#isAboutToSend = false;
@@ -110,7 +113,7 @@ export class CommitQueue {
     );
   }
 
-  /** Counts plans that are held up separately: they must not keep out plans that could be written. */
+  /** Refuses a plan when the queue is full. Plans that are held up count separately, and keep out no plans that could be written. */
   #refuseBeyondQueue({ isHeldUp }: PendingCommit): void {
     const { queueMax } = this.#settings;
     if (this.#queued.length < queueMax) return;
@@ -148,7 +151,7 @@ export class CommitQueue {
     this.#sendAll();
   }
 
-  /** Refuses the handlers' plans that are too many to wait for locks, or behind such plans. */
+  /** Refuses the handlers' plans beyond the number that may wait for locks, or behind plans that do. */
   #refuseForLocked(locked: PendingCommit): void {
     if (!isLockedHandler(locked)) return;
     const others = this.#handlersBehindLocks().filter((plan) => plan !== locked);
@@ -232,7 +235,7 @@ export class CommitQueue {
     if (this.#leaveOverdueAside()) this.#sendAll();
   }
 
-  /** From now on, plans that change its models wait longer than others. */
+  /** Leaves the awaited write aside if it is overdue and there is capacity. From then on, only plans that change its models wait. */
   #leaveOverdueAside(): boolean {
     if (this.#awaited?.isOverdue !== true || this.#asideCount >= asideMax) return false;
     holdUp(this.#awaited.batch);
@@ -339,7 +342,7 @@ export class CommitQueue {
 
 /** The error of a handler's plan that would wait for a lock, or needs a model whose write waits for one. */
 export function lockedOut(shard: ShardIdentifier): ShardUnavailableError {
-  return unwritten(shard, 'the plan of a handler does not wait', true);
+  return unwritten(shard, "a handler's plan does not wait", true);
 }
 
 /** The error of a plan that was not written. */
@@ -347,7 +350,7 @@ function unwritten(shard: ShardIdentifier, reason: string, isHeldUp: boolean): S
   if (!isHeldUp) return new ShardUnavailableError(shard, reason);
   return new ShardUnavailableError(
     shard,
-    `${reason}, because an earlier write of its models takes long: another session may hold a lock on one of their rows; ` +
+    `${reason}, because an earlier write of its models is taking a long time: another session may hold a lock on one of their rows; ` +
       'find it in pg_locks and pg_stat_activity',
     { kind: 'locked' },
   );

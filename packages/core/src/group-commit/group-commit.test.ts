@@ -73,7 +73,7 @@ function answering(running: TestExecutor, ...outcomes: readonly GroupOutcome[]):
 }
 
 describe('group commit', () => {
-  test('persists a lone plan as it would without groups', async () => {
+  test('persists a lone plan exactly as without groups', async () => {
     const { execute, manager, driver } = executorOf(async (plan) => plan().add(openWallet()), {
       groupCommit: true,
     });

@@ -52,10 +52,10 @@ export class GroupCommit {
    *
    * @param dependsOn the pending versions that its action read
    * @param onQueued called as soon as others may read what it stages
-   * @throws StaleRecordError `stale-record` when something that it depends on was not written;
-   * TransientStorageError `transient-storage` when its outcome is unknown
-   * @throws ShardUnavailableError `shard-unavailable` when too many plans wait already, or it has waited too long;
-   * as {@link TransactionManager.persist}
+   * @throws StaleRecordError `stale-record` when something that it depends on was not written
+   * @throws TransientStorageError `transient-storage` when the outcome of something that it depends on is unknown
+   * @throws ShardUnavailableError `shard-unavailable` when too many plans wait already, or it has waited too long
+   * @throws what {@link TransactionManager.persist} throws
    */
   async commit(
     changes: ChangeSet,
@@ -94,8 +94,9 @@ export class GroupCommit {
    * Waits until the plans that staged these models are committed. A handler does not wait while one of them takes a long time,
    * because its event is tried again later.
    *
-   * @throws StaleRecordError `stale-record` when one of them is not written, TransientStorageError
-   * `transient-storage` when that is unknown, ShardUnavailableError `shard-unavailable` when a handler waits no longer
+   * @throws StaleRecordError `stale-record` when one of them is not written
+   * @throws TransientStorageError `transient-storage` when it is unknown whether one of them is written
+   * @throws ShardUnavailableError `shard-unavailable` when a handler waits no longer
    */
   async untilWritten(models: readonly PendingVersion[], isForHandler: boolean): Promise<void> {
     for (const base of models) {
@@ -127,7 +128,7 @@ export class GroupCommit {
   }
 }
 
-/** Refuses a plan that expects an older version than its action has seen and is committed: it is certainly stale. */
+/** Refuses a plan that expects an older version than one that its action has read and that is now committed: it is stale. */
 function refuseIfOvertaken(base: PendingVersion, { changes }: ChangeSet): void {
   for (const change of changes) {
     if (isOfModel(base, change) && base.change.model.version > change.expectedVersion)

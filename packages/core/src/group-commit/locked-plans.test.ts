@@ -24,7 +24,7 @@ async function lockedGroup(): Promise<{
 }
 
 describe('more locked models than writes that may wait for locks', () => {
-  test('leave capacity for other plans, and are tried in turns', async () => {
+  test('leave capacity for other plans, and are tried in turn', async () => {
     const { writer } = await lockedGroup();
     const waiting = ['p0', 'p1', 'p2', 'p3', 'p4'];
     expect(writer.open).toEqual([...waiting, 'p5', 'p6', 'p7']);
@@ -65,7 +65,7 @@ describe('more locked models than writes that may wait for locks', () => {
     expect(await errorOf(plans[6]!)).toBe(constraint);
   });
 
-  test('let a plan that fails without its own fault commit separately', async () => {
+  test('let a plan that fails, but is not at fault, commit separately', async () => {
     const { writer, plans } = await lockedGroup();
     await writer.answer('p6', new Error('the group was refused'));
     for (const name of ['p5', 'p7']) await writer.answer(name);
@@ -137,7 +137,7 @@ describe('more locked models than writes that may wait for locks', () => {
     expect(tried).toEqual(['p8', 'p9', 'p10', 'p11', 'n0']);
   });
 
-  test('do not hold back forever a plan that fails for another reason', async () => {
+  test('do not forever hold back a plan that fails for another reason', async () => {
     const { writer, plans } = await lockedGroup();
     for (let index = 6; index < 12; index++) await writer.answer(`p${index}`);
     let count = 0;
@@ -160,26 +160,29 @@ describe('plans of handlers for models that another session has locked', () => {
     return writer;
   }
 
-  test.each(['in the database', 'in turns'])('are few, also behind each other: %s', async (how) => {
-    const writer = how === 'in turns' ? await fullWriter() : new ManualWriter();
-    const before = writer.open.length;
-    const plans: PendingCommit[] = [];
-    for (let index = 0; index < 10; index++) plans.push(await writer.addOfHandler(`h${index}`, a));
-    const client = await writer.add('client', a);
-    const other = await writer.addOfHandler('other', b);
-    await (how === 'in turns' ? writer.answer('h0', locked) : writer.lockOut('h0'));
-    const states = plans.map(({ state }) => state);
-    expect(states).toEqual(['sent', ...Array<string>(7).fill('queued'), 'aborted', 'aborted']);
-    expect(await errorOf(plans[8]!)).toMatchObject(refused);
-    // The client's plan depends on the last plan of a handler.
-    expect([client.state, other.isPending]).toEqual(['aborted', true]);
-    await expect(writer.addOfHandler('late', a)).rejects.toMatchObject(refused);
-    await writer.clock.pass(50);
-    await writer.answer('other');
-    expect(writer.open.slice(before)).toEqual(['h0']);
-    await writer.answer('h0');
-    expect(writer.open.slice(before)).toEqual(['h1+h2+h3+h4+h5+h6+h7']);
-  });
+  test.each(['in the database', 'in turns'])(
+    'are limited in number, even behind each other: %s',
+    async (how) => {
+      const writer = how === 'in turns' ? await fullWriter() : new ManualWriter();
+      const before = writer.open.length;
+      const plans: PendingCommit[] = [];
+      for (let index = 0; index < 10; index++) plans.push(await writer.addOfHandler(`h${index}`, a));
+      const client = await writer.add('client', a);
+      const other = await writer.addOfHandler('other', b);
+      await (how === 'in turns' ? writer.answer('h0', locked) : writer.lockOut('h0'));
+      const states = plans.map(({ state }) => state);
+      expect(states).toEqual(['sent', ...Array<string>(7).fill('queued'), 'aborted', 'aborted']);
+      expect(await errorOf(plans[8]!)).toMatchObject(refused);
+      // The client's plan depends on the last plan of a handler.
+      expect([client.state, other.isPending]).toEqual(['aborted', true]);
+      await expect(writer.addOfHandler('late', a)).rejects.toMatchObject(refused);
+      await writer.clock.pass(50);
+      await writer.answer('other');
+      expect(writer.open.slice(before)).toEqual(['h0']);
+      await writer.answer('h0');
+      expect(writer.open.slice(before)).toEqual(['h1+h2+h3+h4+h5+h6+h7']);
+    },
+  );
 
   test('wait behind each other while they are few', async () => {
     const writer = new ManualWriter();

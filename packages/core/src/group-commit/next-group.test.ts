@@ -20,7 +20,7 @@ function changeOf({ id, createdDate, ownerId, balance }: Wallet, expectedVersion
   return { kind: 'update', repository: wallets, model, expectedVersion, row: {} };
 }
 
-/** A plan that depends on what these others stage, on all of it by default. */
+/** A plan that depends on these pending versions, and on all that these plans stage. */
 function planOf(
   changes: readonly Change[],
   dependsOn: readonly (PendingCommit | PendingVersion)[] = [],
@@ -56,7 +56,7 @@ describe('a queue', () => {
     expect(nextGroup(queue, 32)).toEqual({ group: queue, rest: [] });
   });
 
-  test('makes plans of one model wait that do not continue each other, and lets no plan overtake them', () => {
+  test('makes plans of one model wait if they do not continue each other, and lets no plan overtake them', () => {
     const first = planOf([changeOf(a)]);
     const same = planOf([changeOf(a), changeOf(b)]);
     const behind = planOf([changeOf(b)]);
@@ -67,7 +67,7 @@ describe('a queue', () => {
     });
   });
 
-  test('makes a plan wait that continues an older version than the last one, or another model of the same plan', () => {
+  test('makes a plan wait if it does not continue the last version of the model that it changes', () => {
     const first = planOf([changeOf(a), changeOf(b)]);
     const next = planOf([changeOf(a, 2)], [first]);
     const older = planOf([changeOf(a, 2)], [first]);
@@ -120,7 +120,7 @@ describe('a queue', () => {
     expect(nextGroup([continued], 32, [ahead])).toEqual({ group: [], rest: [continued] });
   });
 
-  test('is held up if it waits for a plan that is held up', () => {
+  test('marks its plans as held up only if they wait for a plan that is held up', () => {
     const [locked, ahead] = [planOf([changeOf(a)]), planOf([changeOf(b)])];
     locked.isHeldUp = true;
     const behindLocked = planOf([changeOf(a), changeOf(c)]);

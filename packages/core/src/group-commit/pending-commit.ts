@@ -28,7 +28,7 @@ export class PendingCommit {
   isLockedOut = false;
   /** Whether its write takes so long that others do not wait for it, or it changes a model of such a plan. */
   isHeldUp = false;
-  /** How many brief tries on its own did not get a lock. */
+  /** How often it was tried briefly on its own and did not get a lock. */
   lockedCount = 0;
   /** The turn of the last such try, counted over all plans; 0 if there was none. */
   lockedTurn = 0;
@@ -98,7 +98,7 @@ export class PendingCommit {
     return this.#dependsOn.includes(base) && isContinued(base, this.changes);
   }
 
-  /** Whether both change the same model. */
+  /** Whether there is a model that both plans change. */
   sharesModel(other: PendingCommit): boolean {
     return other.changes.changes.some((change) =>
       this.changes.changes.some((own) => isOfModel({ plan: other, change }, own)),
@@ -165,7 +165,7 @@ export function isContinued(base: PendingVersion, changes: ChangeSet): boolean {
   return changes.changes.some((change) => isOfModel(base, change) && change.expectedVersion === version);
 }
 
-/** Whether a change is of the model that was staged. */
+/** Whether a change is one of the model of a pending version. */
 export function isOfModel({ change: { repository, model } }: PendingVersion, change: Change): boolean {
   return change.repository.model === repository.model && change.model.id.value === model.id.value;
 }

@@ -59,7 +59,7 @@ function rereading(): TestExecutor & {
   return { ...running, readAgain: again.resolve, release: gate.resolve, seen, sent };
 }
 
-/** The wallet in a state that its type does not have, as another version of the code may have it. */
+/** The wallet in a state that its type lacks, but that another version of the code may know. */
 function deletedOf({ id, version, createdDate, ownerId, balance }: Wallet): Wallet {
   const state = 'DELETED' as 'CLOSED';
   return new Wallet({ id, version, createdDate, ownerId, balance, state });
@@ -119,7 +119,7 @@ describe('a model that is staged but not committed yet', () => {
   });
 
   test.each(['one', 'several'])(
-    'is awaited for a second by an independent execution (reads %s)',
+    'is awaited for one second by an independent execution (reads %s)',
     async (how) => {
       const manual = new ManualClock();
       const seen: number[] = [];
@@ -316,7 +316,7 @@ describe('a model that is staged but not committed yet', () => {
   });
 });
 
-/** An executor whose action reads a wallet, waits in its commit, and changes that wallet, another one, or none. */
+/** An executor whose action reads a wallet and changes that one, another one, or none. Its commits wait for their release. */
 async function lockedOut() {
   const manual = new ManualClock();
   const seen: number[] = [];
@@ -349,7 +349,7 @@ describe('a pending version whose row another session keeps locked', () => {
   };
 
   test.each(['reads it', 'is refused by it'])(
-    "is awaited for a second when a handler's action only %s",
+    "is awaited for one second when a handler's action only %s",
     async (how) => {
       const { execute, manual, wallet, other, first, release } = await lockedOut();
       const executeOfHandler = () => execute(how === 'reads it' ? other : undefined, ofHandler());
@@ -363,14 +363,14 @@ describe('a pending version whose row another session keeps locked', () => {
       await expect(early).rejects.toMatchObject(refused);
       const next = execute(wallet, once);
       await settled();
-      // The clock stands still, although the wallet was changed again just now.
+      // It is refused while the clock stands still, although the wallet was changed again just now.
       await expect(executeOfHandler()).rejects.toMatchObject(refused);
       release();
       await Promise.all([first, next]);
     },
   );
 
-  test('is awaited by a handler from its own staging on', async () => {
+  test('is awaited by a handler for one second after it was staged itself', async () => {
     const manual = new ManualClock();
     const running = executorOf(
       async (plan, params) => {

@@ -190,7 +190,7 @@ describe('a write whose outcome is unknown', () => {
     ]);
   });
 
-  test('is found out for each plan, whatever the plan before it did', async () => {
+  test('is looked up for each plan, whatever became of the plan before it', async () => {
     const { writer, plans } = await unknownChain();
     await writer.asked[0]!.answer(unknown('p0'));
     await writer.asked[1]!.answer(true);

@@ -206,12 +206,12 @@ class Claims {
   readonly #writers = new ModelMap<Writer>();
   readonly #keys = new Set<string>();
 
-  /** @param ahead plans for which all others wait */
+  /** @param ahead plans that come first: others that change the same models wait for them */
   constructor(ahead: readonly PendingCommit[]) {
     for (const plan of ahead) this.reserve(plan);
   }
 
-  /** Whether a plan can be in one group with those that joined. */
+  /** Whether a plan can be in the same group as those that joined. */
   admit(plan: PendingCommit): boolean {
     const { changes, key } = plan.changes;
     if (key !== undefined && this.#keys.has(keyText(key))) return false;

@@ -24,13 +24,16 @@ test('a durable name is the one that the class declares', () => {
 });
 
 describe('a class that a bundler has renamed', () => {
-  test.each(['', 'a', 'A', 'Ae', '_Wallet', '$', 'wallet2', 'class_1'])('is refused as %j', (name) => {
-    expect(() => durableName({ name }, undefined, 'static readonly modelName')).toThrow(
-      expect.objectContaining({ code: 'invariant-violation' }),
-    );
-  });
+  test.each(['', 'a', 'A', 'Ae', '_Wallet', '$', 'wallet2', 'class_1'])(
+    'is refused under the name %j',
+    (name) => {
+      expect(() => durableName({ name }, undefined, 'static readonly modelName')).toThrow(
+        expect.objectContaining({ code: 'invariant-violation' }),
+      );
+    },
+  );
 
-  test('is refused with what to declare', () => {
+  test('is refused with a message that says what to declare', () => {
     expect(() => durableName({ name: 'e' }, undefined, 'static readonly modelName')).toThrow(
       /static readonly modelName/,
     );
@@ -42,7 +45,7 @@ describe('a class that a bundler has renamed', () => {
 });
 
 test.each(['', 'a'.repeat(256), 'a\u0000', '\ud83d', 5 as unknown as string])(
-  'a declared name that is too long for an index is refused: %j',
+  'a declared name is refused if it is empty, too long for an index, or not storable: %j',
   (name) => {
     expect(() => durableName({ name: 'Wallet' }, name, 'static readonly modelName')).toThrow(
       expect.objectContaining({ code: 'invariant-violation' }),

@@ -36,7 +36,7 @@ export class Id<T> {
    */
   static of<T>(_model: ModelClass<T>, value: string): Id<T> {
     if (!isStorableText(value) || value.length === 0 || value.length > lengthMax) {
-      throw new InvalidIdError(value, `an id of 1 to ${lengthMax} characters`);
+      throw new InvalidIdError(value, `an id of 1 to ${lengthMax} characters that a database can store`);
     }
     return new Id<T>(value);
   }
@@ -152,8 +152,8 @@ export class ShardedId<T> extends Id<T> {
   }
 
   /**
-   * Derives the id of the only model of a class that may exist for an origin on a shard. The same arguments always give
-   * the same id.
+   * Derives the id of a model from an origin, such as the id of another model. The same arguments always give the same
+   * id, so at most one model of the class can exist for an origin on a shard.
    *
    * Two executions that create the model at the same time try to insert the same row, and the table's primary key lets
    * only one of them succeed. The id takes its time from the origin, and its other bits from the SHA-256 of `<model

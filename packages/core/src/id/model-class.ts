@@ -46,7 +46,8 @@ const charactersMax = 255;
 function checkedName(name: string, named: { readonly name: string }, declared: string): string {
   if (!isStorableText(name) || name.length === 0 || name.length > charactersMax) {
     throw new InvariantViolationError(
-      `${named.name} declares an invalid name: set ${declared} to a text of 1 to ${charactersMax} characters`,
+      `${named.name} declares a name that cannot be stored in an index: set ${declared} to a string of 1 to ${charactersMax} ` +
+        'characters, without \\u0000 and halves of surrogate pairs',
     );
   }
   return name;

@@ -88,19 +88,19 @@ test('an id is accepted in upper case and written in lower case', () => {
 
 test.each([
   ['', 'nothing'],
-  ['wallet-1', 'no UUID'],
+  ['wallet-1', 'not a UUID'],
   ['018f3c00-0000-4abc-8000-000000000000', 'version 4'],
   ['018f3c00-0000-1abc-8000-000000000000', 'version 1'],
   ['018f3c00-0000-8abc-8000-000000000000', 'version 8'],
   ['018f3c00-0000-7abc-7000-000000000000', 'variant 01'],
   ['018f3c00-0000-7abc-c000-000000000000', 'variant 11'],
-  ['018f3c00-0000-7abc-8000-00000000000', 'one digit less'],
-  ['018f3c00-0000-7abc-8000-0000000000000', 'one digit more'],
+  ['018f3c00-0000-7abc-8000-00000000000', 'one digit too few'],
+  ['018f3c00-0000-7abc-8000-0000000000000', 'one digit too many'],
   ['018f3c00-0000-7abc-8000-00000000000g', 'no hexadecimal digit'],
   ['018f3c0000007abc8000000000000000', 'no hyphens'],
   ['{018f3c00-0000-7abc-8000-000000000000}', 'braces'],
-  [' 018f3c00-0000-7abc-8000-000000000000', 'a blank before'],
-  ['018f3c00-0000-7abc-8000-000000000000\n', 'a line end'],
+  [' 018f3c00-0000-7abc-8000-000000000000', 'a leading space'],
+  ['018f3c00-0000-7abc-8000-000000000000\n', 'a trailing line break'],
   ['00000000-0000-0000-0000-000000000000', 'the nil UUID'],
   ['ffffffff-ffff-ffff-ffff-ffffffffffff', 'the max UUID'],
 ])('the text %j is refused as an id: %s', (text) => {
@@ -111,9 +111,9 @@ describe('derive', () => {
   const origin = ShardedId.of(Wallet, '018f3c00-1234-7abc-8040-0123456789ab');
   const shard = ShardIdentifier.of(3, 4);
 
-  test('makes the same id on a shard for the same origin, with its time', () => {
+  test('makes the same id for the same origin on a shard, with the time of the origin', () => {
     const id = ShardedId.derive(Wallet, origin, shard);
-    // The first digits of the SHA-256 of `Wallet/018f3c00-1234-7abc-8040-0123456789ab`.
+    // The digits that the pattern leaves open are those of the SHA-256 of `Wallet/018f3c00-1234-7abc-8040-0123456789ab`.
     expect(id.value).toMatch(/^018f3c00-1234-7[0-9a-f]{3}-80c4-[0-9a-f]{12}$/);
     expect(id.resolveShardIdentifier()).toBe(shard);
     expect(ShardedId.derive(Wallet, Id.of(Wallet, origin.value.toUpperCase()), shard)).toEqual(id);

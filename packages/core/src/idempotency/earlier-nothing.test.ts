@@ -47,11 +47,11 @@ function laterDue({ turnsTo = [], readsAtFirst = true }: LaterDue): TestExecutor
   return { ...running, once: (configuration) => running.execute(params, configuration) };
 }
 
-describe('an effective repeat of a request without effect', () => {
+describe('a request that has an effect only when repeated', () => {
   test.each([
     ['the shard of the effect', [mexico], mexico],
-    ['another shard and then that of the effect', [global, mexico], global],
-    ['that of the effect and then another one', [mexico, global], mexico],
+    ['another shard and then the shard of the effect', [global, mexico], global],
+    ['the shard of the effect and then another one', [mexico, global], mexico],
   ])('returns the first result without an earlier search when it reads %s', async (_what, turnsTo, shard) => {
     const { once, driver } = laterDue({ turnsTo });
     expect(await once(unsearched)).toBe('nothing to do');
@@ -111,8 +111,8 @@ describe('an effect', () => {
   });
 
   test.each<[string, readonly ShardIdentifier[], ShardIdentifier, number]>([
-    ['asks its own shard only by writing there, where it accesses it first', [mexico], mexico, 0],
-    ['asks another shard once, where it accesses that first', [global, mexico], global, 1],
+    ['asks its own shard only by writing there, if it accesses that one first', [mexico], mexico, 0],
+    ['asks another shard once, if it accesses that one first', [global, mexico], global, 1],
   ])('%s', async (_what, turnsTo, shard, count) => {
     const { once, manager } = laterDue({ turnsTo });
     await once(unsearched);
@@ -148,7 +148,7 @@ function paidEarlier(turnsTo: readonly ShardIdentifier[]): TestExecutor & {
   return { ...running, once: () => running.execute(null, unsearched) };
 }
 
-describe('an idle repeat of an effective request', () => {
+describe('a request that has nothing to do when repeated', () => {
   test.each([
     ['another shard', [global]],
     ['nothing', []],

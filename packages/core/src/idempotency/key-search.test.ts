@@ -34,14 +34,14 @@ describe('a repeat that the rules refuse', () => {
     expect(await execute({ id }, configuration)).toBeUndefined();
   });
 
-  test('is looked for only on the shards that the params name', async () => {
+  test('is searched for only on the shards that its params name', async () => {
     const { execute, manager, id } = onceOnly();
     await execute({ id }, unsearched);
     await execute({ id }, unsearched);
     expect([manager(global).keys.waits, manager(mexico).keys.waits]).toEqual([[], [undefined]]);
   });
 
-  test('is not looked for elsewhere once found where the action read', async () => {
+  test('is not searched for elsewhere once it is found where the action read', async () => {
     const running: TestExecutor = executorOf(async (plan) => {
       running.databases.transactionManager(mexico);
       if (running.driver.committed.length > 0) throw new Error('refused by the rules');
@@ -54,7 +54,7 @@ describe('a repeat that the rules refuse', () => {
     expect(manager(global).keys.waits).toEqual([]);
   });
 
-  test('is looked for only on the shard that the params name', async () => {
+  test('is searched for on no other shard even if it is not found', async () => {
     const { execute, manager, refusal, id } = onceOnly();
     await execute({}, { idempotencyKey: 'key-2' });
     manager(global).keys.waits.length = 0;
@@ -62,7 +62,7 @@ describe('a repeat that the rules refuse', () => {
     expect(manager(global).keys.waits).toEqual([]);
   });
 
-  test('is looked for in every database when the params name no shard', async () => {
+  test('is searched for in every database when its params name no shard', async () => {
     const { execute, manager } = onceOnly();
     await execute({}, unsearched);
     manager(global).keys.waits.length = 0;
@@ -70,7 +70,7 @@ describe('a repeat that the rules refuse', () => {
     expect([manager(global).keys.waits, manager(mexico).keys.waits]).toEqual([[100], [100]]);
   });
 
-  test('is not reported as refused when its shard has a bug', async () => {
+  test('is not reported as refused when the search fails because of a bug', async () => {
     const { execute, manager, id } = onceOnly();
     await execute({ id }, unsearched);
     for (const bug of [new InvariantViolationError('a bug'), new TypeError('a bug')]) {
@@ -101,7 +101,7 @@ describe('a repeat that the rules refuse', () => {
   });
 
   test.each([unavailable, new TransientStorageError(mexico, 'the connection was lost')])(
-    'is not reported as refused when a shard that it names is silent (%s)',
+    'is not reported as refused when a shard that it names does not answer (%s)',
     async (failure) => {
       const { execute, manager, id } = onceOnly();
       const params = { id, other: openWallet(global).id };

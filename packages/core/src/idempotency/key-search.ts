@@ -36,7 +36,7 @@ export class KeySearch {
 
   /**
    * Searches, before an effect is committed, for an earlier execution of the request that had nothing to do. It is recorded on
-   * the shard that it accessed first, or, if it accessed none, where such executions are recorded. The unique index of the
+   * the shard that it accessed first, or, if it accessed none, on the shard for such executions. The unique index of the
    * effect's shard does not show it.
    *
    * @param shards the shard of the effect, the shard that was accessed first, and the shard on which an execution without any
@@ -129,12 +129,12 @@ async function certain({ keys, shard }: TransactionManager, scope: KeyScope): Pr
 async function firstFound(
   answers: readonly Promise<StoredKey | undefined>[],
 ): Promise<StoredKey | undefined> {
-  const stored = await Promise.any(answers.map(orNothing)).catch(() => undefined);
+  const stored = await Promise.any(answers.map(orRejection)).catch(() => undefined);
   if (stored === undefined) await Promise.all(answers);
   return stored;
 }
 
-async function orNothing(answer: Promise<StoredKey | undefined>): Promise<StoredKey> {
+async function orRejection(answer: Promise<StoredKey | undefined>): Promise<StoredKey> {
   const stored = await answer;
   if (stored === undefined) throw new Error('The database holds no such key');
   return stored;

@@ -61,7 +61,7 @@ describe('an execution with an idempotency key', () => {
     expect(driver.committed).toHaveLength(1);
   });
 
-  test('has no key at all without one', async () => {
+  test('differs from one without a key, which neither stores nor searches for a key', async () => {
     const { count, driver, manager } = countingExecutor();
     await count(1n, {});
     expect(driver.committed[0]).not.toHaveProperty('key');
@@ -93,7 +93,7 @@ describe('an execution with an idempotency key', () => {
     expect(driver.committed).toEqual([]);
   });
 
-  test('needs no schema for undefined', async () => {
+  test('needs no schema for a result that is undefined', async () => {
     const { execute, driver } = executorOf(async (plan) => void plan().add(openWallet()));
     await execute(null, key);
     expect(await execute(null, key)).toBeUndefined();
@@ -127,7 +127,7 @@ describe('a result', () => {
   test.each<[string, z.ZodType<Receipt>, string]>([
     ['has a field that its schema lacks', z.object({ number: z.int() }) as never, 'ReceiptAction result'],
     ['is an instance of a class', z.object({ number: z.int(), note: z.string() }), 'ReceiptAction result'],
-  ])('that %s is not stored, because a repeat would get another one', async (_what, result, path) => {
+  ])('that %s is not stored, because a repeat would get a different one', async (_what, result, path) => {
     class ReceiptAction extends Action<null, Receipt> {
       protected async perform(): Promise<Receipt> {
         return new Receipt();
@@ -174,7 +174,7 @@ describe('a failure of storage', () => {
     expect(manager(global).keys.waits).toHaveLength(1);
   });
 
-  test('because of a bug is not ignored', async () => {
+  test('caused by a bug is not ignored', async () => {
     const { count, manager } = countingExecutor();
     const bug = new InvariantViolationError('a bug');
     manager(mexico).keys.findFailures.push(bug);
@@ -195,7 +195,7 @@ describe('a failure of storage', () => {
     expect(driver.committed).toHaveLength(1);
   });
 
-  test('with stale rows to the end is searched, because another process may have come first', async () => {
+  test('caused by stale rows in every attempt is followed by a search for an earlier effect', async () => {
     const { count, manager, driver } = countingExecutor();
     const stale = new StaleRecordError('Wallet', 'wallet-1', 1);
     const persist = manager(global).persist.bind(manager(global));

@@ -133,7 +133,7 @@ export class KeyedRequest<Result> {
   }
 }
 
-/** Fits into one entry of an index. */
+/** The longest key that fits into an index entry. */
 const charactersMax = 255;
 
 /**
@@ -148,6 +148,9 @@ function keyScope({ namespace, principal }: ActionRecord, key: string, ofHandler
   if (key.length === 0) throw new InvalidIdempotencyKeyError('is empty');
   if (key.length > charactersMax)
     throw new InvalidIdempotencyKeyError(`has ${key.length} characters: keep it within ${charactersMax}`);
-  if (!isStorableText(key)) throw new InvalidIdempotencyKeyError('contains an invalid character');
+  if (!isStorableText(key))
+    throw new InvalidIdempotencyKeyError(
+      'contains \\u0000 or half of a surrogate pair, which no database can store',
+    );
   return { namespace: ofHandler ? handlersNamespace(namespace) : namespace, principal, key };
 }

@@ -33,7 +33,7 @@ describe('a request that is repeated after a deployment', () => {
     ['an optional field', before.extend({ color: z.string().optional() }), { color: undefined }],
     ['another order of their fields', z.object({ count: z.int(), sku: z.string() }), {}],
     ['a default for a field that they had', before.extend({ count: z.int().default(1) }), {}],
-  ])('is recognised when that gave the params %s', async (_what, after, added) => {
+  ])('is recognised when the deployment gave the params %s', async (_what, after, added) => {
     const old = deployed(before);
     await old.execute({ sku: 'a', count: 1 });
     const next = deployed(after, old.databases);
@@ -117,7 +117,7 @@ describe('a different request with the same key', () => {
   test.each<[string, z.ZodType<Record<string, unknown>>]>([
     ['a record', z.record(z.string(), z.unknown())],
     ['an object that keeps other fields', z.looseObject({ a: z.int() })],
-  ])('is refused when its params differ in a field of %s', async (_what, schema) => {
+  ])('is refused when its params have a field named __proto__ in %s', async (_what, schema) => {
     const { driver, execute } = deployed(schema);
     const params = JSON.parse('{"a":1,"__proto__":{"x":1}}') as Record<string, unknown>;
     await expect(execute(params)).rejects.toMatchObject({

@@ -24,7 +24,7 @@ const pointCodec = z.codec(z.object({ x: z.number() }), z.instanceof(Point), {
 describe('droppedField', () => {
   test.each<[string, z.ZodType, unknown, string]>([
     ['a field', inner, given, '.b'],
-    ['a field within', z.object({ inner }), { inner: given }, '.inner.b'],
+    ['a nested field', z.object({ inner }), { inner: given }, '.inner.b'],
     ['a field in a list', z.array(inner), [{ a: 'a' }, given], '[1].b'],
     ['a field in a tuple', z.tuple([z.string(), inner], inner), ['', { a: 'a' }, given], '[2].b'],
     ['a field in a record', z.record(z.string(), inner), { key: given }, '.key.b'],
@@ -102,8 +102,8 @@ describe('droppedField', () => {
       given,
     ],
     ['fields that an intersection lists in parts', z.intersection(inner, z.object({ b: z.string() })), given],
-    ['a field named __proto__ of unknown values', z.object({ any: z.unknown() }), { any: proto }],
-    ['fields of unknown values', z.object({ any: z.unknown() }), { any: given }],
+    ['a field named __proto__ within an unknown value', z.object({ any: z.unknown() }), { any: proto }],
+    ['fields within an unknown value', z.object({ any: z.unknown() }), { any: given }],
     ['an instance that a codec writes', pointCodec, new Point()],
     ['null in place of an object', inner.nullable(), null],
     ['a field that is absent', z.object({ inner: inner.optional() }), { inner: undefined }],
@@ -115,7 +115,12 @@ describe('droppedField', () => {
   test.each<[string, z.ZodType, unknown, RegExp]>([
     ['to add a field to the schema', inner, given, /add it to the schema/],
     ['to rename a field', z.looseObject({}), proto, /rename the field/],
-    ['to write an instance by a codec', z.object({ x: z.number() }), new Point(), /is a Point.*use a codec/],
+    [
+      'to write an instance with a codec',
+      z.object({ x: z.number() }),
+      new Point(),
+      /an instance of Point.*use a codec/,
+    ],
   ])('says %s', (_what, schema, value, reason) => {
     expect(droppedField(schema, value, { instances: true })?.reason).toMatch(reason);
   });

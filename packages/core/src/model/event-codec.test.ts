@@ -61,7 +61,7 @@ describe('encodePayload', () => {
     expect(encodePayload(new DiscreetEvent('order-1', Order))).toBe('{}');
   });
 
-  test('refuses a field within a field that the payload schema lacks', () => {
+  test('refuses a nested field that the payload schema lacks', () => {
     const schema = z.array(z.object({ text: z.string() }));
     expect(() => encodePayload(eventWith(schema, [{ text: 'a', author: 'b' }]))).toThrow(
       expect.objectContaining({ code: 'unstorable-value', path: 'OrderNotedEvent.note[0].author' }),
@@ -220,7 +220,7 @@ describe('a payload of an earlier version of its class', () => {
   }
   const earlier = { model: Order, modelId: 'order-1', payload: { euros: 2 } };
 
-  test('is read as the class is now', () => {
+  test('is read in its current form', () => {
     expect(decodeEvent(OrderPricedEvent, earlier)).toMatchObject({ orderId: 'order-1', cents: 200 });
     expect(currentPayload(OrderPricedEvent, earlier)).toEqual({ orderId: 'order-1', cents: 200 });
   });

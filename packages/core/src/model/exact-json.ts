@@ -40,7 +40,7 @@ function check(value: unknown, path: string, depth: number, lenient: Leniency): 
     default:
       throw new UnstorableValueError(
         path,
-        `JSON cannot represent a ${typeof value}; use ${typeof value === 'bigint' ? 'bigintCodec' : 'a codec'}`,
+        `JSON cannot represent ${typeof value === 'undefined' ? '' : 'a '}${typeof value}; use ${typeof value === 'bigint' ? 'bigintCodec' : 'a codec'}`,
       );
   }
 }
@@ -49,7 +49,8 @@ function check(value: unknown, path: string, depth: number, lenient: Leniency): 
 export function checkText(value: string, path: string): void {
   if (value.includes('\u0000'))
     throw new UnstorableValueError(path, 'the database cannot store \\u0000 in text');
-  if (!value.isWellFormed()) throw new UnstorableValueError(path, 'the text has half of a surrogate pair');
+  if (!value.isWellFormed())
+    throw new UnstorableValueError(path, 'the text contains half of a surrogate pair');
 }
 
 function checkObject(value: object | null, path: string, depth: number, lenient: Leniency): void {
@@ -62,7 +63,7 @@ function checkObject(value: object | null, path: string, depth: number, lenient:
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) throw unknownClass(value, path);
   if (typeof (value as { readonly toJSON?: unknown }).toJSON === 'function')
-    throw new UnstorableValueError(path, 'its toJSON would write something else');
+    throw new UnstorableValueError(path, 'its toJSON would write another value; use a codec');
   checkNoSymbols(value, path);
   for (const [key, field] of Object.entries(value)) {
     checkText(key, path);
@@ -78,7 +79,7 @@ function checkList(list: readonly unknown[], path: string, depth: number, lenien
     check(list[index], `${path}[${index}]`, depth + 1, lenient);
   const more = Object.keys(list)[list.length];
   if (more !== undefined)
-    throw new UnstorableValueError(`${path}.${more}`, 'JSON cannot represent a named field of a list');
+    throw new UnstorableValueError(`${path}.${more}`, 'JSON cannot represent a named property of a list');
   checkNoSymbols(list, path);
 }
 
@@ -92,7 +93,7 @@ function unknownClass(value: object, path: string): UnstorableValueError {
   const codec = value instanceof Date ? 'instantCodec' : 'a codec';
   return new UnstorableValueError(
     path,
-    `JSON cannot represent a ${constructor?.name ?? 'value of an unnamed class'}; use ${codec}`,
+    `JSON cannot represent an instance of ${constructor?.name || 'an unnamed class'}; use ${codec}`,
   );
 }
 
@@ -214,7 +215,7 @@ function ofObject(
 ): readonly DroppedField[] {
   const dropped: DroppedField[] = [];
   if (place.instances && !isPlain(value)) {
-    const reason = `it is a ${value.constructor.name}, but its schema would read back a plain object: use a codec`;
+    const reason = `it is an instance of ${value.constructor.name}, but its schema would read back a plain object: use a codec`;
     dropped.push({ path: place.path, reason });
   }
   for (const [key, field] of Object.entries(value)) {
@@ -256,7 +257,7 @@ function isPlain(value: object): boolean {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** The schema of an instant, written as text of ISO 8601 in UTC: for params of actions and payloads of events. */
+/** The schema of an instant, written as ISO 8601 text in UTC; for params of actions and payloads of events. */
 export const instantCodec: z.ZodType<Date, string> = z.codec(z.iso.datetime(), z.date(), {
   decode: (text) => new Date(text),
   encode: (date) => date.toISOString(),
@@ -269,8 +270,8 @@ export const bigintCodec: z.ZodType<bigint, string> = z.codec(z.string().regex(/
 });
 
 /**
- * The schema of an exact decimal, written as plain digits: of a class that is constructed from them and writes them with
- * `toFixed()`, such as `Big` of big.js, `BigNumber` or `Decimal`.
+ * The schema of an exact decimal, written as plain digits. The class must have a constructor that takes such digits, and a
+ * `toFixed()` that writes them, like `Big` of big.js, `BigNumber` and `Decimal`.
  *
  * ```ts
  * const params = z.object({ amount: decimalCodec(Big) });

@@ -80,7 +80,7 @@ export class EventTypes {
     if (known === undefined) this.#classes.set(type, eventClass);
     else if (known !== eventClass) {
       throw new InvariantViolationError(
-        `Two event classes have the event_type ${type}: declare another static readonly eventType on one`,
+        `Two event classes have the event_type ${type}: declare a different static readonly eventType on one of them`,
       );
     }
     return type;

@@ -122,7 +122,7 @@ describe('locks', () => {
     expect(await second).toBeDefined();
   });
 
-  test('are not waited for by brief waits while their holder is held up, until they pass to the next one', async () => {
+  test('end brief waits while their holder is held up, until they pass to the next one', async () => {
     const locks = mutexOf();
     const held = taken(locks, 'a');
     const [brief, patient] = [locks.acquire(Wallet, 'a', true), locks.acquire(Wallet, 'a')];
@@ -137,7 +137,7 @@ describe('locks', () => {
     expect(await later).toBeDefined();
   });
 
-  test('are waited for even by brief waits while their first holder is not held up', async () => {
+  test('are obtained even by a brief wait while their holder is not held up', async () => {
     const locks = mutexOf();
     const held = taken(locks, 'a');
     const brief = locks.acquire(Wallet, 'a', true);

@@ -90,7 +90,7 @@ function concernsAll(error: unknown): boolean {
   return known.code !== 'shard-unavailable' || (known as ShardUnavailableError).kind !== 'damaged';
 }
 
-/** Decodes on its own, so that a row that cannot be decoded fails only the executions that read it. */
+/** Decodes each row separately, so that one that cannot be decoded fails only the executions that read it. */
 function make<M>({ resolve, reject }: Waiting<M>, toModel: (() => M) | undefined): void {
   try {
     resolve(toModel?.());
@@ -99,7 +99,7 @@ function make<M>({ resolve, reject }: Waiting<M>, toModel: (() => M) | undefined
   }
 }
 
-/** Combines the reads by id of all executions of an executor, for each source on its own. */
+/** Combines the reads by id of all executions of an executor, separately for each source. */
 export class CombinedReads {
   readonly #combiners = new WeakMap<object, unknown>();
   readonly #clock: Clock;

@@ -111,7 +111,7 @@ describe('a read by id', () => {
     await expect(wallets.findById(id)).rejects.toMatchObject({ code: 'unknown-shard' });
   });
 
-  test('finds no missing model, and each method reports that in its way', async () => {
+  test('finds no missing model, which each method reports in its own way', async () => {
     const { wallets } = repository();
     const { id } = openWallet();
     expect(await wallets.findById(id)).toBeUndefined();
@@ -204,7 +204,7 @@ describe('reads by id of executions', () => {
   });
 
   test.each(reads)(
-    'see the version that another one has staged and not committed yet: %s',
+    'see the version that another execution has staged but not committed yet: %s',
     async (_how, read) => {
       const opened = repository();
       const wallet = writtenWallet();
@@ -311,7 +311,7 @@ describe('a list', () => {
     expect(await wallets.upTo(firstOf(0), 0)).toEqual([]);
   });
 
-  test('is refused when there is one more, and reads no further', async () => {
+  test('is refused when it has one item more than its limit, and no further items are read', async () => {
     const { wallets } = repository();
     const limits: number[] = [];
     const read = (limit: number): Promise<readonly number[]> => {

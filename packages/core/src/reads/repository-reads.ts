@@ -29,7 +29,7 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
   constructor(options: {
     readonly model: ModelClass<M>;
     readonly databases: DatabaseRegistry;
-    /** Default: the id's bits contain the shard. */
+    /** Default: the id contains the shard, see {@link EmbeddedBitsShardingStrategy}. */
     readonly strategy?: ShardingStrategy<M> | undefined;
   }) {
     this.model = options.model;
@@ -38,7 +38,7 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
   }
 
   /**
-   * The manager as the adapter's own.
+   * Returns a manager of the registry as one of the adapter's own class.
    *
    * @throws InvariantViolationError `invariant-violation` when the registry has another driver
    */
@@ -140,9 +140,7 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
     rowsMax: number = defaultRowsMax,
   ): Promise<readonly T[]> {
     if (!Number.isSafeInteger(rowsMax) || rowsMax < 0) {
-      throw new InvariantViolationError(
-        `The maximum of rows is ${String(rowsMax)}: pass a whole number from 0`,
-      );
+      throw new InvariantViolationError(`rowsMax is ${String(rowsMax)}: pass a whole number from 0`);
     }
     const items = await read(rowsMax + 1);
     if (items.length <= rowsMax) return items;

@@ -37,7 +37,7 @@ export interface BlockedPlace {
 export interface DuePlace extends BlockedPlace {
   /**
    * The longest possible wait before an attempt. Anything due later than that is due now, because the database's clock must have
-   * gone back. Default: dates are not limited.
+   * gone back. Default: no limit.
    */
   readonly waitMaxMs?: number;
   /** How many heads of the handler to return at most, over all its places. Default: the limit of the call. */
@@ -62,7 +62,7 @@ export interface BlockedHead {
   readonly handler: string;
   readonly token: string;
   readonly event: DeliverableEvent;
-  /** How many attempts count: those that failed by themselves, and those that were made alone and did not end. */
+  /** How many attempts count: those that failed for a reason of their own, and those that were made alone and did not end. */
   readonly attempts: number;
   /** How many attempts have stayed open since the last one that ended: their processes are dead, or have lost their leases. */
   readonly openCount: number;
@@ -76,11 +76,17 @@ export interface BlockedHead {
 export interface BlockedAttempt {
   /** Unique among all attempts ever made. */
   readonly id: string;
-  /** Whether it counts from its beginning, because it is made alone; otherwise it counts only once it has failed by itself. */
+  /**
+   * Whether it counts from its beginning, because it is made alone; otherwise it counts only once it has failed for a reason of its
+   * own.
+   */
   readonly counted: boolean;
 }
 
-/** How an attempt at a blocked event ended; `postponed` means that it does not count, because the call did not fail by itself. */
+/**
+ * How an attempt at a blocked event ended; `postponed` means that it does not count, because its failure had an outside cause, such
+ * as an unavailable shard.
+ */
 export type BlockedOutcome =
   | { readonly kind: 'done' }
   | { readonly kind: 'retry'; readonly error: string; readonly retryAfterMs: number }
@@ -90,11 +96,10 @@ export type BlockedOutcome =
 /** Port: the events of one database that wait for a handler, and the attempts at them. */
 export interface BlockedEvents {
   /**
-   * Blocks events, with their contents in the log; events that are already blocked stay unchanged. Returns the tokens of leases
-   * that are lost.
+   * Blocks events, and stores each as it is in the log, or as it was passed if the log has lost it; events that are already blocked
+   * stay unchanged. Returns the tokens of leases that are lost.
    *
-   * @throws InvariantViolationError `invariant-violation` when the log has lost an event whose payload and params were not passed
-   * either
+   * @throws InvariantViolationError `invariant-violation` when the log has lost an event that was passed without payload and params
    */
   block(events: readonly BlockedEvent[]): Promise<readonly string[]>;
   /**
@@ -108,8 +113,8 @@ export interface BlockedEvents {
     page: { readonly limit: number; readonly after?: BlockedModel | undefined },
   ): Promise<readonly BlockedModel[]>;
   /**
-   * Those of the given models that have blocked events, and those whose lease is no longer valid: after a failover, a model may
-   * have no blocked events only because they were lost.
+   * Those of the given models that have blocked events, and those whose lease is no longer valid: a failover may have lost their
+   * blocked events.
    */
   stillBlocked(models: readonly LeasedModel[]): Promise<readonly BlockedModel[]>;
   /**
@@ -153,8 +158,8 @@ export interface BlockedEvents {
     outcome: BlockedOutcome,
   ): Promise<boolean>;
   /**
-   * Takes back an attempt that was abandoned without an outcome, because its process stops or has lost its lease; so it needs no
-   * lease. Changes nothing if an attempt has ended since, or if this one never began.
+   * Takes back an attempt that was abandoned without an outcome, because its process stops or has lost its lease; so no lease is
+   * needed. Changes nothing if an attempt has ended since, or if this one never began.
    */
   giveBackAttempt(head: BlockedHead, attempt: BlockedAttempt): Promise<void>;
   /**

@@ -160,7 +160,7 @@ describe('transactionManager', () => {
     );
   });
 
-  test('knows its shards and the default one', () => {
+  test('belongs to a registry that knows its shards and the default one', () => {
     expect(registry.shards).toEqual([first, third]);
     expect(registry.defaultShard).toBe(first);
   });
@@ -170,7 +170,7 @@ function notReady(kind: NotReadyKind): DatabaseNotReadyError {
   return new DatabaseNotReadyError(kind, { what: 'no', remedy: 'correct it', cause: undefined });
 }
 
-test('a registry lists each database once for delivery, with its shards and readiness', async () => {
+test('a registry lists each database once for delivery, with its shards and its readiness', async () => {
   const driver = new FakeDriver();
   const shared = databaseConfig();
   const registry = open(
@@ -190,12 +190,12 @@ test('a registry lists each database once for delivery, with its shards and read
   await isReady;
 });
 
-describe('the state of the databases', () => {
+describe('a registry', () => {
   test('is ready when every database is ready', async () => {
     await expect(open([memberConfig(first), memberConfig(third)]).ready()).resolves.toBeUndefined();
   });
 
-  test('is not ready while one of them is not, with the reason whenever that changes', async () => {
+  test('is not ready while one of its databases is not, and gives the reason whenever that changes', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
     const reason = notReady('access-refused');
@@ -214,7 +214,7 @@ describe('the state of the databases', () => {
     await ready;
   });
 
-  test('is given up when no shard can be used before somebody corrects something', async () => {
+  test('stops waiting when no shard can be used before somebody corrects something', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
     const [one, other] = driver.opened;
@@ -230,7 +230,7 @@ describe('the state of the databases', () => {
     });
   });
 
-  test('is waited for while one shard may recover by itself, whatever the others need', async () => {
+  test('keeps waiting while one shard may recover by itself, whatever the others need', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
     driver.opened[0]!.notReady = notReady('unreachable');
@@ -252,7 +252,7 @@ describe('the state of the databases', () => {
     expect(String(failure)).toMatch(/is the same database as .*postgresql:\/\/db\/0-0/);
   });
 
-  test('is invalid when the address of an unready database leads to another one', async () => {
+  test('is not ready when the address of an unready database leads to another of its databases', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
     for (const database of driver.opened) database.identity = 'server 1, database 1';
@@ -260,7 +260,7 @@ describe('the state of the databases', () => {
     await expect(registry.ready()).rejects.toMatchObject({ code: 'invalid-configuration' });
   });
 
-  test('is ready when shards share a database by one address', async () => {
+  test('is ready when shards share a database under one address', async () => {
     const driver = new FakeDriver();
     const shared = databaseConfig();
     const registry = open([memberConfig(first, [shared]), memberConfig(second, [shared])], driver);
@@ -268,7 +268,7 @@ describe('the state of the databases', () => {
     await expect(registry.ready()).resolves.toBeUndefined();
   });
 
-  test('is waited for while one shard can be used, even if it could not at first', async () => {
+  test('keeps waiting while one shard can be used, even if it could not be used at first', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
     const [one, other] = driver.opened;

@@ -126,7 +126,8 @@ export class DatabaseRegistry {
   }
 
   /**
-   * The transaction managers of all shards in the database of one shard. An action that asks for them needs that shard alone.
+   * The transaction managers of all shards in the database of one shard. If an action asks for them, only that shard
+   * counts as accessed.
    *
    * @throws UnknownShardError `unknown-shard` when the shard is not configured
    */
@@ -284,7 +285,7 @@ function noUsableShard(reasons: ReadonlyMap<OpenShard, DatabaseNotReadyError>): 
   return new NoUsableShardError(faults, { cause });
 }
 
-/** Otherwise it would have two pools of connections, and its events would be delivered twice. */
+/** The error for two addresses of one database: it would have two pools of connections, and deliver its events twice. */
 function oneDatabaseTwice(first: OpenShard, second: OpenShard): ConfigurationError {
   const message =
     `is the same database as ${first.config.path}, under another address: ` +

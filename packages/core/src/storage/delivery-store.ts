@@ -79,8 +79,8 @@ export interface LeaseRenewal {
   /** Whether no other process delivers the events of the database. */
   readonly alone: boolean;
   /**
-   * Milliseconds until the next other process loses its slots unless it reports that it is alive. Default: unknown; then the
-   * slots are taken at the next renewal.
+   * Milliseconds until the first of the other processes loses its slots unless it reports that it is alive. Default: unknown; then
+   * its slots are taken at the next renewal.
    */
   readonly othersEndInMs?: number | undefined;
 }
@@ -110,8 +110,8 @@ export interface SlotLeases {
    * It has no share of a handler while another process has that handler and knows all of these shards and more. Otherwise, an
    * event that needs one of the other shards would wait here as long as the process lives.
    *
-   * A process that is late itself takes nothing from other processes that are late: then the database was unreachable, and no
-   * process has died.
+   * A process that is late itself takes nothing from other processes that are late: the cause was probably that the database was
+   * unreachable, and not that a process died.
    *
    * @param handlers the permanent ids
    * @param shards on which the handlers can execute actions. Default: none

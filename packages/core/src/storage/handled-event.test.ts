@@ -6,7 +6,7 @@ import { handledEventOf, sourceOf } from './idempotency-keys.js';
 test.each([
   { handler: 'notify', eventId: 'e-1', shard: ShardIdentifier.of(0, 0) },
   { handler: 'a handler\nof two lines', eventId: 'e-2', shard: ShardIdentifier.of(255, 63) },
-])('an event of $shard that is stored beside a key is read as it was', (event) => {
+])('an event of $shard that is stored beside a key is read back unchanged', (event) => {
   expect(handledEventOf(sourceOf(event))).toEqual(event);
 });
 

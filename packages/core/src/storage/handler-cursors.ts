@@ -99,7 +99,7 @@ export interface HandlerCursors {
    * @param handler the permanent id
    * @param options.discardBlocked whether waiting events and dead letters are removed as well
    * @throws HandlerInUseError `handler-in-use` while a process has it; while a process that had it is late, but by less than the
-   * time of its lease; or while events wait for it
+   * duration of its lease; or while events wait for it
    */
   retire(handler: string, options: { readonly discardBlocked: boolean }): Promise<void>;
   /** Whether a handler's cursor has passed the event, for operators. */

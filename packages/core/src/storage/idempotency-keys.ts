@@ -45,14 +45,14 @@ export interface IdempotencyKeys {
    */
   find(scope: KeyScope, waitMs?: number): Promise<StoredKey | undefined>;
   /**
-   * Deletes expired keys, those that expired first, and skips rows that others have locked.
+   * Deletes expired keys, beginning with those that expired first, and skips rows that others have locked.
    *
    * @param countMax the maximum number of keys to delete
    * @returns how many were deleted
    */
   deleteExpired(countMax: number): Promise<number>;
   /**
-   * Keys of handlers that were written at least so long ago, oldest first.
+   * Keys of handlers that were written at least `olderThanMs` ago, oldest first.
    *
    * @param page.after the `next` of the previous page
    */
@@ -75,7 +75,8 @@ export interface HandledEvent {
 }
 
 /**
- * Added to the namespace for handlers' keys. A namespace of clients cannot contain this character, so their keys never collide.
+ * Added to the namespace for handlers' keys. No configured namespace contains a `#`, so keys of handlers and of clients never
+ * collide.
  */
 const handlersSuffix = '#handlers';
 
@@ -89,7 +90,7 @@ export function sourceOf({ handler, eventId, shard }: HandledEvent): string {
   return `${shard.group}/${shard.member} ${eventId} ${handler}`;
 }
 
-/** The event that was stored beside a key; `undefined` for a text that {@link sourceOf} has not made. */
+/** The event that was stored beside a key; `undefined` for a text that {@link sourceOf} did not make. */
 export function handledEventOf(source: string): HandledEvent | undefined {
   const [, group, member, eventId, handler] = /^(\d{1,3})\/(\d{1,2}) (\S+) (.+)$/s.exec(source) ?? [];
   if (eventId === undefined || handler === undefined) return undefined;

@@ -18,7 +18,7 @@ describe('an open transaction', () => {
     expect(transactions.of(one)).toBeUndefined();
   });
 
-  test('is found beside those of other managers in which the work began', async () => {
+  test('is found beside the open transactions of other managers around it', async () => {
     const transactions = new OpenTransactions<string>();
     const found = await transactions.runWithin(one, 'of one', async () => [
       await transactions.runWithin(other, 'of other', async () => [
@@ -36,7 +36,7 @@ describe('an open transaction', () => {
   test('is found even by work that begins only when it is awaited', async () => {
     const transactions = new OpenTransactions<string>();
     const query = {
-      // oxlint-disable-next-line unicorn/no-thenable -- as a query of Drizzle is one
+      // oxlint-disable-next-line unicorn/no-thenable -- because a query of Drizzle is a thenable
       then: (resolve: (found: string | undefined) => void) => resolve(transactions.of(one)),
     };
     const work = (): Promise<string | undefined> => query as unknown as Promise<string | undefined>;

@@ -9,8 +9,8 @@ import type { AnyEntity } from '../model/model.js';
  * Port: reads the models of one class, on the shards that hold them. Let actions depend on it, for example on a
  * `Repository<Wallet>`; write your own queries as methods of the adapter's class.
  *
- * Rows of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction: reads by id
- * that of their own shard only, all others also that of another shard of the same database.
+ * Rows of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction: a read by id
+ * only if it is that of the id's shard, every other read also if it is that of another shard of the same database.
  */
 export interface Repository<M extends AnyEntity = AnyEntity> {
   /**
@@ -98,7 +98,7 @@ export interface ModelJsonCodec<M extends AnyEntity = AnyEntity> {
    */
   encode(model: M): string;
   /**
-   * Makes a model of JSON that `encode` wrote.
+   * Makes a model from JSON that `encode` wrote.
    *
    * @throws whatever the constructor of the model throws for values that it refuses
    */
@@ -185,7 +185,9 @@ export class PageOrder {
     direction,
   }: Pick<PageRequest<never>, 'direction'> & { readonly orderBy?: string | undefined }) {
     if (direction !== undefined && direction !== 'ascending' && direction !== 'descending')
-      throw new InvariantViolationError(`A page is ascending or descending, not ${String(direction)}`);
+      throw new InvariantViolationError(
+        `The direction of a page is ${String(direction)}: pass ascending or descending`,
+      );
     this.field = orderBy === 'id' ? undefined : orderBy;
     this.isDescending = direction === 'descending';
   }

@@ -158,7 +158,7 @@ export class OpenTransactions<Transaction> {
 
   /** Runs the work within a manager's transaction, beside those of other managers. */
   runWithin<Result>(manager: object, transaction: Transaction, work: () => Promise<Result>): Promise<Result> {
-    // Awaited inside the context: a lazy query, such as one of Drizzle, begins only when it is awaited.
+    // Awaited inside the context: a lazy query, such as one of Drizzle's, begins only when it is awaited.
     return this.#transactions.run(
       new Map(this.#transactions.getStore()).set(manager, transaction),
       async () => await work(),
