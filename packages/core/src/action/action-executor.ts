@@ -87,7 +87,8 @@ const executorOptionNames: OptionNames<ExecutorOptions> = {
 };
 
 /**
- * Executes actions: performs them, commits what they staged, and performs them again when another execution has changed the rows first.
+ * Executes actions: performs them, commits what they staged, and performs them again when another execution has changed the rows
+ * first.
  *
  *     execute ──────▶ Execution ──────▶ Attempt ───────▶ commit
  *     finds and       attempts, until   reads, performs,  in a group, or in one
@@ -157,10 +158,10 @@ export class ActionExecutor {
    *
    * @throws CrossShardError `cross-shard` when the plan spans shards and that is not allowed; nothing written
    * @throws StaleRecordError `stale-record` when the last attempt was stale, too; nothing written
-   * @throws PartialCommitError `partial-commit`, only with `allowCrossShard`
+   * @throws PartialCommitError `partial-commit` when a shard failed after another one had committed; only with `allowCrossShard`
    * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when the outcome could not be found out
    * @throws IdempotencyKeyReusedError `idempotency-key-reused` when the key belongs to another request
-   * @throws InvalidIdempotencyKeyError `invalid-idempotency-key`
+   * @throws InvalidIdempotencyKeyError `invalid-idempotency-key` when the key is empty, too long or not storable
    * @throws ConfigurationError `invalid-configuration` when an option is unknown, or a setting in `retry` is out of range
    * @throws InvariantViolationError `invariant-violation` when no principal is given
    * @throws whatever perform throws; then nothing is written

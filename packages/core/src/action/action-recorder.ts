@@ -73,7 +73,7 @@ export class ActionRecorder {
   }
 }
 
-/** Handlers read every header as text. */
+/** Encodes headers as JSON; refuses values that are not strings, because handlers read every header as a string. */
 function headersJson(headers: Readonly<Record<string, string>>, path: string): string {
   const json = exactJson(headers, path);
   for (const [key, value] of Object.entries(headers) as readonly (readonly [string, unknown])[]) {

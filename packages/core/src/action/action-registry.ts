@@ -46,7 +46,7 @@ export class ActionRegistry {
       const options = declaredOptions(actionClass);
       const name = actionNameOf(actionClass);
       if (this.#byClass.has(actionClass))
-        throw new InvariantViolationError(`${name} is registered twice: pass one instance`);
+        throw new InvariantViolationError(`${name} is registered twice: pass only one instance`);
       if (names.has(name))
         throw new InvariantViolationError(
           `Two actions are named ${name}: declare a different name for one of them`,

@@ -61,7 +61,7 @@ export interface AttemptedExecution<Params, Result> {
   readonly request: KeyedRequest<Result> | undefined;
   /** The shards that its attempts have accessed so far, for reads of any kind. */
   readonly shards: Set<ShardIdentifier>;
-  /** Those of the attempts so far. */
+  /** The commits of its attempts so far whose outcome was not known. */
   readonly unknownCommits: UnknownCommits<Result>;
   /**
    * Returns the result of an earlier attempt whose outcome was not known, if it turns out to be committed.
@@ -115,8 +115,8 @@ export class Attempt<Params, Result> implements AttemptContext {
       return await this.#performAndCommit();
     } catch (error) {
       this.reads.releaseLocks();
-      // `perform` may have refused because of a model that is not committed yet. That refusal stands only if the model is committed.
-      // A commit checks this itself.
+      // `perform` may have refused because of a model that is not committed yet. That refusal stands only if the model is
+      // committed. A commit checks this itself.
       await this.reads.untilWritten();
       throw error;
     } finally {
@@ -193,7 +193,10 @@ export class Attempt<Params, Result> implements AttemptContext {
     return shards.find((shard) => named.has(shard)) ?? defaultShard;
   }
 
-  /** What was committed with the key on shards other than the one to which this attempt writes; there, the unique index finds it. */
+  /**
+   * What was committed with the key on shards other than the one to which this attempt writes. On that one, the unique index finds
+   * it.
+   */
   async #storedUnder(
     request: KeyedRequest<Result>,
     [only]: readonly ShardPlan[],

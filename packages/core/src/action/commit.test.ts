@@ -304,7 +304,7 @@ describe('an execution whose policy retries unknown outcomes', () => {
   });
 });
 
-describe('when a later shard fails after an earlier one committed', () => {
+describe('when one of several shards fails', () => {
   const constraint = new ConstraintViolationError(mexico, { constraint: 'a', table: 'b' });
 
   test.each([constraint, new StaleRecordError('Wallet', 'wallet-1', 1), new Error('anything')])(

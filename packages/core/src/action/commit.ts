@@ -111,7 +111,7 @@ const depthMax = 8;
 interface LostAttempt<Result> {
   readonly unknown: CommitOutcomeUnknownError;
   readonly result: Result;
-  /** All shards of its plan. Nothing was sent to the others. */
+  /** All shards of its plan. The commit was sent only to the one that did not answer. */
   readonly shards: readonly ShardIdentifier[];
   /** Whether the log has said that it did not happen. */
   isRuledOut: boolean;
@@ -146,18 +146,18 @@ export class UnknownCommits<Result> {
     });
   }
 
-  /** Those that were sent to the shard; `undefined` when there are none. */
+  /** The unknown commits that were sent to a shard; `undefined` when there are none. */
   on(shard: ShardIdentifier): readonly CommitOutcomeUnknownError[] | undefined {
     const own = this.#attempts.map(({ unknown }) => unknown).filter((unknown) => unknown.shard === shard);
     return own.length === 0 ? undefined : own;
   }
 
   /**
-   * Asks the log whether one of them was committed.
+   * Asks the log whether one of the unknown commits has happened.
    *
    * @param asked `open` asks only for those that the log has not ruled out yet
-   * @param onHappened called with the shard of the one that was
-   * @returns the result of that attempt; `undefined` when none was
+   * @param onHappened called with the shard of the one that has
+   * @returns the result of its attempt; `undefined` when none has happened
    * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that cannot be found out
    * @throws PartialCommitError `partial-commit` when its plan was to be written on further shards
    */
@@ -204,13 +204,13 @@ function unknownCommitOf(error: unknown): CommitOutcomeUnknownError | undefined 
 export class CommitListeners {
   readonly #listeners = new Set<(shard: ShardIdentifier) => unknown>();
 
-  /** @returns a function that removes the listener */
+  /** Adds a listener, and returns a function that removes it. */
   add(listener: (shard: ShardIdentifier) => unknown): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Calls all of them with each of these shards. */
+  /** Calls all listeners with each of these shards. */
   tell(...shards: readonly ShardIdentifier[]): void {
     for (const shard of shards) for (const listener of this.#listeners) callSafely(listener, shard);
   }
@@ -222,7 +222,7 @@ export class CommitListeners {
  */
 function callSafely(listener: (shard: ShardIdentifier) => unknown, shard: ShardIdentifier): void {
   new Promise((resolve) => resolve(listener(shard))).catch((cause: unknown) => {
-    const warning = new Error('A listener that was called after a commit has failed', { cause });
+    const warning = new Error('A commit listener has failed; the commit itself has succeeded', { cause });
     process.emitWarning(Object.assign(warning, { name: 'FrameworkWarning' }));
   });
 }

@@ -84,7 +84,7 @@ export class Execution<Params, Result> implements AttemptedExecution<Params, Res
 
   /**
    * @throws InvariantViolationError `invariant-violation` when it has an idempotency key and may span shards
-   * @throws InvalidIdempotencyKeyError `invalid-idempotency-key`
+   * @throws InvalidIdempotencyKeyError `invalid-idempotency-key` when its key is empty, too long or not storable
    */
   constructor(
     environment: ExecutionEnvironment,

@@ -1,7 +1,7 @@
 import { FrameworkError } from '../errors/framework-error.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 
-/** One fault of a configuration: its path in kebab-case, and what to do about it. */
+/** One fault of a configuration: its path in kebab-case, and what is wrong there. */
 export interface ConfigurationIssue {
   /** For example `framework.sharding.groups[0].members[1].configs.primary-config.jdbc-url`. */
   readonly path: string;

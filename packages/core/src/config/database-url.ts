@@ -12,7 +12,7 @@ const portMax = 65_535;
 /**
  * Parses `jdbc:postgresql://…` and `postgres://…` alike, and removes the credentials from the address.
  *
- * @returns a text that says what is wrong, without any part of the URL
+ * @returns the address and the credentials, or a text that says what is wrong, without any part of the URL
  */
 export function parseDatabaseUrl(text: string): DatabaseUrl | string {
   if (namesSeveralHosts(text)) {

@@ -207,7 +207,7 @@ describe('a faulty configuration', () => {
     );
   });
 
-  test('distinguishes what is missing from what is of the wrong type', () => {
+  test('is refused with different messages for a missing value and for one of the wrong type', () => {
     const faults = faultsOf(
       treeOf([{ ...group, members: [{ name: 7, member: 1.5, configs: { 'primary-config': {} } }] }]),
     );
@@ -318,14 +318,14 @@ describe('a faulty configuration', () => {
     expect(() => parseFrameworkConfig(treeWith({}))).toThrow(`${atPrimary}.jdbc-url: is missing`);
   });
 
-  test('may not lack the primary config', () => {
+  test('is refused without the primary config', () => {
     const faults = faultsOf(
       treeOf([{ ...group, members: [{ ...member, configs: { 'lock-config': primary } }] }]),
     );
     expect(faults).toEqual({ [atPrimary]: 'is missing' });
   });
 
-  test('may not have one key in both kebab-case and camelCase', () => {
+  test('is refused with one key in both kebab-case and camelCase', () => {
     expect(faultsOf(treeWith({ ...primary, jdbcUrl }))).toEqual({
       [`${atPrimary}.jdbc-url`]: expect.stringMatching(
         /twice here, in kebab-case and in camelCase/,
@@ -333,7 +333,7 @@ describe('a faulty configuration', () => {
     });
   });
 
-  test('may not name a group or a member twice', () => {
+  test('is refused with a group or a member that occurs twice', () => {
     const faults = faultsOf(treeOf([{ ...group, members: [member, member] }, group]));
     expect(faults).toEqual({
       'framework.sharding.groups[0].members[1].member': 'member 0 of group 0 occurs twice',
@@ -342,7 +342,7 @@ describe('a faulty configuration', () => {
     });
   });
 
-  test('may not have a default shard that is not among the groups', () => {
+  test('is refused with a default shard that is not among the groups', () => {
     const faults = faultsOf(treeOf([group], { group: 1, member: 0 }));
     expect(faults).toEqual({
       'framework.sharding.default-shard': `${ShardIdentifier.of(1, 0)} is not a member of any group`,
@@ -350,7 +350,7 @@ describe('a faulty configuration', () => {
   });
 
   test.each(['', '.', 'com.', '.com', 'com..wallet', 'com.1wallet', 'com wallet'])(
-    'may not have the namespace %j',
+    'is refused with the namespace %j',
     (namespace) => {
       const faults = faultsOf({ framework: { ...treeOf([group]).framework, namespace } });
       expect(Object.keys(faults)).toEqual(['framework.namespace']);
@@ -414,7 +414,7 @@ describe('the section of group commit', () => {
     });
   });
 
-  test('may not have one key in both kebab-case and camelCase', () => {
+  test('is refused with one key in both kebab-case and camelCase', () => {
     const faults = faultsOf(treeWithGroupCommit({ 'plans-max': 1, plansMax: 2 }));
     expect(Object.keys(faults)).toEqual(['framework.group-commit.plans-max']);
   });
@@ -437,7 +437,7 @@ describe('a faulty section of delivery', () => {
     expect(faultsOf(treeWithDelivery(delivery))).toEqual({ 'framework.delivery': 'is not a section' });
   });
 
-  test('may not have one key in both kebab-case and camelCase', () => {
+  test('is refused with one key in both kebab-case and camelCase', () => {
     const faults = faultsOf(treeWithDelivery({ 'lease-ms': 1, leaseMs: 2 }));
     expect(Object.keys(faults)).toEqual(['framework.delivery.lease-ms']);
   });

@@ -76,7 +76,7 @@ function namesOf(given: object): readonly string[] {
   return names;
 }
 
-/** The properties of a number, a text or a list are not settings. */
+/** Refuses everything but an object, such as a number, a string or a list, whose properties are not settings. */
 function assertObject(path: string, given: unknown): void {
   if (typeof given === 'object' && given !== null && !Array.isArray(given)) return;
   throw new ConfigurationError([{ path, message: 'is not an object' }]);

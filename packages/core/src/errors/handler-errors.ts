@@ -39,8 +39,9 @@ export class HandlerInUseError extends FrameworkError {
   }
 
   /**
-   * The error for a handler that a process still has, or had until recently and may only be late in renewing its leases;
-   * for adapters.
+   * The error for a handler that a process has, for adapters.
+   *
+   * @param process.late whether the process is late in renewing its leases, so that it may have ended
    */
   static by(
     handler: string,

@@ -325,7 +325,7 @@ describe('a write whose outcome only the log knows', () => {
   });
 });
 
-/** Which happens first: that it continues, or that a turn of the event loop ends. */
+/** The order in which the execution of a plan goes on and the event loop takes a turn. */
 async function orderOf(
   writer: ManualWriter,
   plan: PendingCommit,

@@ -67,13 +67,13 @@ export class CommitQueue {
   readonly #pending: PendingVersions;
   /** In the order in which they came. */
   #queued: PendingCommit[] = [];
-  /** They come before the queued ones, and are in order where they change the same models. */
+  /** What is to be sent again, before the queued plans; in order where batches change the same models. */
   #again: Batch[] = [];
   readonly #sent = new Set<Batch>();
   /** Those of the sent batches that wait for locks as long as a statement may take. */
   readonly #patient = new Set<Batch>();
   readonly #asked = new Set<PendingCommit>();
-  /** One of those that are sent. */
+  /** The write for which the queue waits, if any; its batch is among the sent ones. */
   #awaited: AwaitedWrite | undefined;
   #isAboutToSend = false;
   readonly #clock: Clock;
@@ -102,8 +102,8 @@ export class CommitQueue {
     this.#pending.show(plan);
     if (this.#isAboutToSend) return;
     this.#isAboutToSend = true;
-    // Plans that are ready at the same moment, such as those of one combined read, form one group. It is sent outside the context of
-    // any request.
+    // Plans that are ready at the same moment, such as those of one combined read, form one group. It is sent outside the
+    // context of any request.
     outsideRequests(() =>
       queueMicrotask(() => {
         this.#isAboutToSend = false;
@@ -113,7 +113,7 @@ export class CommitQueue {
     );
   }
 
-  /** Refuses a plan when the queue is full. Plans that are held up count separately, and keep out no plans that could be written. */
+  /** Refuses a plan when the queue is full. Plans that are held up count separately, so they keep out no others. */
   #refuseBeyondQueue({ isHeldUp }: PendingCommit): void {
     const { queueMax } = this.#settings;
     if (this.#queued.length < queueMax) return;
@@ -235,7 +235,7 @@ export class CommitQueue {
     if (this.#leaveOverdueAside()) this.#sendAll();
   }
 
-  /** Leaves the awaited write aside if it is overdue and there is capacity. From then on, only plans that change its models wait. */
+  /** Leaves the awaited write aside if it is overdue and there is capacity. Then only plans that change its models wait for it. */
   #leaveOverdueAside(): boolean {
     if (this.#awaited?.isOverdue !== true || this.#asideCount >= asideMax) return false;
     holdUp(this.#awaited.batch);

@@ -284,7 +284,7 @@ describe('plans of handlers for models that another session has locked', () => {
     expect(await errorOf(plans[9]!)).toMatchObject(refused);
   });
 
-  test("do not wait behind a client's plan that has waited as long", async () => {
+  test("do not wait behind a client's plan that has waited long", async () => {
     const writer = await fullWriter();
     await writer.add('client', a);
     await writer.answer('client', locked);

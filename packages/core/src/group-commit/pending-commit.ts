@@ -165,7 +165,7 @@ export function isContinued(base: PendingVersion, changes: ChangeSet): boolean {
   return changes.changes.some((change) => isOfModel(base, change) && change.expectedVersion === version);
 }
 
-/** Whether a change is one of the model of a pending version. */
+/** Whether a pending version and a change belong to the same model. */
 export function isOfModel({ change: { repository, model } }: PendingVersion, change: Change): boolean {
   return change.repository.model === repository.model && change.model.id.value === model.id.value;
 }

@@ -44,7 +44,7 @@ describe('a group that fails as a whole', () => {
     ]);
   });
 
-  test('continues in parallel, each chain of plans that continue each other separately', async () => {
+  test('is divided into chains of plans that continue each other, which are sent in parallel', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     for (const [name, wallet] of Object.entries({ p0: a, p1: b, p2: c, p3: b, p4: c }))
@@ -178,7 +178,7 @@ describe('a write whose outcome is unknown', () => {
     expect(await Promise.all(plans.map(errorOf))).toMatchObject([undefined, { actionId: 'p1' }]);
   });
 
-  test('is unknown for each plan that was sent, and stale for none', async () => {
+  test('is reported as unknown for each plan that was sent, and as stale for none', async () => {
     const { writer, plans } = await unknownChain();
     await writer.asked[0]!.answer(unknown('p0'));
     await writer.asked[1]!.answer(unknown('p1'));

@@ -93,7 +93,7 @@ function settle(batch: Batch, outcomes: readonly GroupOutcome[]): Undecided {
 }
 
 function undecided(batch: Batch, error: unknown): Undecided {
-  // Managers report an unknown outcome plan by plan. One error for the whole batch lacks the ids of the plans in the log.
+  // Managers report an unknown outcome plan by plan. One error for the whole batch lacks the ids under which the log has the plans.
   if (isOutcomeUnknown(error)) return { again: [], unknown: batch.map((plan) => unknownOf(plan, error)) };
   const code = FrameworkError.find(error)?.code;
   const [only] = batch;
@@ -138,7 +138,7 @@ function parts(batch: Batch): readonly Batch[] {
   return [batch.slice(0, middle), batch.slice(middle)];
 }
 
-/** Divides a batch into the plans that are connected because they change the same models, each chain in order. */
+/** Divides a batch into chains of plans that are connected because they change the same models, each in order. */
 function chainsOf(batch: Batch): readonly Batch[] {
   const parents = new Map<number, number>();
   const rootOf = (index: number): number => {
@@ -157,7 +157,7 @@ function chainsOf(batch: Batch): readonly Batch[] {
   return [...chains.values()].map((indices) => batch.filter((_plan, index) => indices.includes(index)));
 }
 
-/** A queue, divided. */
+/** A queue, divided into its next group and the rest. */
 export interface NextGroup {
   /** What can be written together, in order. */
   readonly group: readonly PendingCommit[];
@@ -222,7 +222,7 @@ class Claims {
       if (!isFollowedBy(writer, plan)) return false;
       linked.add(writer.plan);
     }
-    // What it depends on is written already, aborted, or in this group with a model that both change.
+    // Everything that the plan depends on must have ended, or be in this group and change a model that the plan changes, too.
     return plan.dependsOn.every((base) => !base.plan.isPending || linked.has(base.plan));
   }
 

@@ -57,7 +57,7 @@ test('identifiers sort by group and then by member', () => {
   ]);
 });
 
-test('an identifier is readable in texts and in JSON', () => {
+test('an identifier is readable in strings and in JSON', () => {
   expect(`${ShardIdentifier.of(1, 2)}`).toBe('shard (1, 2)');
   expect(JSON.stringify(ShardIdentifier.of(1, 2))).toBe('{"group":1,"member":2}');
 });

@@ -34,14 +34,14 @@ describe('a repeat that the rules refuse', () => {
     expect(await execute({ id }, configuration)).toBeUndefined();
   });
 
-  test('is searched for only on the shards that its params name', async () => {
+  test('has its key searched for only on the shards that its params name', async () => {
     const { execute, manager, id } = onceOnly();
     await execute({ id }, unsearched);
     await execute({ id }, unsearched);
     expect([manager(global).keys.waits, manager(mexico).keys.waits]).toEqual([[], [undefined]]);
   });
 
-  test('is not searched for elsewhere once it is found where the action read', async () => {
+  test('has its key searched for nowhere else once it is found where the action read', async () => {
     const running: TestExecutor = executorOf(async (plan) => {
       running.databases.transactionManager(mexico);
       if (running.driver.committed.length > 0) throw new Error('refused by the rules');
@@ -54,7 +54,7 @@ describe('a repeat that the rules refuse', () => {
     expect(manager(global).keys.waits).toEqual([]);
   });
 
-  test('is searched for on no other shard even if it is not found', async () => {
+  test('has its key searched for on no other shard even if it is not found', async () => {
     const { execute, manager, refusal, id } = onceOnly();
     await execute({}, { idempotencyKey: 'key-2' });
     manager(global).keys.waits.length = 0;
@@ -62,7 +62,7 @@ describe('a repeat that the rules refuse', () => {
     expect(manager(global).keys.waits).toEqual([]);
   });
 
-  test('is searched for in every database when its params name no shard', async () => {
+  test('has its key searched for in every database when its params name no shard', async () => {
     const { execute, manager } = onceOnly();
     await execute({}, unsearched);
     manager(global).keys.waits.length = 0;

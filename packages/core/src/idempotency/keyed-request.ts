@@ -65,7 +65,7 @@ export class KeyedRequest<Result> {
   readonly #event: HandledEvent | undefined;
   readonly #onReplayed: (() => void) | undefined;
 
-  /** @throws InvalidIdempotencyKeyError `invalid-idempotency-key` */
+  /** @throws InvalidIdempotencyKeyError `invalid-idempotency-key` when the key is empty, too long or not storable */
   constructor(
     key: string,
     action: ActionRecord,
@@ -147,7 +147,9 @@ function keyScope({ namespace, principal }: ActionRecord, key: string, ofHandler
   if (typeof key !== 'string') throw new InvalidIdempotencyKeyError('is not a string');
   if (key.length === 0) throw new InvalidIdempotencyKeyError('is empty');
   if (key.length > charactersMax)
-    throw new InvalidIdempotencyKeyError(`has ${key.length} characters: keep it within ${charactersMax}`);
+    throw new InvalidIdempotencyKeyError(
+      `has ${key.length} characters: at most ${charactersMax} are allowed`,
+    );
   if (!isStorableText(key))
     throw new InvalidIdempotencyKeyError(
       'contains \\u0000 or half of a surrogate pair, which no database can store',

@@ -41,7 +41,7 @@ describe('a request that is repeated after a deployment', () => {
     expect(old.driver.committed).toHaveLength(1);
   });
 
-  test('is a different request when the added field has another value than its default', async () => {
+  test('is a different request when the added field does not have its default value', async () => {
     const old = deployed(before);
     await old.execute({ sku: 'a', count: 1 });
     const next = deployed(before.extend({ color: z.string().default('red') }), old.databases);

@@ -5,8 +5,8 @@ import { exactJson } from '../model/exact-json.js';
 import type { ActionRecord } from '../storage/change-set.js';
 
 /**
- * Distinguishes requests: the SHA-256 of the action's name and its params as JSON, in hexadecimal; see {@link
- * requestJson}.
+ * The fingerprint that distinguishes requests: the SHA-256 of the action's name and its params as JSON, in hexadecimal;
+ * see {@link requestJson}.
  *
  * @param schema the schema of the params, if the action declares one
  */

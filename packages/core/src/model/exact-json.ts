@@ -98,7 +98,7 @@ function unknownClass(value: object, path: string): UnstorableValueError {
 }
 
 /**
- * Encodes a value with a schema: the schema can decode the result.
+ * Encodes a value with a schema, so that the schema can decode the result.
  *
  * @param name names the value in errors, such as `WalletCreatedEvent`
  * @throws UnstorableValueError `unstorable-value` when the schema cannot encode at all, or the value contains itself

@@ -70,7 +70,7 @@ function lostField(given: FrameworkFields, built: FrameworkFields): string | und
   return isSameTime(built.updatedDate, given.updatedDate) ? undefined : 'updatedDate';
 }
 
-/** An entity may use these names for fields that are not dates. */
+/** Whether a date was kept; true if it was none, because an entity may use the name for another kind of field. */
 function isSameTime(one: unknown, other: unknown): boolean {
   return !(other instanceof Date) || (one instanceof Date && Object.is(one.getTime(), other.getTime()));
 }

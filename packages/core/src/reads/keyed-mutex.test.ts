@@ -194,7 +194,7 @@ describe('executions that take locks', () => {
     expect(running.most()).toBe(1);
   });
 
-  test('take none when locks are switched off', async () => {
+  test('run side by side and become stale when locks are switched off', async () => {
     const running = depositing({ modelLocks: false });
     const wallet = storedWallet(running);
     const outcomes = await Promise.allSettled(

@@ -106,7 +106,7 @@ export class KeyedMutex {
 
   #sendAway(held: HeldModel): void {
     const { waiters } = held;
-    // They came in the order of their ticks.
+    // The waiters are in the order of their ticks.
     const kept = waiters.findIndex(({ startedTick }) => !this.#ticker.isOver(startedTick));
     const ended = waiters.splice(0, kept === -1 ? waiters.length : kept);
     if (waiters.length === 0) this.#awaited.delete(held);

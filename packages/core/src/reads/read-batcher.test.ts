@@ -98,7 +98,7 @@ describe('reads that are combined', () => {
     expect(await combiner.read('a')).toBe(source.wallets.get('a'));
   });
 
-  test('are sent as usual when there is only one', async () => {
+  test('are sent as single reads when there is only one', async () => {
     const source = sourceOf('a');
     const combiner = new ReadCombiner(source, systemClock);
     expect(await combiner.read('a')).toBe(source.wallets.get('a'));

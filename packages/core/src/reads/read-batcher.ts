@@ -52,7 +52,7 @@ export class ReadCombiner<M extends AnyEntity> {
       const [only] = reads;
       if (only !== undefined && reads.length === 1) await this.#readOne(only);
       else await this.#readSeveral(reads);
-      // It took so long that a later statement has taken over the waiting reads.
+      // This statement took so long that a later one has taken over the waiting reads.
       if (this.#underWay !== own) return;
       own = this.#begin();
     }

@@ -167,10 +167,10 @@ export class ReadContext implements AttemptReads {
     if (!this.#mayDepend || this.#isOver) return undefined;
     const { plan, change } = staged;
     const { shard, timeline } = plan.changes;
-    // It may never be written on the timeline on which this attempt commits.
+    // The pending version may never be written on the timeline on which this attempt commits.
     if (timeline !== (this.#timelines.get(shard) ?? timeline)) return undefined;
     const { repository, row } = change;
-    // It is of this class, because pending versions are kept by class.
+    // The model is of this class, because pending versions are kept by class.
     const model = repository.decode?.(row, shard) as M | undefined;
     if (model !== undefined && !this.#dependsOn.includes(staged)) this.#dependsOn.push(staged);
     return model;

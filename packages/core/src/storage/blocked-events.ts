@@ -133,7 +133,7 @@ export interface BlockedEvents {
     limit: number,
     options?: { readonly bytesMax?: number; readonly except?: readonly BlockedModel[] },
   ): Promise<readonly BlockedHead[]>;
-  /** Those of the places in which the longest due event is a suspect, even while the handler is paused. */
+  /** Those of the places in which the event that has been due longest is a suspect; places of paused handlers are included. */
   suspectPlaces(places: readonly BlockedPlace[]): Promise<readonly BlockedPlace[]>;
   /** Milliseconds until the next blocked event is due in these places; `undefined` when none waits. */
   nextDueMs(places: readonly BlockedPlace[]): Promise<number | undefined>;

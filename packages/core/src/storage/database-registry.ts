@@ -47,7 +47,7 @@ interface OpenShard {
   readonly primary: Database;
   readonly config: DatabaseConfig;
   readonly place: string;
-  /** That of the primary. */
+  /** The transactions of the primary. */
   readonly manager: TransactionManager;
   readonly managers: ReadonlyMap<string, TransactionManager>;
 }
@@ -293,7 +293,7 @@ function oneDatabaseTwice(first: OpenShard, second: OpenShard): ConfigurationErr
   return new ConfigurationError([{ path: second.config.path, message }]);
 }
 
-/** The settings of databases with the same key, whose addresses are therefore not compared. */
+/** What must be equal in all configurations with the same key; not the address, which may be spelled differently. */
 function settingsOf({ path: _path, address: _address, password, ...rest }: DatabaseConfig): string {
   return JSON.stringify({ ...rest, password: password?.reveal() });
 }

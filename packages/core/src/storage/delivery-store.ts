@@ -6,8 +6,8 @@ import type { Cursor, HandlerCursors } from './handler-cursors.js';
  * Port: what delivery needs of one database, whose log holds the events of one or several shards.
  *
  * Times are measured by the database. Writes under a lost lease are discarded; the methods return the tokens of those leases, and
- * the caller stops working under them. A crash of the database or a failover ends every lease. The errors are those of reads with
- * a `TransactionManager`.
+ * the caller stops working under them. A crash of the database or a failover ends every lease. The methods throw the same errors
+ * as reads with a `TransactionManager`.
  */
 export interface DeliveryStore {
   /**

@@ -59,7 +59,7 @@ export interface HandlerLag {
   /** The handler's permanent id. */
   readonly handler: string;
   readonly paused: boolean;
-  /** Committed events that it has neither handled nor blocked, counted among the 100,000 after its furthest cursor. */
+  /** Committed events that are neither handled nor blocked, counted among the 100,000 after its furthest cursor. */
   readonly pendingCount: number;
   /** The age of the oldest of them, in milliseconds; 0 when there is none. */
   readonly oldestPendingMs: number;
@@ -109,7 +109,7 @@ export interface HandlerCursors {
 }
 
 /**
- * Refuses handlers if two of them turn out to be the same, for adapters. A handler with a name that another one had would take
+ * For adapters: refuses handlers if two of them turn out to be the same. A handler with a name that another one had would take
  * over what is stored under it, and the other one would get no events.
  *
  * @param ids the permanent ids, in the order of the handlers

@@ -9,8 +9,8 @@ import type { AnyEntity } from '../model/model.js';
  * Port: reads the models of one class, on the shards that hold them. Let actions depend on it, for example on a
  * `Repository<Wallet>`; write your own queries as methods of the adapter's class.
  *
- * Rows of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction: a read by id
- * only if it is that of the id's shard, every other read also if it is that of another shard of the same database.
+ * Rows of state `DELETED` are left out everywhere. Inside `inTransaction`, a read by id joins a transaction on the shard of the
+ * id; every other read joins a transaction on any shard of the same database.
  */
 export interface Repository<M extends AnyEntity = AnyEntity> {
   /**

@@ -147,7 +147,7 @@ export function isOutcomeUnknown(error: unknown): error is CommitOutcomeUnknownE
   return FrameworkError.is(error) && error.code === 'commit-outcome-unknown';
 }
 
-/** The transactions in which callers run, for transaction managers: everything that the work starts finds its transaction. */
+/** For transaction managers: the transactions in which callers run. Whatever is started in a transaction also finds it. */
 export class OpenTransactions<Transaction> {
   readonly #transactions = new AsyncLocalStorage<ReadonlyMap<object, Transaction>>();
 
@@ -156,7 +156,7 @@ export class OpenTransactions<Transaction> {
     return this.#transactions.getStore()?.get(manager);
   }
 
-  /** Runs the work within a manager's transaction, beside those of other managers. */
+  /** Runs the work within a manager's transaction, in addition to those of other managers in which the caller runs. */
   runWithin<Result>(manager: object, transaction: Transaction, work: () => Promise<Result>): Promise<Result> {
     // Awaited inside the context: a lazy query, such as one of Drizzle's, begins only when it is awaited.
     return this.#transactions.run(
@@ -169,7 +169,7 @@ export class OpenTransactions<Transaction> {
 /** The context of an attempt, which code inside an action's `perform` finds through async context. */
 export interface AttemptContext {
   readonly actionName: string;
-  /** It is sealed when `perform` has returned. */
+  /** The plan of the attempt; it is sealed when `perform` has returned. */
   readonly plan: { readonly sealed: boolean };
   readonly reads: AttemptReads;
   /** The shards that the execution has accessed by reads of any kind. */
@@ -178,7 +178,7 @@ export interface AttemptContext {
 
 /** How one attempt reads models by their ids. */
 export interface AttemptReads {
-  /** Reads a model, or `undefined`, after waiting for the lock on it. */
+  /** Reads a model, or returns `undefined`, after waiting for the lock on it. */
   read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined>;
   /** Reads models and returns them by id, without the missing ones; does not wait for locks on them. */
   readSeveral<M extends AnyEntity>(
