@@ -36,8 +36,15 @@ function faultsOf(options: unknown): unknown {
 describe('the setting', () => {
   test.each(settings)('%s.%s is refused with its path and value when it is out of range', (...path) => {
     const [section, setting] = path;
-    for (const value of [Number.NaN, -1, 1.5, Number.POSITIVE_INFINITY, '5', 5n]) {
-      const shown = typeof value === 'number' ? String(value) : `a ${typeof value}`;
+    for (const [value, shown] of [
+      [Number.NaN, 'NaN'],
+      [-1, '-1'],
+      [1.5, '1.5'],
+      [Number.POSITIVE_INFINITY, 'Infinity'],
+      ['5', 'a string'],
+      [5n, 'a bigint'],
+      [{}, 'an object'],
+    ] as const) {
       expect(faultsOf({ [section]: { [setting]: value } })).toMatchObject([
         { path: `${section}.${setting}`, message: expect.stringContaining(`is ${shown}`) as string },
       ]);

@@ -39,6 +39,16 @@ describe('exactJson', () => {
     expect(() => exactJson(value, 'Event.field')).toThrow(codec);
   });
 
+  test.each([
+    ['undefined', [undefined]],
+    ['a symbol', [Symbol('s')]],
+    ['an instance of Money', new Money()],
+    ['an instance of an unnamed class', new (class {})()],
+    ['an instance of an unnamed class', Object.create(Object.create(null) as object)],
+  ])('says that JSON cannot represent %s', (what, value: unknown) => {
+    expect(() => exactJson(value, 'Event.field')).toThrow(`JSON cannot represent ${what}; use a codec`);
+  });
+
   const cyclic: { self?: unknown } = {};
   cyclic.self = cyclic;
 
