@@ -43,7 +43,7 @@ describe('exactJson', () => {
     ['undefined', [undefined]],
     ['a symbol', [Symbol('s')]],
     ['an instance of Money', new Money()],
-    ['an instance of an unnamed class', new (class {})()],
+    ['an instance of an unnamed class', new (class extends Money {})()],
     ['an instance of an unnamed class', Object.create(Object.create(null) as object)],
   ])('says that JSON cannot represent %s', (what, value: unknown) => {
     expect(() => exactJson(value, 'Event.field')).toThrow(`JSON cannot represent ${what}; use a codec`);
