@@ -137,7 +137,7 @@ class PgValueColumnBuilder extends PgColumnBuilder {
   }
 }
 
-/** A column whose values are instances of a class, stored in one of Drizzle's columns of texts. */
+/** A column whose values are instances of a class. It stores them as text in one of Drizzle's own columns. */
 export class PgValueColumn extends PgColumn {
   static override readonly [entityKind]: string = 'PgValueColumn';
   /** The column as Drizzle alone would declare it: it determines which values fit, and their order. */

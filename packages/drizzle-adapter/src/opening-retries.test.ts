@@ -4,14 +4,14 @@ import { describe, expect, test } from 'vitest';
 import { TablesInUseError } from './migration/migrate-database.js';
 import { OpeningRetries } from './pg-database.js';
 
-describe('opening a database that failed to open', () => {
-  test('is retried twice a second while the database may come up at any moment', () => {
+describe('the next try to open a database', () => {
+  test('comes after half a second while the database may come up at any moment', () => {
     const retries = new OpeningRetries();
     const delays = [1, 2, 3].map(() => retries.delayMsAfter(undefined, reason('not-serving'), 60_000));
     expect(delays).toEqual([500, 500, 500]);
   });
 
-  test('is retried at growing intervals, up to 5 s, while an operator has to act', () => {
+  test('comes after a growing time, up to 5 s, while an operator has to act', () => {
     const retries = new OpeningRetries();
     const delays = [1, 2, 3, 4, 5].map(() => retries.delayMsAfter(undefined, reason('refused'), 60_000));
     expect(delays).toEqual([1_000, 2_000, 4_000, 5_000, 5_000]);
@@ -20,12 +20,15 @@ describe('opening a database that failed to open', () => {
   test.each<[what: string, kind: NotReadyKind, error: unknown]>([
     ['was refused', 'migration-failed', new Error('no')],
     ['found a table in use', 'not-serving', new TablesInUseError(new Error('no'))],
-  ])('is retried after ten times a migration that %s, at most ten minutes', (_what, kind, error) => {
-    const retries = new OpeningRetries();
-    expect(retries.delayMsAfter(error, reason(kind), 20_000)).toBe(200_000);
-    expect(retries.delayMsAfter(error, reason(kind), 300_000)).toBe(600_000);
-    expect(retries.delayMsAfter(error, reason(kind), 1)).toBeGreaterThanOrEqual(500);
-  });
+  ])(
+    'comes after ten times the duration of a migration that %s, at most ten minutes',
+    (_what, kind, error) => {
+      const retries = new OpeningRetries();
+      expect(retries.delayMsAfter(error, reason(kind), 20_000)).toBe(200_000);
+      expect(retries.delayMsAfter(error, reason(kind), 300_000)).toBe(600_000);
+      expect(retries.delayMsAfter(error, reason(kind), 1)).toBeGreaterThanOrEqual(500);
+    },
+  );
 });
 
 function reason(kind: NotReadyKind): DatabaseNotReadyError {

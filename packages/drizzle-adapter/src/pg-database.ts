@@ -45,7 +45,7 @@ import { sqlStateOf } from './connection/storage-error.js';
 
 /** How soon a database that may become ready at any moment is tried again. */
 const retryMs = 500;
-/** The factor by which the wait grows with each try while somebody must correct something, and its maximum. */
+/** While somebody must correct something, the wait grows by this factor with each try, up to the maximum. */
 const retryFactor = 2;
 const retryMaxMs = 5_000;
 /**
@@ -98,7 +98,7 @@ export class PgDatabase implements Database {
   readonly writer: ChangeSetWriter = new ChangeSetWriter();
   readonly plainTables: PlainTables = new PlainTables();
   readonly groups: GroupWriter = new GroupWriter(this.plainTables);
-  /** Where writes wait for their turn to wait for a lock. */
+  /** The queue of writes that ran into a lock: only a few of them wait in the database at a time. */
   readonly lockWaits: LockWaits;
   /** Names the shards and the address in errors. */
   readonly place: DatabasePlace;
@@ -180,7 +180,7 @@ export class PgDatabase implements Database {
 
   /**
    * @throws ShardUnavailableError `shard-unavailable`, with the reason, until the database is open; DatabasesClosedError
-   * `databases-closed` once it is closed, because delivery would open new connections
+   * `databases-closed` once it is closed: otherwise, delivery would open new connections
    */
   assertReady(shard: ShardIdentifier): void {
     if (this.#closing.signal.aborted) throw new DatabasesClosedError(shard, this.place.of(shard));
@@ -192,7 +192,7 @@ export class PgDatabase implements Database {
   async ping(): Promise<void> {
     this.#closing.signal.throwIfAborted();
     if (!this.#isReady) throw this.#notReady ?? new Error(opening);
-    // The caller may be a request.
+    // The caller may be a request. Others share the check, so it must not run in that request's async context.
     this.#asking ??= outsideRequests(() => this.#ask()).finally(() => (this.#asking = undefined));
     await this.#asking.catch((error: unknown) => {
       throw notReadyError(error, this.#config);
@@ -297,7 +297,7 @@ export class PgDatabase implements Database {
     try {
       await replaceDeliveryIndex(this.#config, this.#closing.signal);
     } catch (error) {
-      const message = `the index of the log was not replaced: ${String(error)}`;
+      const message = `the index of the log was not replaced, and the next process to start will try again: ${String(error)}`;
       this.#warn({ kind: 'log-index', database: this.#config.path, message });
     }
   }

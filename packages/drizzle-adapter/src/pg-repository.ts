@@ -41,7 +41,10 @@ export interface PgPageRequest<M> extends PageRequest<M> {
   readonly where?: SQL | undefined;
 }
 
-/** What a repository needs: a model, its table, and functions between both if the columns are not exactly the model's fields. */
+/**
+ * What a repository needs: a model, its table, and functions that convert between rows and models if the columns are not exactly
+ * the model's fields.
+ */
 export type PgRepositoryOptions<M extends AnyEntity, T extends ModelTable> = StoredModel<M, T> &
   (FieldsOf<T['$inferSelect']> extends ConstructorFields<M>
     ? { readonly toModel?: ToModel<M, T> }
@@ -69,7 +72,7 @@ export type UnreadFields<M extends AnyEntity, T extends ModelTable> = Differing<
 /** The columns without a field in the model, or with one of another type. */
 export type UnwrittenColumns<M, T extends ModelTable> = Differing<M, ReadonlyLists<T['$inferInsert']>>;
 
-/** The keys that `Given` lacks or types otherwise, including whether they are optional. */
+/** The keys that `Given` lacks or types differently; a key that is optional in only one of them differs, too. */
 type Differing<Given, Wanted> = {
   [Key in keyof Wanted]-?: Pick<Given, Key & keyof Given> extends Pick<Wanted, Key> ? never : Key;
 }[keyof Wanted];
@@ -83,13 +86,13 @@ interface StoredModel<M extends AnyEntity, T extends ModelTable> {
   readonly strategy?: ShardingStrategy<M>;
 }
 
-/** Functions between rows and models, if they are given. */
+/** The functions that convert between rows and models, if they are given. */
 interface Mappings<M extends AnyEntity, T extends ModelTable> {
   readonly toModel?: ToModel<M, T>;
   readonly toRow?: ToRow<M, T>;
 }
 
-/** Makes a model of a row that was read. Default: calls the constructor, with `undefined` for null. */
+/** Makes a model from a row that was read. Default: calls the constructor, with `undefined` for null. */
 type ToModel<M, T extends ModelTable> = (row: T['$inferSelect']) => M;
 
 /**
@@ -125,8 +128,8 @@ type ReadonlyLists<R> = {
 /**
  * The models of one class on PostgreSQL: reads their table on the right shards, and makes its rows.
  *
- * Rows of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction: reads by id
- * that of their own shard only, all others also that of another shard of the same database.
+ * Rows in the state `DELETED` are left out everywhere. Inside `inTransaction`, a read by id joins the transaction if that is on its
+ * own shard; every other method also joins one on another shard of the same database.
  *
  * Extend it for your own queries:
  *
@@ -193,8 +196,8 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   }
 
   /**
-   * How a model is written as JSON beside an idempotency key: by the keys of the table's columns, each value in the form in which
-   * it is sent to the database.
+   * How a model is written as JSON beside an idempotency key: with the keys of the table's columns, and each value in the form in
+   * which it is sent to the database.
    *
    * @throws InvariantViolationError `invariant-violation` when only the database knows the value of a column, or a column has a
    * custom type
@@ -218,7 +221,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return this.findAllWhere(undefined, rowsMax);
   }
 
-  /** Reads all models that match a condition, on all shards in parallel; throws as {@link findAll}. */
+  /** Reads all models that match a condition, on all shards in parallel; throws as {@link findAll} does. */
   async findAllWhere(condition: SQL | undefined, rowsMax?: number): Promise<readonly M[]> {
     const rows = await this.upTo((limit) => this.#firstRows(condition, limit), rowsMax);
     return rows.map(({ row }) => this.#toModel(row));
@@ -236,9 +239,9 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   }
 
   /**
-   * Reads one page, over all shards or from one, with an index on the column and the id if there is one.
+   * Reads one page, of all shards or of one. It uses an index on the column and the id if there is one.
    *
-   * If the database of `shard` has other shards, too, their rows are read and left out.
+   * If the database of `shard` also holds other shards, their rows are read and then left out.
    *
    * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
    * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative, or when the table
@@ -251,7 +254,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     const found: { readonly model: M; readonly place: PagePlace }[] = [];
     let from = after === undefined ? undefined : order.placeOf(after, (id) => this.idText(id));
     let mayBeMore = true;
-    // If rows of other shards lie between, more are read each time.
+    // If rows of other shards lie in between, each further read is larger.
     for (
       let count = size + 1;
       mayBeMore && found.length <= size;
@@ -280,7 +283,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return counts.reduce((sum, count) => sum + count, 0);
   }
 
-  /** Returns whether the id has a model; throws as {@link getById}, except for a missing model. */
+  /** Whether there is a model with this id; throws as {@link getById} does, except for a missing model. */
   override async existsById(id: Id<M> | string): Promise<boolean> {
     const text = this.idText(String(id));
     return (await this.#reader.byId(this.managerOf(text), text)) !== undefined;

@@ -33,14 +33,14 @@ import type { LockWaits } from './connection/lock-waits.js';
 import { isLockTimeout, isRefusal, storageError } from './connection/storage-error.js';
 
 /**
- * The maximum number of times that a statement is sent, each time on a new connection, because the prepared
- * statements of the earlier connection no longer fit.
+ * The maximum number of times that a statement is sent, each time on a new connection, when the server refuses it because the
+ * previous connection is outdated.
  */
 const sendingsMax = 3;
 
 /**
- * How long a handler's action waits for its turn at a locked row; only one per row may wait. Delivery retries the
- * action later, and while it waits it occupies one of the handler's calls, which other models need.
+ * How long a handler's action waits for its turn at a locked row; only one per row may wait. While it waits, it occupies one of the
+ * handler's calls, which other models need; if it gives up, delivery retries it later.
  */
 const handlerLockWaitMs = 1_000;
 
@@ -179,7 +179,7 @@ export class PgTransactionManager implements PgTransactions {
     let client: pg.PoolClient | undefined;
     const send = async (lent: pg.PoolClient): Promise<readonly GroupOutcome[]> => {
       client = lent;
-      // Writing the plans one by one will find out which one it is.
+      // One of the plans is stale. Writing them one by one will show which.
       if (group.some((changes) => updateOfOtherTimeline(changes, this.#pool.timelineOf(lent)) !== undefined))
         return group.map(() => 'single');
       const { rows } = await lent.query<(string | null)[]>(write.query);
@@ -295,7 +295,8 @@ export class PgTransactionManager implements PgTransactions {
 export function pgManager(manager: TransactionManager): PgTransactionManager {
   if (manager instanceof PgTransactionManager) return manager;
   throw new InvariantViolationError(
-    `${manager.shard.toString()} was not opened by postgres(): PgRepository cannot read it`,
+    `${manager.shard.toString()} was not opened with postgres(), so a PgRepository cannot use it: ` +
+      'pass it the result of openDatabases(sharding, postgres())',
   );
 }
 
@@ -311,7 +312,7 @@ function updatedRows({ changes }: ChangeSet): readonly string[] {
 /** Sends a statement of Drizzle on the right connection. */
 type Send = (query: pg.QueryConfig, values: unknown[]) => Promise<pg.QueryResult>;
 
-/** Looks like a pool to Drizzle, which recognises one by this part of the class's name. */
+/** Looks like a pool to Drizzle, which recognises one by the word `Pool` in the name of its class. */
 class ShardPool {
   constructor(readonly query: Send) {}
 

@@ -138,7 +138,7 @@ describe('a role that owns nothing', () => {
       cause: {
         kind: 'migration-not-allowed',
         message: expect.stringMatching(
-          /^the schema is older than the code: it lacks all migrations \(0000_eventlog to \d{4}_\w+\) of the framework, and this role may not migrate it \(permission denied for database \w+\): apply them with npm run migrate as the role that owns the schema, and set migrate to check for this one$/,
+          /^the schema is older than the code: it lacks all migrations \(0000_eventlog to \d{4}_\w+\) of the framework, and this role may not migrate it \(permission denied for database \w+\): apply them with npm run migrate as the role that owns the schema, and set migrate to 'check' for this role$/,
         ) as string,
       },
     });

@@ -9,7 +9,7 @@ import { PostgresServerError } from './deadline.js';
 import { type ServerAccount, pathFromWithin } from './server-account.js';
 import { type ServerBinaries, serverEnvironment } from './server-binaries.js';
 
-/** The statuses of a server that accepts statements, or only reads, as a standby does. */
+/** The statuses of a server that accepts connections; one that is a standby only serves reads. */
 const readyStatuses = new Set(['ready', 'standby']);
 
 /** What a running or killed server says about itself in its data directory. */
@@ -21,7 +21,7 @@ export interface Postmaster {
   readonly ready: boolean;
 }
 
-/** The file in a data directory with which a server claims it. */
+/** The file with which a server claims a data directory. */
 export function postmasterFile(dataDirectory: string): string {
   return join(dataDirectory, 'postmaster.pid');
 }
@@ -64,7 +64,7 @@ export function asUnusableDirectory(error: unknown, directory: string): unknown 
   const remedy =
     code === 'EACCES' || code === 'EPERM'
       ? `Give ownership of the folder and all its files to ${user}`
-      : 'Correct that';
+      : 'Correct the problem';
   return new PostgresServerError(
     'directory-unusable',
     `The folder ${directory} of the embedded PostgreSQL server cannot be used by ${user}: ${message}. ` +
@@ -172,13 +172,13 @@ async function createCluster(options: Parameters<typeof openCluster>[0]): Promis
   }
 }
 
-/** Removes folders whose name consists of the prefix and the id of a process that no longer runs. */
+/** Removes the folders whose names begin with the prefix and the id of a process that no longer runs. */
 export async function removeRemains(directory: string, prefix: string): Promise<void> {
   for (const name of await readdir(directory)) {
     const pid = name.startsWith(prefix) ? Number.parseInt(name.slice(prefix.length), 10) : Number.NaN;
     if (Number.isNaN(pid) || isAlive(pid)) continue;
-    // The folder belongs to another user, or a program that outlived its caller still writes to it. A later call will
-    // remove it.
+    // This fails if the folder belongs to another user, or if a program that outlived its caller still writes to it. A
+    // later call will try again.
     await rm(join(directory, name), { recursive: true, force: true }).catch(() => undefined);
   }
 }

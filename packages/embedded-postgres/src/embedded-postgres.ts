@@ -63,8 +63,8 @@ export class EmbeddedPostgres {
    * Starts the server of this folder, and creates its data first if there is none.
    *
    * @throws PostgresServerError `directory-in-use` while another running process has its server there;
-   * `directory-unusable` when the folder cannot be read or written, or lacks a part; `initialisation-failed` or
-   * `start-failed` with the last lines of the log; `unsupported-platform`.
+   * `directory-unusable` when the folder cannot be read or written, or a part of it is missing or wrong;
+   * `initialisation-failed` or `start-failed` with the last lines of the log; `unsupported-platform`.
    */
   static async start(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
     const directory = resolve(options.directory);
@@ -136,8 +136,8 @@ export class EmbeddedPostgres {
   }
 
   /**
-   * Stops the server: ends its sessions and flushes its data. After 10 s it is ended by force, from which the next
-   * start recovers.
+   * Stops the server: ends its sessions and flushes its data. If that takes longer than 10 s, it is ended by force, and
+   * the next start recovers the data.
    */
   async stop(): Promise<void> {
     await Promise.all([this.#server.owner.close(), this.#server.process.stop()]);

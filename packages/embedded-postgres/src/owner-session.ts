@@ -25,8 +25,8 @@ type Attempt =
  *
  * It is a session that holds a lock in the server itself. When the owner ends, for whatever reason, the session ends
  * and the lock becomes free. So a process that finds a running server can tell for certain whether somebody uses it or
- * whether it is orphaned. With scram, the login also proves that the server knows the cluster's password, and so is the
- * cluster's own server.
+ * whether it is orphaned. With scram, the login also proves that the server knows the cluster's password, and is
+ * therefore the cluster's own.
  */
 export class OwnerSession {
   readonly #cluster: Cluster;

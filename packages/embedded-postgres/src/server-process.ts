@@ -25,8 +25,8 @@ kill "$watcher" 2>/dev/null
 exit "$code"
 `;
 
-// Smart shutdown would wait for clients. These signals do not: roll back and checkpoint, then skip the checkpoint, then
-// kill.
+// TERM is not among them, because the server would wait for its clients to disconnect. INT rolls their transactions
+// back and writes a checkpoint, QUIT skips the checkpoint, and KILL always works.
 const shutdownSteps = [
   { signal: 'INT', timeoutMs: 10_000 },
   { signal: 'QUIT', timeoutMs: 5_000 },
@@ -125,7 +125,7 @@ const bytesMax = 10 * 1024 * 1024;
 const linesShown = 20;
 const tailBytes = 8 * 1024;
 
-/** The file for the server's messages. A start renames it to `….1` when it is larger than 10 MiB. */
+/** The file for the server's messages. If it is larger than 10 MiB when it is opened, it is first renamed to `….1`. */
 export class ServerLog {
   readonly handle: FileHandle;
   readonly #file: string;
@@ -138,7 +138,8 @@ export class ServerLog {
   }
 
   /**
-   * Opens the file for appending as this process. The server inherits the handle, and needs no access to the folder.
+   * Opens the file for appending with this process's rights. The server inherits the handle, so it needs no access to
+   * the folder.
    */
   static async open(file: string): Promise<ServerLog> {
     const size = await stat(file).then(
@@ -154,7 +155,7 @@ export class ServerLog {
     this.#startBytes = (await this.handle.stat()).size;
   }
 
-  /** The last lines written since the mark. */
+  /** The last lines written since the mark, at most 20. */
   async tail(): Promise<string> {
     const reader = await open(this.#file, 'r');
     try {
@@ -208,7 +209,7 @@ async function servesAsSeenByOwner(pid: number, dataDirectory: string): Promise<
 async function servesByLsof(pid: number, dataDirectory: string): Promise<boolean | undefined> {
   const found = await run('lsof', ['-a', '-p', String(pid), '-d', 'cwd', '-Fn']).catch(() => undefined);
   const path = found?.stdout.split('\n').find((line) => line.startsWith('n'));
-  // lsof prints nothing, both for a process that has ended and for one that it may not inspect.
+  // lsof prints nothing in either case: the process has ended, or lsof may not inspect it.
   return path ? isSameFolder(path.slice(1), dataDirectory).catch(() => undefined) : undefined;
 }
 

@@ -12,15 +12,15 @@ import { ServerLog, ServerProcess, freePort, serves } from './server-process.js'
 const ownershipTimeoutMs = 5_000;
 // Long enough that failed starts cost little, short enough that nobody notices the pause.
 const retryPauseMs = 200;
-// Faults that pass by themselves: the port was taken in the meantime; another start came first, and will be examined
-// again; processes of a killed server have not ended yet.
+// Faults that pass by themselves: the port was taken in the meantime; another start came first, and the next try will
+// examine its server; processes of a killed server have not ended yet.
 const passingFaults = [
   /could not bind .*Address already in use/,
   /lock file "postmaster.pid" already exists/,
   /lock file "postmaster.pid" is empty/,
   /pre-existing shared memory block .* is still in use/,
 ];
-// The server notices within milliseconds that an owner has ended, and only then frees its lock.
+// The server notices within milliseconds that an owner has ended, and only then frees the owner's lock.
 const takenGraceMs = 1_000;
 // A start takes the lock within milliseconds after its server is ready.
 const freeGraceMs = 300;

@@ -138,9 +138,9 @@ interface Range {
 }
 
 /**
- * Returns the decimal that PostgreSQL writes for a `real`. Of all decimals that are strictly nearer to it than to any
- * other single-precision number, it has the fewest digits; of several such, it is the closest; of two equally close
- * ones, the even one.
+ * Returns the decimal that PostgreSQL writes for a `real`. PostgreSQL considers all decimals that are strictly nearer
+ * to the number than to any other single-precision number, and takes the one with the fewest digits; of several such,
+ * the closest; of two equally close ones, the even one.
  *
  * `toPrecision` gives another result for powers of two, whose lower neighbour is nearer, and for decimals halfway
  * between two single-precision numbers.
@@ -175,7 +175,9 @@ function rangeOf(size: number): Range {
   };
 }
 
-/** The multiple of a power of ten that is closest to the middle of a range; `undefined` if none lies within. */
+/**
+ * The multiple of a power of ten that is closest to the middle of a range; `undefined` if none lies within the range.
+ */
 function closest({ low, middle, high, exponent }: Range, power: number): number | undefined {
   const factor = 2n ** BigInt(Math.max(0, exponent)) * 10n ** BigInt(Math.max(0, -power));
   const unit = 2n ** BigInt(Math.max(0, -exponent)) * 10n ** BigInt(Math.max(0, power));
@@ -186,7 +188,12 @@ function closest({ low, middle, high, exponent }: Range, power: number): number 
   return found === undefined ? undefined : Number(`${found}e${power}`);
 }
 
-/** @param beyond how far the middle of the range is above the midpoint between `below` and the next multiple */
+/**
+ * The two multiples around the middle of a range, the closer one first.
+ *
+ * @param below the lower one
+ * @param beyond how far the middle of the range is above the midpoint between `below` and the next multiple
+ */
 function closerFirst(below: bigint, beyond: bigint): readonly [bigint, bigint] {
   const above = below + 1n;
   const isBelowCloser = beyond < 0n || (beyond === 0n && below % 2n === 0n);

@@ -36,7 +36,7 @@ import { describe, expect, test } from 'vitest';
 
 import { columnGuard } from './column-guard.js';
 
-/** A text that begins with a capital letter is written as SQL. */
+/** A custom type that turns a text with a capital first letter into SQL. */
 const lowered = customType<{ data: string; driverData: string }>({
   dataType: () => 'text',
   toDriver: (value) => (/^[A-Z]/.test(value) ? sql`lower(${value})` : value),

@@ -56,7 +56,7 @@ import {
 const dayMs = 24 * 60 * 60 * 1_000;
 
 /**
- * Returns what is sent for a value.
+ * Converts a value of a column into what is sent to the database.
  *
  * @throws UnstorableValueError `unstorable-value` when the value would not be read back unchanged
  */
@@ -76,7 +76,7 @@ export function columnWriter(column: PgColumn): ColumnWriter {
   };
 }
 
-/** The text of a value is checked like a text in a column of texts. */
+/** The text into which a value is converted is checked like any other value of the underlying column. */
 function valueWriter(column: PgValueColumn): ColumnWriter {
   const { base, valueClass } = column;
   const guard = columnGuard(base);
@@ -252,9 +252,9 @@ function instantGuard(precision: number | undefined): ColumnGuard {
       throw new UnstorableValueError(path, 'it is not a valid Date');
     }
     const year = value.getUTCFullYear();
-    // Drizzle reads the text of a timestamp with `new Date`, which takes the years 1 to 99 for those of 1900 or 2000.
+    // Drizzle reads the text of a timestamp with `new Date`, which takes the years 1 to 99 for years of the 20th or 21st century.
     if (year < 100 || year > 9999)
-      throw new UnstorableValueError(path, `the year ${year} is not from 100 to 9999`);
+      throw new UnstorableValueError(path, `the year ${year} is outside the range 100 to 9999`);
     if (precision !== undefined && value.getTime() % 10 ** Math.max(0, 3 - precision) !== 0) {
       throw new UnstorableValueError(path, `timestamp(${precision}) would round ${value.toISOString()}`);
     }
@@ -267,7 +267,8 @@ const dayGuard: ColumnGuard = (value, path) => {
     throw new UnstorableValueError(path, 'it is not a valid Date');
   }
   const year = value.getUTCFullYear();
-  if (year < 1 || year > 9999) throw new UnstorableValueError(path, `the year ${year} is not from 1 to 9999`);
+  if (year < 1 || year > 9999)
+    throw new UnstorableValueError(path, `the year ${year} is outside the range 1 to 9999`);
   if (value.getTime() % dayMs !== 0) {
     const reason = `date would lose the time of ${value.toISOString()}; write midnight in UTC`;
     throw new UnstorableValueError(path, reason);
@@ -347,7 +348,11 @@ function tupleGuard(length: number | undefined): ColumnGuard {
   return (value, path) => {
     const isTuple =
       Array.isArray(value) && value.every(Number.isFinite) && (length ?? value.length) === value.length;
-    if (!isTuple) throw new UnstorableValueError(path, `it is not a list of ${length ?? 'some'} numbers`);
+    if (!isTuple)
+      throw new UnstorableValueError(
+        path,
+        `it is not a list of ${length === undefined ? '' : `${length} `}numbers`,
+      );
   };
 }
 
@@ -362,18 +367,22 @@ function coordinatesGuard(names: readonly string[]): ColumnGuard {
 function bitGuard(length: number): ColumnGuard {
   return (value, path) => {
     if (typeof value !== 'string' || value.length !== length || !/^[01]*$/.test(value))
-      throw new UnstorableValueError(path, `it is not a text of ${length} digits 0 and 1`);
+      throw new UnstorableValueError(path, `it is not a string of ${length} characters, each of them 0 or 1`);
   };
 }
 
 function textGuard(lengthMin: number, lengthMax: number | undefined): ColumnGuard {
   return (value, path) => {
     plainGuard(value, path);
-    if (typeof value !== 'string') throw new UnstorableValueError(path, 'it is not a text');
+    if (typeof value !== 'string') throw new UnstorableValueError(path, 'it is not a string');
     if (lengthMax === undefined) return;
     const length = Array.from(value).length;
     if (length < lengthMin || length > lengthMax) {
-      throw new UnstorableValueError(path, `its ${length} characters do not fit the column's ${lengthMax}`);
+      const limit = lengthMin === lengthMax ? 'exactly' : 'at most';
+      throw new UnstorableValueError(
+        path,
+        `its length is ${length}, but the column takes ${limit} ${lengthMax}`,
+      );
     }
   };
 }

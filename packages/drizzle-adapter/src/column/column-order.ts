@@ -6,7 +6,7 @@ import { type PgColumn, PgEnumColumn, getTableConfig } from 'drizzle-orm/pg-core
 import type { ModelTable } from '../model-columns.js';
 import { type IsCanonical, isDate, isTimestamp, isUuid } from './canonical-text.js';
 
-/** How the values of a type are compared here, as in the database, and which texts are valid values. */
+/** How this process compares the values of a type, in the same way as the database, and which texts are valid values. */
 interface OrderedType {
   readonly kind: ValueKind;
   readonly isValue: (text: string) => boolean;
@@ -30,7 +30,10 @@ const number = (kind: 'number' | 'decimal', isDigits: (text: string) => boolean)
 const wholeDigitsMax = 131_072;
 const fractionDigitsMax = 16_383;
 
-/** The database refuses a number that is rounded to zero or to infinity, and other spellings that JavaScript understands. */
+/**
+ * Whether the database accepts a text as a number. It refuses numbers that it would round to zero or to infinity, and spellings
+ * that only JavaScript understands.
+ */
 function isFloat(text: string, round: (value: number) => number): boolean {
   const [, digits] = /^-?(\d+(?:\.\d+)?)(?:e[+-]?\d+)?$/.exec(text) ?? [];
   if (digits === undefined) return false;
@@ -39,7 +42,7 @@ function isFloat(text: string, round: (value: number) => number): boolean {
 }
 
 const years = /^(\d{4,7})(-.*?)( BC)?$/;
-/** How many whole years before the year 1 the database can hold, and the day before them with which its calendar begins. */
+/** The database can hold this many whole years before the year 1. Its calendar begins in the year before those, on this day. */
 const yearsBefore = 4_713;
 const firstDay = '-11-24';
 
@@ -47,7 +50,7 @@ const firstDay = '-11-24';
  * Days and instants as the database may contain them, whoever has written them: also infinite ones, and those of every year that
  * it can hold.
  *
- * @param yearMax the last year that the database can hold, as a whole
+ * @param yearMax the last year that the database can hold completely
  */
 function instant(isCanonical: IsCanonical, yearMax: number): OrderedType {
   return {
@@ -94,7 +97,8 @@ const orderedTypes: Readonly<Record<string, OrderedType>> = {
 };
 
 /**
- * The order of a list of pages, by a column and the id or by the id alone: in SQL, and when rows of several databases are merged.
+ * The order of the rows on pages, by a column and then the id, or by the id alone. It applies both in SQL and when rows of several
+ * databases are merged.
  */
 export class ColumnOrder {
   readonly orderBy: readonly SQL[];
@@ -134,7 +138,7 @@ export class ColumnOrder {
   /**
    * The position after which a page begins.
    *
-   * @param idText reads an id as the database writes it; throws if it is not one
+   * @param idText converts an id to the form in which the database writes it; throws if it is not an id
    * @throws InvalidCursorError `invalid-cursor` when the cursor does not belong to this order
    */
   placeOf(cursor: string, idText: (id: string) => string): PagePlace {
@@ -181,9 +185,10 @@ export class ColumnOrder {
 }
 
 /**
- * An id as the database orders it: UUIDs by their bytes. The order of texts must not depend on the database's locale.
+ * The SQL expression that orders rows by their ids: UUIDs by their bytes, texts in an order that does not depend on the database's
+ * locale.
  *
- * @throws InvariantViolationError when the database orders ids of its type differently from their texts
+ * @throws InvariantViolationError `invariant-violation` when the database orders ids of this type differently from their texts
  */
 export function idOrder({ id }: ModelTable): SQL {
   const type = baseType(id);
@@ -206,8 +211,12 @@ function orderedType(table: ModelTable, field: string, column: PgColumn | undefi
     throw new InvariantViolationError(`Table ${name} has no column ${field} to order a page by`);
   const type = is(column, PgEnumColumn) ? orderedTypes['text'] : orderedTypes[baseType(column)];
   if (type !== undefined && column.notNull) return type;
-  const reason = column.notNull ? `its type ${column.getSQLType()} has no order here` : 'it may be null';
-  throw new InvariantViolationError(`Pages cannot be ordered by ${name}.${field}: ${reason}`);
+  const reason = column.notNull
+    ? `the framework does not know the order of its type ${column.getSQLType()}`
+    : 'it may be null';
+  throw new InvariantViolationError(
+    `Pages cannot be ordered by ${name}.${field}, because ${reason}: order them by another column`,
+  );
 }
 
 /** Texts are ordered by their bytes, whatever the database's locale is. */

@@ -24,7 +24,7 @@ import {
 
 import { PgValueColumn } from '../model-columns.js';
 
-/** Types whose values can be in a group, by Drizzle's names for them, and their names in a cast. */
+/** The types whose values can be written in a group: by Drizzle's names for them, their names in a cast. */
 const castTypes: Readonly<Record<string, string>> = {
   uuid: 'uuid',
   text: 'text',
@@ -73,7 +73,7 @@ export function groupType(column: PgColumn): string | undefined {
   return castTypes[column.getSQLType().replace(/ ?\([^)]*\)/, '')];
 }
 
-/** The declaration of a column besides its type, to be compared with that in the database. */
+/** The declaration of a column apart from its type, to be compared with that in the database. */
 export function declaredColumn(column: PgColumn): DeclaredColumn {
   const type = column.getSQLType();
   const [, given = type === 'char' ? '1' : null] = /\(([^)]*)\)/.exec(type) ?? [];
@@ -90,12 +90,12 @@ function quoted(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
 
-/** The declaration of a column in Drizzle's table, besides its type. */
+/** The declaration of a column in Drizzle's table, apart from its type. */
 export interface DeclaredColumn {
   /** The type's length, precision or scale, as the database writes it. */
   readonly modifier: string | null;
   readonly notNull: boolean;
-  /** For an enum. */
+  /** The values of an enum; null for any other type. */
   readonly labels: readonly string[] | null;
 }
 
@@ -121,7 +121,7 @@ const sameAsSent = [
   PgNumericBigInt,
 ];
 
-/** How a column's value will be read, before it is written; `undefined` for columns that only the database knows. */
+/** Tells how a column's value will be read, before it is written; `undefined` for columns whose values only the database knows. */
 export function stagedValue(column: PgColumn): StagedValue | undefined {
   if (column.generated !== undefined || column.generatedIdentity !== undefined) return undefined;
   if (is(column, PgValueColumn)) return stagedInstance(column);

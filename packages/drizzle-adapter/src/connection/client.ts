@@ -43,7 +43,9 @@ export class DatabaseSocket extends Socket {
   }
 }
 
-/** The client's socket, which `pg` gives only to its own pool. `end()` would wait for a silent network. */
+/**
+ * The client's socket, which `pg` gives only to its own pool. Destroying it does not wait for a silent network, as `end()` would.
+ */
 export function streamOf(client: pg.Client): Socket {
   return (client as unknown as { readonly connection: { readonly stream: Socket } }).connection.stream;
 }

@@ -62,8 +62,8 @@ async function lookAt(pool: CommitQuestions, unknown: CommitOutcomeUnknownError)
 }
 
 /**
- * Uses one connection, so one server, and checks the process before the log: a process that is gone can add nothing to
- * the log.
+ * Uses one connection, and therefore one server, and checks the process before the log: a process that is gone can add
+ * nothing to the log.
  */
 async function lookBy(
   client: pg.PoolClient,
@@ -100,7 +100,9 @@ function sentCommitOf({ session }: CommitOutcomeUnknownError): SentCommit {
   return (session as SentCommit | undefined) ?? { server: undefined, eventId: undefined };
 }
 
-/** One log row for each of these commits; `undefined` when some commit can only be found by its action's id. */
+/**
+ * The id of one log row for each of these commits; `undefined` when some commit can only be found by its action's id.
+ */
 export function sentEventIds(
   unknownCommits: readonly CommitOutcomeUnknownError[],
 ): readonly string[] | undefined {

@@ -20,7 +20,9 @@ const clientGraceMs = 1_000;
 /** Connections younger than this are not replaced because of a refusal: they saw the server as it is now. */
 const renewedAgeMinMs = 1_000;
 
-/** How a pooler refuses a startup parameter that it does not support; not translated. */
+/**
+ * The message with which a pooler refuses a startup parameter that it does not support; poolers do not translate it.
+ */
 const refusedParameter = /startup parameter/i;
 
 /** The error when every new connection turned out to be outdated. */
@@ -119,7 +121,7 @@ export class ConnectionPool {
     this.#shared = new SharedConnections(this);
   }
 
-  /** How many connections can be lent at once; below 0, how many callers wait for one. */
+  /** How many more connections can be lent now. A negative number says how many callers wait for one. */
   get freeCount(): number {
     const { idleCount, totalCount, waitingCount } = this.#pool;
     return idleCount + this.#config.poolMax - totalCount - waitingCount;
@@ -308,7 +310,7 @@ export class ConnectionPool {
   }
 
   async #prepare(client: pg.ClientBase): Promise<void> {
-    // Stays for the client's whole life: the borrower learns of a break from its running statement.
+    // This listener stays for the client's whole life: the borrower learns of a break from its running statement.
     client.on('error', ignoreError);
     this.#births.set(client, { generation: this.#generation, atMs: performance.now() });
     const { session, isInRecovery, obstacles } = await prepareSession(

@@ -41,7 +41,7 @@ describe('writes that wait for locks', () => {
   };
 
   /** A write that must not wait as long as others. */
-  const flushSoon = (row: string): Promise<string> => waits.run(shard, [row], async () => row, 100);
+  const writeUrgently = (row: string): Promise<string> => waits.run(shard, [row], async () => row, 100);
 
   test('take one place per row, up to the number of places, plus one for a brief attempt', async () => {
     const first = write('a', 'a1');
@@ -90,7 +90,7 @@ describe('writes that wait for locks', () => {
   test.each<[string, Error | undefined]>([
     ['was written', undefined],
     ['turned out stale', new StaleRecordError('Wallet', 'c', 1)],
-  ])('to a row that %s go before writes to rows that are still locked', async (_how, failure) => {
+  ])('on a row that %s go before writes to rows that are still locked', async (_how, failure) => {
     write('a', 'a1');
     write('b', 'b1');
     const c = write('c', 'c1');
@@ -147,13 +147,15 @@ describe('writes that wait for locks', () => {
 
   test('are refused at once behind another retried write to the same row, and not for other rows', async () => {
     const first = write('a', 'a1');
-    const urgent = flushSoon('a');
-    await expect(flushSoon('a')).rejects.toMatchObject(unavailable);
-    await expect(flushSoon('a')).rejects.toThrow(/first-1 .*the row a.* retried later already waits for it/);
-    expect(await flushSoon('b')).toBe('b');
+    const urgent = writeUrgently('a');
+    await expect(writeUrgently('a')).rejects.toMatchObject(unavailable);
+    await expect(writeUrgently('a')).rejects.toThrow(
+      /first-1 .*the row a.* retried later already waits for it/,
+    );
+    expect(await writeUrgently('b')).toBe('b');
     await first.release();
     expect(await urgent).toBe('a');
-    expect(await flushSoon('a')).toBe('a');
+    expect(await writeUrgently('a')).toBe('a');
   });
 
   test('take only a few of the places when they are retried later anyway', async () => {
@@ -177,17 +179,17 @@ describe('writes that wait for locks', () => {
     for (const row of ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
       waits.run(shard, [row], () => new Promise<never>(() => undefined), 100).catch(() => undefined);
     await settled();
-    await expect(flushSoon('i')).rejects.toMatchObject(unavailable);
-    await expect(flushSoon('i')).rejects.toThrow(
+    await expect(writeUrgently('i')).rejects.toMatchObject(unavailable);
+    await expect(writeUrgently('i')).rejects.toThrow(
       /the row i.* 8 writes that are retried later already wait for locks/,
     );
     const patient = write('i', 'i1');
     await settled();
     expect(running).toEqual(['i1']);
     await patient.release();
-    // Three have waited without success.
+    // The three that found no place have been refused by now.
     await vi.advanceTimersByTimeAsync(100);
-    const later = flushSoon('i');
+    const later = writeUrgently('i');
     later.catch(() => undefined);
     await vi.advanceTimersByTimeAsync(100);
     await expect(later).rejects.toThrow(/did not get its turn within 100 ms/);
@@ -219,7 +221,7 @@ describe('writes that wait for locks', () => {
     await expect(write('', '6').ended).rejects.toMatchObject(unavailable);
   });
 
-  test('to several rows are not overtaken by later writes that share a row with them', async () => {
+  test('on several rows are not overtaken by later writes that share a row with them', async () => {
     const ac = write('a c', 'ac');
     const bd = write('b d', 'bd');
     write('a b', 'ab');
@@ -231,7 +233,7 @@ describe('writes that wait for locks', () => {
     expect(running).toEqual(['ac', 'bd', 'ab']);
   });
 
-  test('to several rows queue when they share a row, leaving places for other writes', async () => {
+  test('on several rows queue when they share a row, leaving places for other writes', async () => {
     const first = write('a x', 'ax');
     write('y a', 'ya');
     write('a', 'a1');

@@ -3,13 +3,11 @@ import { type ShardIdentifier, ShardUnavailableError, StaleRecordError } from '@
 import type { DatabasePlace } from './not-ready-error.js';
 import { isCancelled, isLockTimeout } from './storage-error.js';
 
-/**
- * How many places urgent writes may take. Each belongs to a handler, which needs the remaining places for its other
- * events.
- */
+/** How many places urgent writes may take; the others stay free for writes that are not urgent. */
 const urgentPlacesMax = 4;
 /**
- * How many urgent writes may exist, including those that wait for a place. Each occupies a handler's call meanwhile.
+ * How many urgent writes there may be, including those that wait for a place. Meanwhile, each occupies one of a
+ * handler's calls.
  */
 const urgentMax = 8;
 
@@ -85,7 +83,7 @@ export class LockWaits {
    *
    * @param rows the ids of the rows that it updates
    * @param write a brief attempt waits for the lock only briefly, any other one until its statement times out
-   * @param flushSoonMs marks the write as urgent, and says how long it may wait for its turn. An urgent write is
+   * @param urgentWaitMs marks the write as urgent, and says how long it may wait for its turn. An urgent write is
    * refused at once when another urgent one waits for the same row, or when there are too many of them
    * @throws ShardUnavailableError `shard-unavailable` when its turn or the lock does not come in time; nothing was
    * written
@@ -94,13 +92,13 @@ export class LockWaits {
     shard: ShardIdentifier,
     rows: readonly string[],
     write: (isBrief: boolean) => Promise<T>,
-    flushSoonMs?: number,
+    urgentWaitMs?: number,
   ): Promise<T> {
     const keys = keysOf(rows);
-    const isUrgent = flushSoonMs !== undefined;
+    const isUrgent = urgentWaitMs !== undefined;
     const refusal = isUrgent ? this.#urgentRefusal(keys) : undefined;
     if (refusal !== undefined) throw this.#lockedOut(shard, rows, refusal);
-    const waitMaxMs = flushSoonMs ?? this.#waitMaxMs;
+    const waitMaxMs = urgentWaitMs ?? this.#waitMaxMs;
     const own: LockedWrite = {
       keys,
       isUrgent,

@@ -164,7 +164,7 @@ export class DatabasePlace {
     }
     if (isExhausted(cause)) {
       const waitedMs = this.#config.acquisitionTimeoutMs;
-      const reason = `no connection was free within ${waitedMs} ms: look in pg_stat_activity for what they wait for, or check that the server answers at all`;
+      const reason = `no connection was free within ${waitedMs} ms: look in pg_stat_activity for what the connections wait for, or check that the server answers at all`;
       return new ShardUnavailableError(shard, reason, { place, cause });
     }
     const reason = notReadyError(cause, this.#config);

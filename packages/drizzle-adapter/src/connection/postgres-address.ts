@@ -6,8 +6,8 @@ const localHosts = new Set(['localhost', '[::1]', '::1']);
 /**
  * Reads an address such as `postgresql://db-1:5432/global`.
  *
- * Its key ignores the case of scheme and host, but not that of a socket's directory, fills in the default port, and maps the local
- * machine's names to one. It cannot tell what only a server can, such as two names of one host.
+ * Its key ignores the case of the scheme and of the host, unless that is the directory of a socket. It includes the default port if
+ * none is given, and treats the local machine's names as one. It cannot know what only a server can, such as two names of one host.
  */
 export function parsePostgresAddress(address: string): DatabaseAddress {
   const url = new URL(address);
@@ -38,7 +38,7 @@ function keyOf(url: URL): string {
   ]);
 }
 
-/** The path of a socket's directory is its key, because two of them may differ only in case. */
+/** The directory of a socket is used unchanged, because two directories may differ only in case. */
 function hostKey(host: string): string {
   if (host.startsWith('/')) return host;
   const name = host.toLowerCase().replace(/\.$/, '');
@@ -50,7 +50,7 @@ function placeOf(url: URL): string {
   return `${host}${port === '' ? '' : `:${port}`}${decode(url.pathname)}`;
 }
 
-/** Where `pg` connects: parameters come before what stands in front of the path. */
+/** Where `pg` connects: the parameters `host` and `port` override the host and port in front of the path. */
 function endpointOf({ hostname, port, searchParams }: URL): { readonly host: string; readonly port: string } {
   return { host: searchParams.get('host') ?? decode(hostname), port: searchParams.get('port') ?? port };
 }

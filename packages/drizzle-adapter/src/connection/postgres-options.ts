@@ -158,9 +158,9 @@ function editDistance(one: string, other: string): number {
 
 /** The commands that error messages suggest to operators of the application. */
 export interface OperatorCommands {
-  /** The command that applies migrations, such as `npm run migrate`. Default: the call of `migrateShards`. */
+  /** The command that applies migrations, such as `npm run migrate`. Default: a call of `migrateShards`. */
   readonly migrate?: string;
-  /** The command that lets the configured databases hold these shards. Default: the call of `adoptShards`. */
+  /** The command that lets the configured databases hold these shards. Default: a call of `adoptShards`. */
   readonly adopt?: (shards: readonly ShardIdentifier[]) => string;
 }
 

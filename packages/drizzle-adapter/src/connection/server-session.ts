@@ -7,7 +7,7 @@ const hiddenStates = new Set(['42883', '42501', '0A000']);
 export interface ServerSession {
   readonly pid: number;
   /**
-   * When it started, in seconds since 1970 with all digits, since a later process may get the same pid. `undefined`
+   * When it started, in seconds since 1970 with all digits, because a later process may get the same pid. `undefined`
    * when the role may not see it, for example after `set role`.
    */
   readonly started: string | undefined;
@@ -75,7 +75,7 @@ function isHidden(error: unknown): boolean {
 const reportedSettings = { TimeZone: 'UTC', DateStyle: 'ISO', standard_conforming_strings: 'on' };
 
 /**
- * As {@link reportedSettings}, but unknown to poolers, or to some versions of them. The isolation level belongs here,
+ * Like {@link reportedSettings}, but unknown to poolers, or to some versions of them. The isolation level belongs here,
  * too: each statement must see what others have committed before it, so that a statement that waited for a lock does
  * not continue with old data.
  */
@@ -168,7 +168,7 @@ async function poolerObstacles(
   const timeoutMs = Number(values.get('statement_timeout') ?? 0);
   if (timeoutMs > 0 && timeoutMs <= statementTimeoutMs) return [];
   return [
-    'behind this pooler, the server does not cancel slow statements; run:  ' +
+    'behind this pooler, the server does not cancel slow statements; run: ' +
       `alter role … set statement_timeout = ${statementTimeoutMs}`,
   ];
 }

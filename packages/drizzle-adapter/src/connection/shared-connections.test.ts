@@ -86,7 +86,7 @@ describe('shared connections', () => {
     expect(new Set(answered).size).toBe(20);
   });
 
-  test('are 4 with up to 4 statements each when the process is busy, and one more after that', async () => {
+  test('grow to 4 while the process is busy, and to more only when each of them has 4 statements', async () => {
     const source = new FakeSource(20);
     const connections = new SharedConnections(source, busy);
     const few = sendMany(connections, 16);

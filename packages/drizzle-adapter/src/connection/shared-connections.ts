@@ -17,7 +17,7 @@ const silenceMaxMs = 50;
 
 /** The pool from which the connections come. */
 export interface ConnectionSource {
-  /** How many connections the pool can lend at once; below 0, how many callers wait for one. */
+  /** How many more connections the pool can lend now. A negative number says how many callers wait for one. */
   readonly freeCount: number;
   /**
    * Lends a connection for as long as the work runs, and destroys it when the work fails with an error that makes it
@@ -198,7 +198,7 @@ const intervalMs = 100;
 /** The utilization from which the event loop counts as busy. */
 const busyShare = 0.5;
 
-/** Tells whether this process is busy for most of the time. */
+/** Tells whether this process is busy at least half of the time. */
 export class EventLoopLoad {
   #measuredAtMs = 0;
   #measured: EventLoopUtilization = performance.eventLoopUtilization();

@@ -61,7 +61,10 @@ export class SilenceWatch {
     return awaitsAnswer(this.#client) && !(await this.#isAtWork(isSilent)) && isSilent();
   }
 
-  /** Also ends a session that waits for its client: the two would wait for each other. */
+  /**
+   * Whether the server is working on the statement. Also ends a session that waits for its client: the two would wait
+   * for each other.
+   */
   async #isAtWork(isSilent: () => boolean): Promise<boolean> {
     const client = new ClosingClient({
       ...this.#settings,

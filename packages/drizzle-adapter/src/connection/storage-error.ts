@@ -38,7 +38,7 @@ export const silentRemedy = 'check that the server is running and reachable';
 const unansweredStatement = 'Query read timeout';
 
 /**
- * Translates an error of `pg` into what it means for the caller: nothing was written.
+ * Translates an error of `pg` into the framework's error for the caller of a statement that wrote nothing.
  *
  * Errors of the framework are returned unchanged.
  *

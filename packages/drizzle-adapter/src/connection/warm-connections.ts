@@ -20,7 +20,7 @@ interface OpeningPool {
 }
 
 /**
- * Keeps a minimum of connections open, so that requests do not have to wait for new ones. It opens them in the
+ * Keeps a minimum number of connections open, so that requests do not have to wait for new ones. It opens them in the
  * background and leaves the open ones to requests.
  *
  * While the server refuses connections, it tries one at a time.

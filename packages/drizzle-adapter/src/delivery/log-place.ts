@@ -14,8 +14,8 @@ export interface LogPlace {
 }
 
 /**
- * How much of a transaction that is too large for one batch comes before a place. It is never saved, so a crash repeats
- * the transaction.
+ * How much of a transaction that is too large for one batch comes before a place. It is never saved, so after a crash
+ * the whole transaction is read again.
  */
 interface TransactionPart {
   readonly xid: number;

@@ -6,7 +6,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { NotificationListener } from './pg-notifications.js';
 
 test('a notification listener closes while the server accepts its connection and stays silent', async () => {
-  // The server's deadline never passes.
+  // Time stands still, so the deadline for the server's answer never passes.
   vi.useFakeTimers({ toFake: ['setTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
   const server = createServer();
@@ -44,8 +44,8 @@ test('a notification listener runs outside any async context, even that of its c
 });
 
 test.each([
-  ['replaced when its time is over', 40, 1],
-  ['kept where it has no time', 0, 0],
+  ['replaced when it reaches its maximum age', 40, 1],
+  ['kept when it has no maximum age', 0, 0],
 ])('the connection of a notification listener is %s', async (_what, lifetimeMaxMs, expected) => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   onTestFinished(() => void vi.useRealTimers());

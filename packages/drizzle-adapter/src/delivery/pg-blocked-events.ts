@@ -28,7 +28,8 @@ export const settleModels = `eventlog.settle_parked_models(
 /**
  * Copies events inside the database, so that large ones need not be sent here and back or fit into one message.
  *
- * If the log no longer holds an event, it is inserted as given, provided that it was given.
+ * If the log no longer holds an event, the copy that the caller gave is inserted; without one, the event is reported as
+ * missing.
  */
 const blockText = `
   with given as (
@@ -69,9 +70,9 @@ const isAskedFor = `(m.handler, m.model_name, m.model_id) not in (
           select * from unnest($7::text[], $8::text[], $9::text[]))`;
 
 /**
- * Reads two ranges of the index per place: what is due, and what is due later than any wait could end. Each handler has
- * its own limit, so that no handler crowds out another. Slots without a valid lease are left out: their events could
- * not be tried, and would be read again at once.
+ * Reads two ranges of the index per place: what is due, and what is due later than the longest possible wait, because
+ * the clock must have gone back. Each handler has its own limit, so that no handler crowds out another. Slots without a
+ * valid lease are left out: their events could not be tried, and would be read again at once.
  */
 const dueHeadsText = `
   with due as (
@@ -103,7 +104,7 @@ const dueHeadsText = `
   where l.history = (select eventlog.server_history())
   order by due.due_date`;
 
-/** Reads one index entry per place, and its first event. */
+/** Reads one index entry per place: the model that is due first, with its first event. */
 const suspectPlacesText = `
   select held.handler, held.slot
   from unnest($1::text[], $2::smallint[]) as held (handler, slot) cross join lateral (
@@ -143,8 +144,8 @@ const doneText = `
   ) ${heldAndSettled}`;
 
 /**
- * Whether an attempt may begin or has begun already: the event is still in its head's state, or the attempt that this
- * one continues is open.
+ * Whether an attempt may begin or has begun already: the event is still in the state in which it was read, or the
+ * attempt that this one continues is open.
  */
 const mayBegin = `($4::text = any(p.open_attempts) or case when $8::text is null
   then (p.attempts, p.uncounted) = ($6::integer, $7::integer) else $8 = any(p.open_attempts) end)`;
@@ -163,7 +164,7 @@ const giveBackText = `
 
 /**
  * Whether the end of the attempt is not recorded yet: the attempt is open or, if none was begun, the event is still in
- * its head's state. Otherwise it was recorded before, and later changes by an operator must stay.
+ * the state in which it was read. Otherwise it was recorded before, and later changes by an operator must stay.
  */
 const isNews = `case when $8::text is not null then $8 = any(p.open_attempts)
   else not p.dead and (p.attempts, p.uncounted) = ($10::integer, $11::integer) end`;

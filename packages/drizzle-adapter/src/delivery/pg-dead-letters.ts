@@ -14,7 +14,7 @@ import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import { isEventId, blockedEvent } from '../read/event-row.js';
 import { settleModels } from './pg-blocked-events.js';
 
-/** How many bytes of events a page holds before its last event: the default of a read of the log. */
+/** How many bytes of events a page may hold before its last event. A read of the log has the same limit by default. */
 const pageBytesMax = 16_777_216;
 
 interface Row extends Record<string, unknown> {

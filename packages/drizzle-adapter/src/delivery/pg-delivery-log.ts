@@ -31,8 +31,8 @@ import {
  * Reads between two snapshots: the transactions that were in progress at the cursor and are visible now, and those that
  * began after it. An extra row holds the current snapshot with its epoch and history.
  *
- * The first part finds late commits, some of which a reader by position would miss. Neither part waits for an open
- * transaction. The method is that of PgQ, with the cursor's `xmax` and `xip` as index ranges.
+ * The first part finds late commits, some of which a reader that goes by position would miss. Neither part waits for an
+ * open transaction. The method is that of PgQ, with the cursor's `xmax` and `xip` as index ranges.
  */
 const snapshotText = selectText(
   `concat_ws(' ', (select max(epoch) from eventlog.epochs), pg_current_snapshot(), eventlog.server_history())`,
@@ -82,7 +82,7 @@ const bytesLimit = 2 ** 31 - 1;
 
 const namesMax = 1_000;
 
-/** A request to read, and the state of the database when it was read. */
+/** A request to read the log, and the state of the database at that time. */
 interface ReadRange {
   readonly before: LogPlace;
   readonly now: LogPlace;
@@ -150,7 +150,7 @@ export class PgDeliveryLog implements DeliveryLog {
     });
   }
 
-  /** Returns up to one row more than the limit, and one with the current state. */
+  /** Returns up to one event more than the limit, plus one row with the current state. */
   #found(
     slots: readonly number[],
     { epoch, snapshot: { xmax, inProgress }, part }: LogPlace,
@@ -166,8 +166,7 @@ export class PgDeliveryLog implements DeliveryLog {
   }
 
   /**
-   * Keeps the whole transactions before the first one that did not fit. If that one is the only one, keeps a part of
-   * it.
+   * Keeps the whole transactions before the first one that did not fit. If there are none, keeps a part of that one.
    *
    * @param rows ordered by transaction; one more than the limit if there are more
    */
@@ -230,7 +229,9 @@ export class PgDeliveryLog implements DeliveryLog {
     return earlier;
   }
 
-  /** Limited in size, because there may be many principals. */
+  /**
+   * Returns one shared string for equal names. The number of names is limited, because there may be many principals.
+   */
   readonly #intern = (name: string): string => {
     const known = this.#names.get(name);
     if (known !== undefined) return known;

@@ -87,7 +87,7 @@ class PgLogPartitions implements LogPartitions {
   /**
    * Changes the partitions if no lock is in the way: a statement that waits for such a lock would block all later ones.
    *
-   * It is sent as one message, and so is one transaction. If this process stops responding, its locks are still
+   * It is sent as one message, which makes it one transaction. If this process stops responding, its locks are still
    * released.
    *
    * @param call a function call without parameters

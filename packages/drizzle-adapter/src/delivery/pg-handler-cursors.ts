@@ -39,19 +39,19 @@ const saveText = `
   select distinct g.token::text as token from given g
   where not exists (select from held h join server on true where h.token = g.token and server.history = g.history)`;
 
-/** How many events after a handler's furthest cursor are examined to measure its lag. */
+/** How many events are examined to measure a handler's lag, starting from its cursor that is furthest behind. */
 const lagEventsMax = 100_000;
 
 /** Whether an event `e` of the log lies after a cursor `c`. */
 export const isBeyond = `(e.epoch > c.epoch or e.epoch = c.epoch and not pg_visible_in_snapshot(e.xid, c.snapshot))`;
 
 const lagText = `
-  with furthest as (
+  with hindmost as (
     select distinct on (handler) handler, epoch, pg_snapshot_xmin(snapshot) as xid
     from eventlog.cursors order by handler, epoch, pg_snapshot_xmin(snapshot)
   ), pending as (
     select f.handler, count(*), extract(epoch from clock_timestamp() - min(e.created_date)) * 1000 as oldest_ms
-    from furthest f cross join lateral (
+    from hindmost f cross join lateral (
       select e.epoch, e.xid, e.slot, e.created_date from eventlog.events e
       where e.event_type is not null and (e.epoch, e.xid) >= (f.epoch, f.xid)
       order by e.epoch, e.xid, e.position limit ${lagEventsMax}) e
@@ -223,9 +223,11 @@ export class PgHandlerCursors implements HandlerCursors {
 }
 
 /**
+ * The place in the log where a new handler starts, as an SQL query.
+ *
  * A time stands for the first transaction that wrote an event since then, so slightly older events may be included. A
- * transaction that is still open may have written one, too. So it counts as after the place, even if its number is
- * lower.
+ * transaction that is still open may have written such an event, too, so it counts as after the place, even if its
+ * number is lower.
  */
 function startPlace(startFrom: StartFrom) {
   const now = sql`select max(epoch) as epoch, pg_current_snapshot() as snapshot from eventlog.epochs`;
@@ -269,7 +271,7 @@ export class EpochGuard implements ConnectionGuard {
 
   /**
    * @param path the database's path in the configuration
-   * @param warn is called when an epoch was started
+   * @param warn is called when a new epoch has begun
    */
   constructor(path: string, warn: (warning: PostgresWarning) => void) {
     this.#path = path;
@@ -300,7 +302,7 @@ export class EpochGuard implements ConnectionGuard {
   }
 
   #tell(epoch: number): void {
-    const message = `the database is on another server than before (restored, copied or moved): epoch ${epoch} of its log begins`;
+    const message = `the database runs on a different server than before (restored, copied or moved): epoch ${epoch} of its log begins`;
     this.#warn({ kind: 'new-epoch', database: this.#path, message });
   }
 }

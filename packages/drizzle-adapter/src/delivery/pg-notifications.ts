@@ -31,7 +31,7 @@ export class PgNotificationChannel implements NotificationChannel {
 }
 
 const reconnectDelayMs = 1_000;
-/** How long to wait before listening is tried again behind a pooler, in case it has been removed. */
+/** How long to wait before listening is tried again behind a pooler, in case the pooler has been removed. */
 const pooledDelayMs = 60_000;
 /** How long the server may take to answer, in milliseconds. */
 const answerTimeoutMs = 10_000;
@@ -42,7 +42,7 @@ export interface NotificationSettings {
   readonly client: () => pg.ClientConfig;
   /** The age at which the connection is replaced; 0 means never. */
   readonly lifetimeMaxMs: number;
-  /** Ends listening when the database is closed; its reason is the error for those who would listen later. */
+  /** Ends listening when the database is closed; its reason is the error that later calls of `listen` throw. */
   readonly closing?: AbortSignal;
 }
 

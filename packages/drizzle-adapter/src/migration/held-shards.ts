@@ -13,8 +13,8 @@ const unmigratedStates = new Set(['3F000', '42P01']);
  * Compares the shards that a database holds with those that the configuration assigns to it, so that nothing is read
  * from or written to the wrong database.
  *
- * A database records its shards when it is first opened. Later, a configuration may assign fewer shards to it, as that
- * of a process that does not know all of them yet. It may not assign more until an operator has adopted them with
+ * A database records its shards when it is first opened. Later, a configuration may assign fewer shards to it, as in a
+ * process that does not know all of them yet. It may not assign more until an operator has adopted them with
  * `adoptShards`, nor shards that an operator has released with `releaseShards`.
  */
 export class HeldShards implements ConnectionGuard {
@@ -88,7 +88,7 @@ export class HeldShards implements ConnectionGuard {
   }
 }
 
-/** For a connection without a statement timeout. */
+/** Reads the record with a limit on the wait for locks, because the connection has no statement timeout. */
 function notesInTime(client: pg.ClientBase): Promise<ShardNotes | undefined> {
   return inShortTransaction(client, () => shardNotes(client));
 }

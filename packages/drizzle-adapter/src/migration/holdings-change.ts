@@ -41,7 +41,7 @@ interface Keeper {
   readonly ended: Promise<unknown>;
 }
 
-/** A change of which shards databases hold; locks keep others from changing that at the same time. */
+/** A change of the shards that databases hold. Locks keep others from changing them at the same time. */
 export class HoldingsChange {
   readonly #databases: readonly ConfiguredDatabase[];
   readonly #holdings = new Map<ConfiguredDatabase, ShardNotes | undefined>();

@@ -9,7 +9,10 @@ import { databasePlace } from '../connection/postgres-address.js';
 import { SilenceWatch } from '../connection/silence-watch.js';
 
 const connectionTimeoutMs = 10_000;
-/** How long to wait for a session to end after its connection was given up. It is waited for at most twice. */
+/**
+ * How long to wait for the server to end a session whose connection was given up: once to connect, and once more for
+ * the statement.
+ */
 const endSessionMaxMs = 1_000;
 /** How long a short transaction waits for a lock, in milliseconds. */
 const lockTimeoutMs = 3_000;

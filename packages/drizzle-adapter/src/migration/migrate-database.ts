@@ -264,7 +264,7 @@ function mayNotMigrate(
 ): DatabaseNotReadyError {
   return new DatabaseNotReadyError('migration-not-allowed', {
     what: `${olderSchema(missing)}, and this role may not migrate it (${messageOf(cause)})`,
-    remedy: `apply them with ${migrateCommand} as the role that owns the schema, and set migrate to check for this one`,
+    remedy: `apply them with ${migrateCommand} as the role that owns the schema, and set migrate to 'check' for this role`,
     cause,
   });
 }

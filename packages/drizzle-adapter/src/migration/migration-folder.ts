@@ -69,8 +69,8 @@ export class MigrationFolder {
   }
 
   async createJournal(client: pg.ClientBase): Promise<void> {
-    // Does nothing if the journal exists, so that a role without the right to create schemas can still find nothing to
-    // do.
+    // Does nothing if the journal exists, so that a role that may not create schemas can still find out that there is
+    // nothing to do.
     if (await this.#hasJournal(client)) return;
     await client.query(`create schema if not exists ${this.journal.split('.')[0]}`);
     await client.query(
@@ -79,7 +79,7 @@ export class MigrationFolder {
   }
 
   async #hasJournal(client: pg.ClientBase): Promise<boolean> {
-    // Does not use to_regclass, which caches within a transaction that a schema did not exist before the wait for a
+    // Does not use to_regclass: within a transaction, it still finds no schema that was created during the wait for a
     // lock.
     const { rows } = await client.query<{ found: boolean }>(
       `select exists (
@@ -91,7 +91,7 @@ export class MigrationFolder {
   }
 }
 
-/** The application ships these files itself, and may have forgotten to. */
+/** Reads the application's folder. The application ships it itself, and may have forgotten to. */
 function applicationMigrations(folder: string): readonly Migration[] {
   try {
     return readMigrations(folder);

@@ -57,7 +57,7 @@ export async function refuseUnmigrated(client: pg.ClientBase, migrateCommand: st
   if (found !== true) throw notMigrated("the framework's tables are missing", migrateCommand);
   if (unkeyed.length === 0) return;
   throw new DatabaseNotReadyError('not-migrated', {
-    what: `the framework's tables have no primary key yet (${unkeyed.join(', ')}), as in a dump that is being restored`,
+    what: `some of the framework's tables have no primary key yet (${unkeyed.join(', ')}), as in a dump that is being restored`,
     remedy: 'the framework retries until the restore has finished',
     cause: undefined,
   });

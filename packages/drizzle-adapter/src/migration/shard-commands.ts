@@ -30,7 +30,7 @@ export interface ShardMigration {
  * @param migrationsFolder the application's migrations, as `drizzle-kit generate` writes them
  * @param commands the commands that error messages suggest to operators
  * @throws Error naming the database, with the error of `pg` or Drizzle's migrator as its cause. The databases before it
- * are migrated
+ * have been migrated
  */
 export async function migrateShards(
   sharding: ShardingConfig,
@@ -73,8 +73,8 @@ export interface ShardAdoption extends ShardRelease {
  *
  * Moves no rows. Ends all sessions of databases that release a shard, so that processes with the old configuration are
  * refused when they reconnect; other processes continue. A database that is no longer in the configuration releases
- * nothing: see `releaseShards`. Nothing is changed unless all databases of the configuration can be reached and accept
- * the change, or while somebody else changes which shards they hold. After a later failure, a shard may be released and
+ * nothing: see `releaseShards`. Nothing is changed if one of the configured databases cannot be reached or refuses the
+ * change, or while somebody else is changing which shards it holds. After a later failure, a shard may be released and
  * not adopted yet. It is refused everywhere then, until this function is called again.
  *
  * @returns the changes, in the order of the configuration
@@ -179,7 +179,7 @@ export async function releaseShards(
   });
 }
 
-/** Makes sure that this is the database to release the shards, and not a wrong one. */
+/** Refuses to release shards that the database never held, because it is then probably the wrong database. */
 function refuseOthers(shards: readonly ShardIdentifier[], notes: ShardNotes | undefined): void {
   if (notes === undefined) return;
   const unknown = shards.filter((shard) => !notes.held.includes(shard) && !notes.released.includes(shard));

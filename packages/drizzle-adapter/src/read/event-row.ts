@@ -8,7 +8,7 @@ const packedColumns = (payload: string, params: string, headers: string): string
   `concat_ws(E'\\x1f', e.id, e.ordinal, e.action_id, e.namespace, e.started_date, e.created_date, ` +
   `coalesce(${payload}, 'null'), ${params}, ${headers})`;
 
-/** Headers that are large themselves are left out with payload and params. */
+/** Leaves out headers that are large themselves, along with payload and params. */
 const headersUpTo = (bytesMax: string): string =>
   `case when octet_length(e.headers::text) <= ${bytesMax} then e.headers else '{}' end`;
 
@@ -22,8 +22,8 @@ const columns =
  * and params. For a backlog, that is faster than reading each value. The text is built in an inner `select`, so that it
  * is built only once.
  *
- * @param bytesMax an SQL expression: events larger than this come without payload and params, and without headers that are larger
- * by themselves
+ * @param bytesMax an SQL expression: events larger than this come without payload and params, and also without headers if those
+ * alone are larger
  * @param from the part after `from`, with the events as `e`
  */
 export const selectEvents = (bytesMax: string, from: string): string => `

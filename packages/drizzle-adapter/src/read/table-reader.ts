@@ -61,7 +61,7 @@ export class TableReader<T extends ModelTable> {
   }
 
   /**
-   * Reads the rows of several ids with a prepared statement, and returns them by id. Each call of a result decodes a
+   * Reads the rows of several ids with a prepared statement, and returns them by id. Each call of a returned function decodes a
    * fresh row.
    */
   async bySeveralIds(
@@ -88,7 +88,8 @@ export class TableReader<T extends ModelTable> {
    * @throws InvalidIdError `invalid-id` when no row of the table can have this id
    */
   idText(id: string): string {
-    if (!this.#mayBeId(id)) throw new InvalidIdError(id, this.#idIsUuid ? 'a UUID' : 'a text');
+    if (!this.#mayBeId(id))
+      throw new InvalidIdError(id, this.#idIsUuid ? 'a UUID' : 'a text that PostgreSQL can store');
     return this.#idIsUuid ? id.toLowerCase() : id;
   }
 
@@ -186,8 +187,8 @@ function ownValue(value: unknown): unknown {
 }
 
 /**
- * Types that Drizzle's columns parse from text: dates, times, intervals, JSON and arrays of these. If the driver parsed
- * JSON first, it would be parsed twice, and a string such as `"12"` would become a number.
+ * The OIDs of the types that Drizzle's columns parse from text: dates, times, intervals, JSON and arrays of these. If the driver
+ * parsed JSON first, it would be parsed twice, and a string such as `"12"` would become a number.
  */
 const textTypes = new Set<number>([
   1082, 1114, 1184, 1186, 1115, 1182, 1185, 1187, 1231, 114, 199, 3802, 3807,

@@ -215,7 +215,7 @@ interface Batch {
 }
 
 /**
- * Splits a change set into batches; mostly there is only one.
+ * Splits a change set into batches; usually there is only one.
  *
  * Across all batches, updated rows are locked in the fixed order (table, id). So two change sets that update the same
  * rows never deadlock.
@@ -251,8 +251,8 @@ function byTableAndId(one: Change, other: Change): number {
 }
 
 /**
- * Other transactions wait for an added row only if theirs violates the same unique index. With updates first, a stale
- * change set ends before it makes anybody wait.
+ * Updates come first, so that a stale change set ends before it adds a row that makes another transaction wait: one that adds the
+ * same key to a unique index.
  */
 function updatesFirst(one: Change, other: Change): number {
   return Number(one.kind === 'add') - Number(other.kind === 'add');

@@ -18,7 +18,7 @@ const shape: RowShape = {
   staged: undefined,
   declared: [],
 };
-/** Other columns of the same table, and one that no group can hold. */
+/** A shape with fewer columns of the same table, and one that no group can hold. */
 const narrow: RowShape = { ...shape, key: 'tags', columns: ['"id"', '"version"'], casts: ['uuid', 'bigint'] };
 const uncast: RowShape = { ...shape, casts: undefined };
 
@@ -28,7 +28,7 @@ function newTag(): Tag {
   return new Tag({ id: ShardedId.generate(Tag, shard), state: 'ACTIVE', label: 'first', version: 1 });
 }
 
-/** An update that leaves a tag with a version. */
+/** An update that leaves a tag with this version. */
 function updated(tag: Tag, version: number, of: RowShape = shape, label: unknown = `v${version}`): Change {
   const model = new Tag({ id: tag.id, state: 'ACTIVE', label: 'of the model', version });
   const row = { shape: of, values: [tag.id.value, version, label].slice(0, of.columns.length) };

@@ -28,7 +28,7 @@ export interface GroupRows {
   readonly units: readonly (number | undefined)[];
 }
 
-/** Returns how rows of a shape may be written. */
+/** Says how rows of a shape may be written. */
 export interface ShapeKnowledge {
   /** Whether rows of this shape may not be part of a group. */
   readonly isRefused: (shape: RowShape) => boolean;

@@ -39,12 +39,12 @@ describe('an error in the statement of a group', () => {
     ['update', 'u1 as', 'transfers'],
     ['addition', 'a0 as', 'notes'],
     ['addition', 'a1 as', 'wallets'],
-  ])('is traced to the shape of its %s in %s', (_what, clause, key) => {
+  ])('is traced to the shape of its %s when it lies in the clause %s', (_what, clause, key) => {
     expect(shapesOf(clause, 'select')).toEqual([key]);
   });
 
   test.each(['limited as', 'taken as', 'bad as', 'eventlog.events'])(
-    'may concern any shape in %s',
+    'may concern any shape when it lies in the clause %s',
     (clause) => {
       expect(shapesOf(clause, 'select')).toEqual(['wallets', 'transfers', 'notes', 'wallets']);
     },

@@ -1,7 +1,7 @@
 import type { RowShape } from './row-encoder.js';
 import { eventColumnTypes, eventColumns, keyConflictClause, lockTimeoutMs } from './write-statement.js';
 
-/** Everything that the text of a group's statement depends on: not the values, nor how many there are. */
+/** Everything on which the text of a group's statement depends; neither the values nor their number do. */
 export interface GroupShape {
   /** The shapes of guarded updates, ordered by table. */
   readonly updates: readonly RowShape[];
@@ -45,9 +45,9 @@ export function groupShapeKey({ updates, additions, keyed, direct }: GroupShape)
  * are not affected. Keys come first, then rows in the given order, table by table, as in all other writes.
  *
  * With `direct`, each guarded update checks itself. Otherwise all guarded rows are locked first, and updated if all
- * rows of their units were found. SQLSTATE FW001 rolls everything back, so that the caller writes the plans one by one,
- * when a row disappears in between, when a trigger skips an addition, or when a unit with a key turns out to be bad. A
- * lock that is not available in time does the same with SQLSTATE 55P03.
+ * rows of their units were found. In three cases the statement raises SQLSTATE FW001, which rolls everything back so
+ * that the caller writes the plans one by one: a row disappears in between, a trigger skips an addition, or a unit with
+ * a key turns out to be bad. A lock that is not available in time has the same effect, with SQLSTATE 55P03.
  *
  * Every parameter is a `text[]`. For keys: the unit and {@link keyColumns}. For each shape of updates: the unit, the
  * expected version and the values. For each shape of additions: the unit and the values. For events: the unit and the

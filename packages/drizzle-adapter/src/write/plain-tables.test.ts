@@ -73,7 +73,7 @@ describe('the check for a plain table', () => {
     expect([isKnownPlain(), asked.length]).toEqual([false, 2]);
   });
 
-  test('is not repeated for other tables, nor for values that only the database knows', async () => {
+  test('is not repeated before a negative answer expires, nor made for values that the database computes', async () => {
     isKnownPlain();
     await answer(false);
     nowMs = 6_000;

@@ -28,7 +28,10 @@ export interface RowShape {
   readonly versionColumn: string;
   /** The types to which the columns' texts are cast; `undefined` when rows of this shape cannot be in a group. */
   readonly casts: readonly string[] | undefined;
-  /** How the values read back once they are written; `undefined` when only the database knows the whole row. */
+  /**
+   * Converts each value into what a read will return once the row is written; `undefined` when only the database knows the whole
+   * row.
+   */
   readonly staged: readonly StagedValue[] | undefined;
   /** The column declarations that the values were checked against. */
   readonly declared: readonly DeclaredColumn[];
@@ -60,7 +63,7 @@ export class RowEncoder {
   readonly #columns: readonly ColumnEncoder[];
   /** The keys of all columns, including those that the database generates. */
   readonly #keys: readonly string[];
-  /** What a model may have: a column for each field, and the events, which go into the log. */
+  /** The fields that a model may have: one for each column, and its events, which go into the log. */
   readonly #fields: ReadonlySet<string>;
   readonly #shapes = new Map<string, RowShape>();
 

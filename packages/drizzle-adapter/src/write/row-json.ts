@@ -31,8 +31,8 @@ export class RowJson {
       const read = readerOf(column);
       if (read !== undefined) return [key, read];
       throw new InvariantViolationError(
-        `A ${modelName} cannot be stored as the result of an action: a ${column.getSQLType()} such as ${key} can be read only from the ` +
-          'database; declare a schema of the result',
+        `A ${modelName} cannot be stored as the result of an action: its column ${key}, of type ${column.getSQLType()}, can be read ` +
+          'only from the database; declare a schema of the result',
       );
     });
   }

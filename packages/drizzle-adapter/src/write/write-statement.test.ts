@@ -17,7 +17,7 @@ const shape: RowShape = {
 const update = { kind: 'update', shape } as const;
 const add = { kind: 'add', shape } as const;
 
-/** The function that raises an error when an addition was left out. */
+/** The expression that raises an error when an addition was left out. */
 const raisingFor = (number: number): string =>
   `case when (select count(*) from a${number}) = 0 then eventlog.raise_stale(${number}) else 0 end = 0`;
 
@@ -53,22 +53,25 @@ describe('writeStatement', () => {
     { changes: [update], eventCount: 2, end: ') as event, u1' },
     { changes: [add], eventCount: 1, end: `, false where ${raisingFor(1)}` },
     { changes: [], eventCount: 1, end: ', false' },
-  ])('selects the events in its main part when nothing has to raise: %o', ({ changes, eventCount, end }) => {
-    const statement = writeStatement({
-      changes,
-      eventCount,
-      alone: true,
-      keyed: false,
-      repeated: false,
-      brief: false,
-    });
-    expect(statement).toMatch(/^(with .*\) )?insert into eventlog\.events /);
-    expect(statement).not.toContain('as stale');
-    expect(statement.endsWith(end)).toBe(true);
-    expect(
-      writeStatement({ changes, eventCount, alone: false, keyed: false, repeated: false, brief: false }),
-    ).toContain('as stale');
-  });
+  ])(
+    'inserts the events in its main part when at most one update comes before them: %o',
+    ({ changes, eventCount, end }) => {
+      const statement = writeStatement({
+        changes,
+        eventCount,
+        alone: true,
+        keyed: false,
+        repeated: false,
+        brief: false,
+      });
+      expect(statement).toMatch(/^(with .*\) )?insert into eventlog\.events /);
+      expect(statement).not.toContain('as stale');
+      expect(statement.endsWith(end)).toBe(true);
+      expect(
+        writeStatement({ changes, eventCount, alone: false, keyed: false, repeated: false, brief: false }),
+      ).toContain('as stale');
+    },
+  );
 
   test('raises for stale rows after the first, and for the first one too among other statements', () => {
     const changes = [update, update];

@@ -73,10 +73,10 @@ export function shapeKey({ changes, eventCount, alone, keyed, repeated, brief }:
  * As one of several, a statement also raises an error when it is outside of the transaction that {@link beginText}
  * opens.
  *
- * A statement that is alone and has at most one update uses the insert of its events as the main part, which is the
- * fastest form: it returns no row, and inserts no event when the update is stale. A skipped addition raises an error
- * for each inserted event; there are none when the update is stale. `raise_stale` is volatile, so it is not evaluated
- * early.
+ * A statement that is alone and has at most one update uses the insert of its events as the main part, which is the fastest form:
+ * it returns no row, and inserts no event when the update is stale. Its condition raises an error for a skipped addition. It is
+ * evaluated once for each event that follows the update, so not at all when the update is stale; `raise_stale` is volatile, so it
+ * is not evaluated early either.
  *
  * An idempotency key comes first, and everything waits for it as for an update (`(select count(*) from k) = 1`). If it
  * is taken, nothing is written: the result is {@link keyTaken}, or SQLSTATE FW002 in a transaction of several
