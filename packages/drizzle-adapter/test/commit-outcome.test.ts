@@ -16,7 +16,7 @@ const hasty = { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 1_500 }
 /** An unknown outcome is reported sooner than this, even on a busy machine; with the default settings, it would take longer. */
 const hastyMs = 9_000;
 
-describe('a connection that breaks around a commit', () => {
+describe('a commit whose connection breaks', () => {
   let database: TestDatabase;
   let proxy: ProxiedDatabase['proxy'];
   let suite: SuiteContext;
@@ -37,7 +37,7 @@ describe('a connection that breaks around a commit', () => {
     await suite.fixture.clear();
   };
 
-  test('after the write arrived: the commit is found in the log, and the action succeeds', async () => {
+  test('after the write arrived is found in the log, and the action succeeds', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, write, 'forward-and-cut');
@@ -47,7 +47,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(2);
   });
 
-  test('while the write waits for a lock: the outcome is awaited, and the action succeeds', async () => {
+  test('while the write waits for a lock is awaited, and the action succeeds', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const holder = new pg.Client({ connectionString: database.url });
@@ -70,7 +70,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(2);
   });
 
-  test("while a restricted role's write waits: the outcome is awaited, with one effect", async () => {
+  test("while a restricted role's write waits is awaited, and has one effect", async () => {
     await open();
     const { login, remove } = await hiddenLogin(database);
     onTestFinished(remove);
@@ -109,7 +109,7 @@ describe('a connection that breaks around a commit', () => {
     await registry.close();
   });
 
-  test('before the write arrived: the action runs again, with one effect', async () => {
+  test('before the write arrived is made by another attempt, and has one effect', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, write, 'cut');
@@ -123,7 +123,7 @@ describe('a connection that breaks around a commit', () => {
     ['before', 'cut'],
     ['after', 'forward-and-cut'],
   ] as const)(
-    '%s the end of a write of several statements arrived: the action has one effect',
+    '%s the end of a write of several statements arrived has one effect',
     async (_when, verdict) => {
       await open();
       const tags = Array.from({ length: 100 }, (_unused, index) => Tag.of(firstShard, `tag ${index}`));
@@ -135,7 +135,7 @@ describe('a connection that breaks around a commit', () => {
     },
   );
 
-  test('at every commit: each successful action has one effect', async () => {
+  test('like many others has one effect for each successful action', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     let turn = 0;
@@ -147,7 +147,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(7);
   });
 
-  test("on a database's second shard: the first shard's commit is not mistaken for it", async () => {
+  test("on a database's second shard is not mistaken for that of the first shard", async () => {
     await open();
     const [one, other] = [await suite.openAccount(firstShard), await suite.openAccount(sameDatabaseShard)];
     let writes = 0;
@@ -163,7 +163,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.accounts.getById(other.id)).toEqual(other);
   });
 
-  test('for an action that stages nothing: the action is recorded once', async () => {
+  test('records an action that stages nothing once', async () => {
     await open();
     const wasCut = cutOnce(proxy, write, 'cut');
     await suite.stage(() => undefined);
@@ -171,7 +171,7 @@ describe('a connection that breaks around a commit', () => {
     expect(await suite.storedEvents()).toHaveLength(1);
   });
 
-  test('for good: the outcome is reported as unknown within a deadline', async () => {
+  test('for good is reported as unknown within a deadline', async () => {
     await open(hasty);
     const account = await suite.openAccount(firstShard);
     proxy.judge = (passage) => {
@@ -192,7 +192,7 @@ describe('a connection that breaks around a commit', () => {
     expect(row).toEqual({ version: 1 });
   });
 
-  test('of a script: the outcome is reported as unknown', async () => {
+  test('in a transaction of a script is reported as unknown', async () => {
     await open();
     const manager = suite.fixture.databases.transactionManager(firstShard);
     const wasCut = cutOnce(proxy, 'commit\0', 'forward-and-cut');
@@ -204,7 +204,7 @@ describe('a connection that breaks around a commit', () => {
     expect(wasCut()).toBe(true);
   });
 
-  test('during a read: the action runs again', async () => {
+  test('during a read before it is made by another attempt', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, 'framework_read', 'forward-and-cut');

@@ -133,7 +133,7 @@ describe('the connections of a database', () => {
     expect(row).toEqual({ note: 'finished' });
   });
 
-  test('that are closed are not ready any more', async () => {
+  test('are not reported as ready any more once they are closed', async () => {
     const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
     await registry.ready();
     expect(await registry.status()).toMatchObject([{ ready: true }]);

@@ -27,7 +27,7 @@ test('a row on a damaged page fails alone among concurrent reads', async () => {
   expect(credits.map(({ status }) => status)).toEqual(sound.map(() => 'fulfilled'));
 });
 
-/** Fills two pages, and overwrites the first one when its server has stopped; returns the ids of the rows on it. */
+/** Fills two pages, and overwrites the first one after its server has stopped; returns the ids of the rows on it. */
 async function fillAndDamage(
   directory: string,
 ): Promise<{ readonly accounts: readonly Account[]; readonly damaged: ReadonlySet<string> }> {

@@ -53,7 +53,8 @@ describe('a large backlog of blocked events', () => {
       `select * from eventlog.parked_events where event_id = '00000000-0000-7000-8000-000000000000'`,
       `select * ${of} model_id = 'one' ${order}`,
     ];
-    // Two of three models have a dead letter of one of two handlers; ten times as many events wait behind them.
+    // Every tenth of the 30,000 events is a dead letter. The dead letters belong to a tenth of the models, and all are
+    // for the first handler.
     await query(url, `insert into eventlog.handlers (handler) values ('one'), ('two')`);
     await query(
       url,
@@ -69,38 +70,42 @@ describe('a large backlog of blocked events', () => {
     }
   });
 
-  test('is searched about as quickly while many models are being tried', { tags: ['slow'] }, async () => {
-    const { store, url, events, block } = await withEvents('a', 1);
-    await block({ event: events[0]! });
-    await query(
-      url,
-      `with many as (
+  test(
+    'is searched almost as quickly as usual while many models are being tried',
+    { tags: ['slow'] },
+    async () => {
+      const { store, url, events, block } = await withEvents('a', 1);
+      await block({ event: events[0]! });
+      await query(
+        url,
+        `with many as (
          insert into eventlog.parked_events (handler, event_id, slot, model_name, model_id, model_version, ordinal,
            event_type, event, attempts, dead, suspect)
          select handler, gen_random_uuid(), n % 16, model_name, 'm' || n, 1, 0, event_type, event, 0, false, false
          from eventlog.parked_events, generate_series(1, 16000) n returning *)
        insert into eventlog.parked_models (slot, handler, model_name, model_id, due_date)
        select slot, handler, model_name, model_id, parked_date from many`,
-    );
-    const placesOfMany = everywhere.map((place) => ({ ...place, headsMax: 1_000 }));
-    const tried = (await store.blocked.dueHeads(placesOfMany, 1_000)).map(({ handler, event }) => ({
-      ...event,
-      handler,
-    }));
-    const quickestMs = async (except: readonly BlockedModel[]): Promise<number> => {
-      const timesMs: number[] = [];
-      for (let times = 0; times < 3; times++) {
-        const startedMs = performance.now();
-        expect(await store.blocked.dueHeads(placesOfMany, 200, { except })).toHaveLength(200);
-        timesMs.push(performance.now() - startedMs);
-      }
-      return Math.min(...timesMs);
-    };
-    expect(tried).toHaveLength(1_000);
-    // From the sixth execution on, a prepared statement has one plan for all values.
-    for (let times = 0; times < 10; times++) await quickestMs([]);
-    expect(await quickestMs(tried)).toBeLessThan(15 * (await quickestMs([])));
-  });
+      );
+      const placesOfMany = everywhere.map((place) => ({ ...place, headsMax: 1_000 }));
+      const tried = (await store.blocked.dueHeads(placesOfMany, 1_000)).map(({ handler, event }) => ({
+        ...event,
+        handler,
+      }));
+      const quickestMs = async (except: readonly BlockedModel[]): Promise<number> => {
+        const timesMs: number[] = [];
+        for (let times = 0; times < 3; times++) {
+          const startedMs = performance.now();
+          expect(await store.blocked.dueHeads(placesOfMany, 200, { except })).toHaveLength(200);
+          timesMs.push(performance.now() - startedMs);
+        }
+        return Math.min(...timesMs);
+      };
+      expect(tried).toHaveLength(1_000);
+      // From the sixth execution on, a prepared statement has one plan for all values.
+      for (let times = 0; times < 10; times++) await quickestMs([]);
+      expect(await quickestMs(tried)).toBeLessThan(15 * (await quickestMs([])));
+    },
+  );
 
   test('is copied within the database, so no event is too large for a message', async () => {
     const { events, block, store } = await withEvents('a', 1);

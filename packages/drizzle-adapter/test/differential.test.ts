@@ -13,7 +13,7 @@ const sequences = fc.array(fc.tuple(fc.constantFrom(...operations), fc.nat()), {
   size: 'max',
 });
 
-/** Cases that must occur, so that operations are not only compared without an effect. */
+/** Cases that must occur: comparing only operations without an effect would prove little. */
 const expected = [
   'persist: key-taken',
   'persist: written-before',

@@ -92,10 +92,10 @@ const kept: readonly (readonly [SampleColumn, readonly unknown[]])[] = [
 ];
 
 describe.each([
-  ['', persist],
-  [', written in a group,', persistInGroup],
-])('a column of a table%s', (_how, write) => {
-  test.each(kept)('%s keeps each value exactly (case %#)', async (column, values) => {
+  ['alone', persist],
+  ['in a group', persistInGroup],
+])('a row that is written %s', (_how, write) => {
+  test.each(kept)('keeps each value of the column %s exactly (case %#)', async (column, values) => {
     for (const value of values) {
       const sample = Sample.of({ [column]: value });
       await write(registry, samples, sample);
@@ -145,7 +145,7 @@ const refused: readonly (readonly [SampleColumn, readonly unknown[]])[] = [
 ];
 
 test.each(refused)(
-  'a column %s refuses the values that it would not return unchanged (case %#)',
+  'the column %s refuses the values that it would not return unchanged (case %#)',
   (column, values) => {
     for (const value of values) {
       expect(() => samples.encode(Sample.of({ [column]: value }))).toThrow(
@@ -264,7 +264,7 @@ const messy: readonly (readonly [SampleColumn, fc.Arbitrary<unknown>])[] = [
 ];
 
 test.each(messy)(
-  `a column %s returns every random value that it accepts unchanged (seed ${seed})`,
+  `the column %s returns unchanged every random value that it accepts (seed ${seed})`,
   async (column, arbitrary) => {
     const candidates = fc.sample(arbitrary, { seed, numRuns: 300 });
     const accepted = candidates.map((value) => Sample.of({ [column]: value })).filter(isStorable);

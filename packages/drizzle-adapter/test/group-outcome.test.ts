@@ -14,7 +14,7 @@ const hastyMs = 9_000;
 /** Two of three writes or their answers are lost, so that it may take many attempts. */
 const patient = { retry: { attemptsMax: 100, backoffMaxMs: 20 } };
 
-describe('a connection that breaks during a group commit', () => {
+describe('a group commit whose connection breaks', () => {
   let database: TestDatabase;
   let proxy: ProxiedDatabase['proxy'];
   let suite: SuiteContext;
@@ -40,7 +40,7 @@ describe('a connection that breaks during a group commit', () => {
     return accounts.map(({ version, balance }) => [version, balance]);
   };
 
-  test('while it waits for a lock: the outcome is awaited, and all succeed', async () => {
+  test('while it waits for a lock is awaited, and all its actions succeed', async () => {
     const accounts = await open();
     const release = await lockRows(database, [accounts[3]!]);
     let questions = 0;
@@ -59,7 +59,7 @@ describe('a connection that breaks during a group commit', () => {
     expect(await suite.storedEvents()).toHaveLength(2 * accountCount);
   });
 
-  test('for good: each outcome is reported as unknown within a deadline', async () => {
+  test('for good is reported as unknown, for each action, within a deadline', async () => {
     const accounts = await open(hasty);
     proxy.judge = (passage) => {
       if (!isSent(passage, groupMarker)) return 'forward';
@@ -74,7 +74,7 @@ describe('a connection that breaks during a group commit', () => {
     expect(rows).toEqual([{ version: 1 }]);
   });
 
-  test('again and again: each successful action has one effect', async () => {
+  test('again and again has one effect for each successful action', async () => {
     const accounts = await open();
     loseTwoOfThree(proxy);
     const credits = [...accounts, ...accounts, ...accounts].map((account) =>
@@ -85,7 +85,7 @@ describe('a connection that breaks during a group commit', () => {
     expect(await suite.storedEvents()).toHaveLength(4 * accountCount);
   });
 
-  test('again and again: each idempotency key has one effect', async () => {
+  test('again and again has one effect for each idempotency key', async () => {
     const accounts = await open();
     loseTwoOfThree(proxy);
     const withdraw = (index: number): Promise<unknown> =>

@@ -86,7 +86,7 @@ describe('a database', () => {
     },
   );
 
-  test('of another shard does not affect the others', async () => {
+  test('of another shard does not affect the databases of the right shards', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await opened(at(first, one), at(second, other));
     const registry = openRegistry([at(first, one), at(third, other)]);
@@ -151,7 +151,7 @@ describe('a database', () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await migrateShards(shardingConfig([at(first, one), at(third, other)]));
     const journal = 'eventlog.migrations';
-    // The database is now as the previous release has left it.
+    // The database is now as the previous release left it.
     await query(other.url, `delete from ${journal} where id = (select max(id) from ${journal})`);
     const applied = await query(other.url, `select * from ${journal}`);
     await expect(migrateShards(shardingConfig([at(first, other), at(third, one)]))).rejects.toThrow(
@@ -286,7 +286,7 @@ describe('a shard', () => {
     await expect(suite.credit(account, '1')).rejects.toMatchObject({ code: 'shard-unavailable' });
     await expect(suite.credit(account, '1')).rejects.toMatchObject({ kind: 'other-shards' });
     expect(await query(other.url, 'select version::int from accounts')).toEqual([{ version: 1 }]);
-    // The other database was not asked.
+    // The other database was not contacted.
     await suite.openAccount(ShardIdentifier.of(0, 0));
     expect(await refusal(openRegistry([at(third, other)]))).toContain(
       'the database holds no shard, and has released shard (1, 0), but the configuration assigns shard (1, 0) to it: ' +

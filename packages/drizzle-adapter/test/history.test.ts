@@ -216,7 +216,7 @@ describe('a process whose connections reach another server', () => {
 });
 
 describe('a failover', () => {
-  test('ends every lease: state from before it is neither saved nor blocked nor read from', async () => {
+  test('ends every lease and every position in the log, none of which is accepted afterwards', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
     await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
@@ -267,7 +267,7 @@ describe('a failover', () => {
     expect(leases.some((lease) => lease.abandoned || lease.token === before[0]!.token)).toBe(false);
   });
 
-  test('does not hide a vanished process, whose slots are taken over a lease after the first renewal', async () => {
+  test('does not hide a vanished process, whose slots are taken over one lease time after the first renewal', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
     await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);

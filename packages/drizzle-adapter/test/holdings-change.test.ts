@@ -95,7 +95,7 @@ describe('a shard that is adopted', () => {
     await forgotten.ready();
     const suite = suiteOn(forgotten);
     const account = await suite.openAccount(shard);
-    // Everything done by an operator who was killed after the first step.
+    // What an operator has done who is killed after the first step.
     await query(
       one.url,
       'update eventlog.shards set released_date = clock_timestamp() where shard_member = 1',

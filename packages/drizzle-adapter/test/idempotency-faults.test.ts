@@ -14,7 +14,7 @@ import { type ProxiedDatabase, proxied } from './fixtures/proxied.js';
 
 const key = { idempotencyKey: 'k-1' };
 const settings = { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 3_000 };
-/** Time limits that are much longer than a write takes on a busy machine. With them, only the search of a key limits the wait. */
+/** Time limits that are much longer than a write takes on a busy machine. With them, only the search for a key limits the wait. */
 const patient = { 'statement-timeout-ms': 60_000, 'acquisition-timeout-ms': 60_000 };
 const searchWaitMs = 3_000;
 

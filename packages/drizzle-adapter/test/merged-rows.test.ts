@@ -140,7 +140,7 @@ describe('a row that two plans of a group change', () => {
     ],
     ['a rule', 'create rule look as on delete to tags do also nothing', 'drop rule look on tags'],
     [
-      'a table of which it is a partition',
+      'a partitioned table as its parent',
       'create table all_tags (like tags) partition by list (state); alter table all_tags attach partition tags default',
       'alter table all_tags detach partition tags; drop table all_tags',
     ],

@@ -69,7 +69,7 @@ describe('migrations', () => {
     expect(await query(url, `select to_regclass('accounts')::text as found`)).toEqual([{ found: null }]);
   });
 
-  test('are omitted on request, and awaited', async () => {
+  test('are left to a separate job on request, and the process waits for them', async () => {
     const { url } = await emptyDatabase();
     const registry = openRegistry([{ group: 0, member: 0, url }], { migrate: 'off' });
     const told = Promise.withResolvers<ShardStatus>();

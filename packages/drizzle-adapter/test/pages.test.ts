@@ -187,8 +187,8 @@ describe('a page of one shard', () => {
     await expect(executed).rejects.toBe(refusal);
   });
 
-  test("is read in the shard's own transaction within one on another shard of the database", async () => {
-    // Those of the other tests hold one shard each.
+  test("is read in the shard's own transaction, even inside one on another shard of the database", async () => {
+    // The databases of the other tests hold one shard each.
     const database = await createTestDatabase();
     onTestFinished(() => database.drop());
     const { url } = database;
@@ -232,7 +232,7 @@ describe('a page of one shard', () => {
   });
 });
 
-test('a table whose ids have another order than their texts is refused', () => {
+test('a table whose ids are ordered differently from their texts is refused', () => {
   const registry = openRegistry([{ group: 0, member: 0, url: urlOf(firstShard) }]);
   class Numbered extends Entity<Numbered, Id<Numbered>, string> {}
   const table = pgTable('numbered', {

@@ -52,7 +52,7 @@ describe('the settings of a pool', () => {
     }, patience);
   });
 
-  test('leave open connections to the requests while a lost one cannot be replaced', async () => {
+  test('leave the open connections to requests while a lost one cannot be replaced', async () => {
     const { proxy, url } = await proxied(database);
     const settings = { 'minimum-idle': 2, 'idle-timeout': 0, 'acquisition-timeout-ms': 1_000 };
     const suite = await open('not-replaced', settings, undefined, url);

@@ -62,7 +62,7 @@ describe(`random groups (seed ${seed})`, () => {
   });
   afterAll(() => Promise.all([grouped.fixture.close(), single.fixture.close()]));
 
-  test('of executions end as if each ran after the other', async () => {
+  test('of executions end as if they ran one after the other', async () => {
     await fc.assert(
       fc.asyncProperty(batches, async (sequence) => {
         await Promise.all([grouped.fixture.clear(), single.fixture.clear()]);
@@ -84,7 +84,7 @@ describe(`random groups (seed ${seed})`, () => {
     );
   });
 
-  test('of change sets are written as if each were written after the other', async () => {
+  test('of change sets are written as if they came one after the other', async () => {
     await fc.assert(
       fc.asyncProperty(batches, async (sequence) => {
         await Promise.all([grouped.fixture.clear(), single.fixture.clear()]);
@@ -114,9 +114,9 @@ describe(`random executions (seed ${seed})`, () => {
   afterAll(() => database.drop());
 
   test.each([
-    ['one that works', 0],
-    ['one that loses connections', 0.3],
-  ])('on a database, %s, lose nothing, repeat nothing and never stall', async (_what, lossShare) => {
+    ['that works', 0],
+    ['that loses connections', 0.3],
+  ])('on a database %s lose nothing, repeat nothing and never stall', async (_what, lossShare) => {
     const { proxy, url } = await proxied(database);
     const registry = openRegistry([{ group: 0, member: 0, url }]);
     await registry.ready();

@@ -101,7 +101,7 @@ test("a database that loses the framework's tables while connected is not ready 
   expect(await suite.credit(account, '1')).toMatchObject({ version: 2 });
 });
 
-test('each framework table whose key statements rely on is checked for that key', async () => {
+test('each table of the framework is checked for its primary key if statements rely on that key', async () => {
   const { database } = await openedDatabase();
   const tables = await query<{ name: string }>(
     database.url,

@@ -70,7 +70,7 @@ describe.each([
     expect(await gadgets.getById(gadget.id)).toMatchObject({ version: 2, amount: 7, name: 'cog' });
   });
 
-  test('is set to null by an undefined that the row names', async () => {
+  test('is not the same as one that is undefined, which becomes null', async () => {
     const gadget = Gadget.of({ version: 1, parts: [1] });
     await write(registry, gadgets, gadget);
     const cleared = new PgGadgetRepository(registry, (row) => ({ ...row, parts: undefined }));
@@ -209,7 +209,7 @@ describe('a row', () => {
     ['with the id of another model', (row) => ({ ...row, id: ShardedId.generate(Gadget, firstShard).value })],
     ['with the id in another case', (row) => ({ ...row, id: row.id.toUpperCase() })],
     ['without an id', ({ id: _id, ...row }) => row],
-    ['with the version before', (row) => ({ ...row, version: 2 })],
+    ['with the previous version', (row) => ({ ...row, version: 2 })],
     ['without a version', ({ version: _version, ...row }) => row],
   ])('%s is refused', (_what, change) => {
     expect(() => new PgGadgetRepository(registry, change).encode(gadget)).toThrow(

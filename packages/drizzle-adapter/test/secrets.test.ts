@@ -91,14 +91,14 @@ describe('a password', () => {
   });
 
   test.each([
-    ['in a URL of another database', { 'jdbc-url': `jdbc:mysql://${role}:${password}@db/x` }],
+    ['in a URL of another kind of database', { 'jdbc-url': `jdbc:mysql://${role}:${password}@db/x` }],
     ['in a malformed URL', { 'jdbc-url': `://${role}:${password}@db` }],
     [
-      'with a driver of another database',
+      'with a driver of another kind of database',
       { 'jdbc-url': 'jdbc:postgresql://db/x', password, 'driver-class-name': 'com.x' },
     ],
-    ['beside a key that is not known', { 'jdbc-url': 'jdbc:postgresql://db/x', password, unknown: password }],
-  ])('does not appear in a configuration error, %s', async (_where, settings) => {
+    ['beside an unknown key', { 'jdbc-url': 'jdbc:postgresql://db/x', password, unknown: password }],
+  ])('does not appear in a configuration error when it is given %s', async (_where, settings) => {
     const faulty = (): void => {
       const sharding = {
         'default-shard': { group: 0, member: 0 },

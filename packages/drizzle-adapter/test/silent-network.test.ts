@@ -36,7 +36,7 @@ describe('a network that goes silent', () => {
     return { proxy, suite: suiteOn(registry) };
   };
 
-  test('rejects a read in time, leaves the other shard alone, and has no effect once it recovers', async () => {
+  test('makes a read fail in time, spares the other shard, and has no effect once it recovers', async () => {
     const { proxy, suite } = await open();
     const account = await suite.openAccount(firstShard);
     proxy.silence();
@@ -50,7 +50,7 @@ describe('a network that goes silent', () => {
     expect(await suite.accounts.getById(account.id)).toEqual(account);
   });
 
-  test('rejects an action in time, however many idle connections the pool has', async () => {
+  test('makes an action fail in time, however many idle connections the pool has', async () => {
     const { proxy, suite } = await open({ 'maximum-pool-size': 4, 'idle-timeout': 0 });
     const account = await suite.openAccount(firstShard);
     const { databases } = suite.fixture;
@@ -68,8 +68,8 @@ describe('a network that goes silent', () => {
     ['never answers', {}, (proxy) => proxy.silence()],
     ['accepts nothing but a login', { 'statement-timeout-ms': 60_000 }, dropStatements],
     ['accepts nothing but a login, with short timeouts', { 'acquisition-timeout-ms': 5_000 }, dropStatements],
-  ])('when the server %s', (_title, own, fallSilent) => {
-    test('rejects a caller that needs a new connection in time', async () => {
+  ])('(the server %s)', (_title, own, fallSilent) => {
+    test('makes a caller that needs a new connection fail in time', async () => {
       const { proxy, suite } = await open(own);
       fallSilent(proxy);
       const { error, durationMs } = await timed(() => suite.openAccount(firstShard));
@@ -79,7 +79,7 @@ describe('a network that goes silent', () => {
       await expect.poll(() => suite.openAccount(firstShard)).toMatchObject({ version: 1 });
     });
 
-    test('makes one caller at a time wait for a connection, refusing others', async () => {
+    test('makes one caller at a time wait, while others are refused at once', async () => {
       const { proxy, suite } = await open(own);
       const read = () => suite.accounts.findAll();
       fallSilent(proxy);
@@ -101,7 +101,7 @@ describe('a network that goes silent', () => {
     });
   });
 
-  test('rejects a transaction in time', async () => {
+  test('makes a transaction fail in time', async () => {
     const { proxy, suite } = await open();
     const account = await suite.openAccount(firstShard);
     const { error, durationMs } = await timed(() =>

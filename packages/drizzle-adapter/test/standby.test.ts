@@ -42,7 +42,7 @@ test("a standby behind the primary's name serves nothing until it is promoted, a
   ready.catch(() => undefined);
   await expect(suiteOn(started).withdraw(account, '100', key)).rejects.toMatchObject(unavailable);
 
-  // A further config of the member may lead there; but what is not found there may be elsewhere.
+  // A further config of the member may lead to the standby, but what is not found there may exist on the primary.
   const model = { name: 'Account', id: account.id.value };
   const replica = registry.transactionManager(firstShard, 'secondaryConfig');
   expect((await replica.log.findByModel(model, { limit: 5 })).items).toHaveLength(1);
@@ -57,7 +57,7 @@ test("a standby behind the primary's name serves nothing until it is promoted, a
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-test('an update whose read a takeover lost is stale, even if another writer reused the version', async () => {
+test('an update is stale if a takeover lost the version that it read, even if another writer reused the number', async () => {
   const opening = Promise.withResolvers<Account>();
   const servers = await serverWithStandby(database, (url) => openAccountIn(url).then(opening.resolve));
   const account = await opening.promise;
@@ -70,7 +70,7 @@ test('an update whose read a takeover lost is stale, even if another writer reus
   expect(outcome).toEqual(readTwice);
 });
 
-test('an update whose read a takeover lost is stale, even on a timeline of the same number', async () => {
+test('an update is stale if a takeover lost the version that it read, even on a timeline of the same number', async () => {
   const opening = Promise.withResolvers<Account>();
   const [one, other] = await twinStandbys(database, (url) => openAccountIn(url).then(opening.resolve));
   const account = await opening.promise;

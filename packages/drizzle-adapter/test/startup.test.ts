@@ -138,7 +138,7 @@ describe('a database that is down at the start', () => {
     await expect(suiteOn(registry).accounts.findAll()).rejects.toMatchObject({ code: 'databases-closed' });
   });
 
-  test('is left alone by the server when the registry closes during a migration', async () => {
+  test('is not migrated any further by the server when the registry closes', async () => {
     const { url } = await emptyDatabase();
     const folder = await folderOf('select pg_sleep(300)');
     const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder });

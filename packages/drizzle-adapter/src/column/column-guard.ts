@@ -158,11 +158,8 @@ function canonicalGuard(column: PgColumn): ColumnGuard | undefined {
 function rewrittenGuard(isCanonical: IsCanonical, example: string): ColumnGuard {
   return (value, path) => {
     if (typeof value === 'string' && isCanonical(value)) return;
-    const shown = String(value).slice(0, 80);
-    throw new UnstorableValueError(
-      path,
-      `the database would refuse or rewrite '${shown}'; write it as ${example}`,
-    );
+    const reason = `the database would refuse or rewrite '${String(value).slice(0, 80)}'; write it as ${example}`;
+    throw new UnstorableValueError(path, reason);
   };
 }
 
@@ -182,11 +179,8 @@ function arrayGuard(elementGuard: ColumnGuard, isNested: boolean): ColumnGuard {
 
 /** An array of arrays must be rectangular, and an empty one has no second dimension. */
 function checkRow(row: unknown, first: unknown, path: string): void {
-  if (!Array.isArray(row) || !Array.isArray(first) || row.length === 0 || row.length !== first.length)
-    throw new UnstorableValueError(
-      path,
-      'all lists in a list must have the same length, which must not be 0',
-    );
+  if (Array.isArray(row) && Array.isArray(first) && row.length > 0 && row.length === first.length) return;
+  throw new UnstorableValueError(path, 'all lists in a list must have the same length, which must not be 0');
 }
 
 function typeGuard(type: 'string' | 'number' | 'bigint' | 'boolean'): ColumnGuard {
@@ -348,11 +342,8 @@ function tupleGuard(length: number | undefined): ColumnGuard {
   return (value, path) => {
     const isTuple =
       Array.isArray(value) && value.every(Number.isFinite) && (length ?? value.length) === value.length;
-    if (!isTuple)
-      throw new UnstorableValueError(
-        path,
-        `it is not a list of ${length === undefined ? '' : `${length} `}numbers`,
-      );
+    const count = length === undefined ? '' : `${length} `;
+    if (!isTuple) throw new UnstorableValueError(path, `it is not a list of ${count}numbers`);
   };
 }
 
@@ -378,11 +369,8 @@ function textGuard(lengthMin: number, lengthMax: number | undefined): ColumnGuar
     if (lengthMax === undefined) return;
     const length = Array.from(value).length;
     if (length < lengthMin || length > lengthMax) {
-      const limit = lengthMin === lengthMax ? 'exactly' : 'at most';
-      throw new UnstorableValueError(
-        path,
-        `its length is ${length}, but the column takes ${limit} ${lengthMax}`,
-      );
+      const wanted = `${lengthMin === lengthMax ? 'exactly' : 'at most'} ${lengthMax}`;
+      throw new UnstorableValueError(path, `its length is ${length}, but the column takes ${wanted}`);
     }
   };
 }

@@ -39,7 +39,7 @@ describe('an error in the statement of a group', () => {
     ['update', 'u1 as', 'transfers'],
     ['addition', 'a0 as', 'notes'],
     ['addition', 'a1 as', 'wallets'],
-  ])('is traced to the shape of its %s when it lies in the clause %s', (_what, clause, key) => {
+  ])('is traced to the shape of its %s in the clause %s', (_what, clause, key) => {
     expect(shapesOf(clause, 'select')).toEqual([key]);
   });
 

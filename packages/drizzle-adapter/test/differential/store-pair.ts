@@ -46,7 +46,7 @@ export class StorePair {
 
   /** Opens the database and returns a function that creates pairs on it, one after the other, each of which begins empty. */
   static async opener(): Promise<() => Promise<StorePair>> {
-    // The ids of events are made by the computer's clock, and so are later than the adoption of the shards.
+    // The ids of events contain the time of the computer's clock, which is later than that of the adoption of the shards.
     const start = new Date(Date.now() - 10 * 86_400_000);
     const database = await emptyDatabase();
     const time = await VirtualTime.begin(database, start);
@@ -129,7 +129,7 @@ function saidOf<T>(answer: Answer<T>, said: (value: T, store: Store) => unknown,
 
 function storeOf(name: Store['name'], registry: DatabaseRegistry, accounts: Store['accounts']): Store {
   const [delivery] = registry.deliveries();
-  if (delivery === undefined) throw new Error('The registry delivers nothing');
+  if (delivery === undefined) throw new Error('The registry has no database that delivers events');
   const { leases, cursors, log, blocked, deadLetters, slotCount } = delivery.store;
   const ports = { leases, cursors, log, blocked, deadLetters, slotCount };
   return { name, manager: registry.transactionManager(firstShard), accounts, ...ports };
