@@ -60,9 +60,9 @@ export class OpeningRetries {
   #waitMs = retryMs;
 
   /**
-   * How long to wait, in milliseconds.
+   * How long to wait before the next try, in milliseconds.
    *
-   * @param reason the meaning of `error`
+   * @param reason what `error` means for the database
    * @param tookMs how long the try took
    */
   delayMsAfter(error: unknown, reason: DatabaseNotReadyError, tookMs: number): number {
@@ -147,7 +147,7 @@ export class PgDatabase implements Database {
       place: this.place,
     });
     this.#ready = this.#becomeReady();
-    // Reported to the callers of ready(), if there are any.
+    // An error is reported to the callers of ready(), if there are any.
     this.#ready.catch(() => undefined);
   }
 

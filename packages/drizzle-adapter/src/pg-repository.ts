@@ -289,12 +289,12 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return (await this.#reader.byId(this.managerOf(text), text)) !== undefined;
   }
 
-  /** Drizzle on the shard of an id, or on a shard, for your own queries. */
+  /** Drizzle for your own queries on one shard: the given one, or that of the given id. */
   db(where: Id<M> | ShardIdentifier): NodePgDatabase {
     return this.managerOf(where instanceof ShardIdentifier ? where : where.value).db;
   }
 
-  /** Drizzle on every database that holds shards, once each, for your own queries. */
+  /** Drizzle for your own queries on all shards: one instance for each database that holds any. */
   dbs(): readonly NodePgDatabase[] {
     return this.eachDatabase().map(({ db }) => db);
   }

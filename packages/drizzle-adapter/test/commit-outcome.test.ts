@@ -37,7 +37,7 @@ describe('a commit whose connection breaks', () => {
     await suite.fixture.clear();
   };
 
-  test('after the write arrived is found in the log, and the action succeeds', async () => {
+  test('after its write has arrived is found in the log, and the action succeeds', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, write, 'forward-and-cut');
@@ -47,7 +47,7 @@ describe('a commit whose connection breaks', () => {
     expect(await suite.storedEvents()).toHaveLength(2);
   });
 
-  test('while the write waits for a lock is awaited, and the action succeeds', async () => {
+  test('while its write waits for a lock is awaited, and the action succeeds', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const holder = new pg.Client({ connectionString: database.url });
@@ -70,7 +70,7 @@ describe('a commit whose connection breaks', () => {
     expect(await suite.storedEvents()).toHaveLength(2);
   });
 
-  test("while a restricted role's write waits is awaited, and has one effect", async () => {
+  test('while the write of a restricted role waits is awaited, and has one effect', async () => {
     await open();
     const { login, remove } = await hiddenLogin(database);
     onTestFinished(remove);
@@ -109,7 +109,7 @@ describe('a commit whose connection breaks', () => {
     await registry.close();
   });
 
-  test('before the write arrived is made by another attempt, and has one effect', async () => {
+  test('before its write has arrived is made by another attempt, and has one effect', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, write, 'cut');
@@ -122,18 +122,15 @@ describe('a commit whose connection breaks', () => {
   test.each([
     ['before', 'cut'],
     ['after', 'forward-and-cut'],
-  ] as const)(
-    '%s the end of a write of several statements arrived has one effect',
-    async (_when, verdict) => {
-      await open();
-      const tags = Array.from({ length: 100 }, (_unused, index) => Tag.of(firstShard, `tag ${index}`));
-      const wasCut = cutOnce(proxy, lastOfSeveral, verdict);
-      await suite.stage((plan) => plan.addAll(tags));
-      expect(wasCut()).toBe(true);
-      expect(await suite.fixture.tags.count()).toBe(100);
-      expect(await suite.storedEvents()).toHaveLength(1);
-    },
-  );
+  ] as const)('%s the last of several statements has arrived has one effect', async (_when, verdict) => {
+    await open();
+    const tags = Array.from({ length: 100 }, (_unused, index) => Tag.of(firstShard, `tag ${index}`));
+    const wasCut = cutOnce(proxy, lastOfSeveral, verdict);
+    await suite.stage((plan) => plan.addAll(tags));
+    expect(wasCut()).toBe(true);
+    expect(await suite.fixture.tags.count()).toBe(100);
+    expect(await suite.storedEvents()).toHaveLength(1);
+  });
 
   test('like many others has one effect for each successful action', async () => {
     await open();

@@ -15,7 +15,7 @@ import { openRegistry, openSuite } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 
 const handler = 'mails';
-// Writes that no commit waits for have not been flushed when the server crashes.
+// With these settings, writes that no commit waits for are not yet flushed to disk when the server crashes.
 const settings = { fsync: 'off', wal_writer_delay: '10s' };
 const roundCount = 4;
 const patience = { timeout: 30_000, interval: 20 };

@@ -269,8 +269,8 @@ test('a plan that a constraint refuses fails, whatever follows it in its group',
   const encode = vi.spyOn(suite.accounts, 'encode');
   const withdrawn = suite.credit(account!, '-5').catch((error: unknown) => FrameworkError.find(error)?.code);
   const deposited = suite.credit(account!, '10');
-  // A model is encoded once more after the wait for the first write is given up; the withdrawal is refused before that write
-  // ends.
+  // Another model is encoded only after the executor has given up waiting for the first write. So the withdrawal is refused before
+  // that write ends.
   await vi.waitFor(() => expect(encode.mock.calls.length).toBeGreaterThanOrEqual(2), 30_000);
   written.resolve();
   await first;

@@ -243,7 +243,8 @@ async function initialiseData(options: {
   if (code === 0) return;
   throw new PostgresServerError(
     'initialisation-failed',
-    `initdb could not create ${dataDirectory} (exit code ${code}):\n${lastLines(`${output}${errors}`)}`,
+    `initdb could not create ${dataDirectory} (exit code ${code}):\n${lastLines(`${output}${errors}`)}\n` +
+      'Correct the problem that it reports, and start again.',
   );
 }
 

@@ -17,7 +17,7 @@ export class Deadline {
     return new Deadline(timeoutMs);
   }
 
-  /** Whether no time is left. */
+  /** Whether the deadline has passed. */
   get passed(): boolean {
     return performance.now() >= this.#endsAtMs;
   }

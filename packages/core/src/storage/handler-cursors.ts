@@ -59,7 +59,10 @@ export interface HandlerLag {
   /** The handler's permanent id. */
   readonly handler: string;
   readonly paused: boolean;
-  /** Committed events that are neither handled nor blocked, counted among the 100,000 after its furthest cursor. */
+  /**
+   * Committed events that it has neither handled nor blocked, counted among the first 100,000 after its cursor that is furthest
+   * behind.
+   */
   readonly pendingCount: number;
   /** The age of the oldest of them, in milliseconds; 0 when there is none. */
   readonly oldestPendingMs: number;

@@ -30,7 +30,10 @@ export function isTime(withZone: boolean, precision: number): IsCanonical {
   };
 }
 
-/** A day and a time, such as `2026-03-04 07:05:00.25`, followed by `+00` if the column has a zone: sessions use UTC. */
+/**
+ * A day and a time, such as `2026-03-04 07:05:00.25`, followed by `+00` if the column has a zone, because sessions use
+ * UTC.
+ */
 export function isTimestamp(withZone: boolean, precision: number): IsCanonical {
   const layout = new RegExp(`^(.{10}) ${clock}${withZone ? String.raw`\+00` : ''}$`);
   return (text) => {

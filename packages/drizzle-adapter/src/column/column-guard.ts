@@ -166,7 +166,7 @@ function rewrittenGuard(isCanonical: IsCanonical, example: string): ColumnGuard 
 function arrayGuard(elementGuard: ColumnGuard, isNested: boolean): ColumnGuard {
   return (value, path) => {
     if (!Array.isArray(value)) throw new UnstorableValueError(path, 'it is not an array');
-    // By index, because forEach skips holes.
+    // Goes by index, because forEach would skip holes.
     for (let index = 0; index < value.length; index++) {
       const element: unknown = value[index];
       const elementPath = `${path}[${index}]`;

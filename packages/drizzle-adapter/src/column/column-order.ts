@@ -73,7 +73,7 @@ function instant(isCanonical: IsCanonical, yearMax: number): OrderedType {
   };
 }
 
-/** By PostgreSQL's names, without length, precision and scale. */
+/** The types by which pages can be ordered, by PostgreSQL's names without length, precision and scale. */
 const orderedTypes: Readonly<Record<string, OrderedType>> = {
   uuid: { kind: 'text', isValue: isUuid },
   text: { kind: 'text', isValue: isStorableText },
@@ -200,7 +200,7 @@ export function idOrder({ id }: ModelTable): SQL {
   throw new InvariantViolationError(`Table ${name} has ids of type ${type}: declare a uuid or a text`);
 }
 
-/** Its SQL type without length, precision and scale. */
+/** The SQL type of a column without length, precision and scale. */
 function baseType(column: PgColumn): string {
   return column.getSQLType().replace(/ ?\([^)]*\)/, '');
 }

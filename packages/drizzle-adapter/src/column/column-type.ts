@@ -79,7 +79,7 @@ export function declaredColumn(column: PgColumn): DeclaredColumn {
   const [, given = type === 'char' ? '1' : null] = /\(([^)]*)\)/.exec(type) ?? [];
   const modifier = given?.replaceAll(' ', '') ?? null;
   return {
-    // The database adds a scale that was not given.
+    // The database adds the scale 0 if none was given.
     modifier: type.startsWith('numeric') && modifier?.includes(',') === false ? `${modifier},0` : modifier,
     notNull: column.notNull,
     labels: is(column, PgEnumColumn) ? column.enumValues : null,

@@ -19,7 +19,7 @@ export interface CommitQuestions {
 type Look = 'committed' | 'not-committed' | 'undecided' | 'undecidable';
 
 interface SessionRow {
-  /** Null in recovery. */
+  /** Null while the server is in recovery. */
   readonly timeline: string | null;
   /** Whether the process may still be running: there is one with its pid that is not known to be another one. */
   readonly working: boolean;

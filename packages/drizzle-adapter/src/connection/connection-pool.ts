@@ -58,7 +58,7 @@ export class ConnectionPool {
   readonly #warn: (warning: PostgresWarning) => void;
   readonly #sessions = new WeakMap<pg.ClientBase, ServerSession>();
   readonly #shared: SharedConnections;
-  /** Those that must not be used again. */
+  /** Connections that must not be used again. */
   readonly #discarded = new WeakSet<pg.ClientBase>();
   /** Connections of an earlier generation are replaced before their next use. */
   readonly #births = new WeakMap<pg.ClientBase, { readonly generation: number; readonly atMs: number }>();
@@ -298,7 +298,7 @@ export class ConnectionPool {
         if (performance.now() > deadlineMs) throw new Error(outdatedConnections);
       }
     } catch (error) {
-      // Several callers may run into this at once.
+      // This is the value from before the attempt: another caller may have changed it in the meantime.
       if (!sentParameters || !isRefusedParameter(error)) throw error;
       this.#sendsParameters = false;
       Object.assign(this.#pool.options, {

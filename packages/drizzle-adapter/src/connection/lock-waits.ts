@@ -20,8 +20,9 @@ interface LockedWrite {
   lockedTurn: number;
   /** Whether it waits for a shorter time than others, and never behind another urgent write for the same row. */
   readonly isUrgent: boolean;
-  /** How long it waits for its turns in total, and until when. */
+  /** How long it waits for its turns in total. */
   readonly waitMaxMs: number;
+  /** When that time is over, by `performance.now()`. */
   readonly untilMs: number;
 }
 
@@ -44,7 +45,7 @@ export class LockWaits {
   readonly #waitMaxMs: number;
   readonly #waitingMax: number;
   readonly #place: Pick<DatabasePlace, 'of'>;
-  /** In order of arrival. */
+  /** The writes that wait or run, in order of arrival. */
   readonly #writes = new Set<LockedWrite>();
   /** How many single-row writes wait for each row. */
   readonly #counts = new Map<string, number>();

@@ -164,7 +164,7 @@ export interface OperatorCommands {
   readonly adopt?: (shards: readonly ShardIdentifier[]) => string;
 }
 
-/** Suggests the functions of this package. */
+/** The default commands: calls of this package's functions. */
 export const defaultCommands: Required<OperatorCommands> = {
   migrate: 'migrateShards(sharding, migrationsFolder)',
   adopt: (shards) => {

@@ -91,7 +91,7 @@ interface SessionRow {
   readonly pid: number;
   /** Null when the role may not see it. */
   readonly started: string | null;
-  /** Null in recovery. */
+  /** Null while the server is in recovery. */
   readonly timeline: string | null;
 }
 

@@ -55,7 +55,7 @@ interface SharedConnection {
  */
 export class SharedConnections {
   readonly #source: ConnectionSource;
-  /** Those that accept further statements. */
+  /** The connections that accept further statements. */
   readonly #open = new Set<SharedConnection>();
   readonly #load: Pick<EventLoopLoad, 'isBusy'>;
   #usedCount = 0;
@@ -173,7 +173,7 @@ function isNamed(query: unknown): query is NamedQuery {
   return typeof query === 'object' && query !== null && 'name' in query && typeof query.name === 'string';
 }
 
-/** Keeps inherited fields: see `queryOf`. */
+/** Changes the name of a query, and keeps the fields that it inherits: see `queryOf`. */
 function renamed(query: NamedQuery, areNamed: boolean): object {
   const name = areNamed ? contentName(query.text) : undefined;
   return Object.assign(Object.create(query) as object, query, { name });

@@ -81,7 +81,7 @@ function failureReason({ message }: pg.DatabaseError, state: string): string {
   return `${message} (${state}): create it, or pass the folder of its migrations as migrationsFolder in postgres({ … })`;
 }
 
-/** What a constraint demands, by its SQLSTATE. */
+/** What kind of constraint was violated, by SQLSTATE. */
 const constraintKinds: Readonly<Record<string, ConstraintKind>> = {
   '23502': 'not-null',
   '23503': 'foreign-key',

@@ -48,9 +48,9 @@ export const partitionMonthsAhead = 3;
 /** How many times in a row a change of partitions is tried. Each try waits up to 100 ms for a lock. */
 const triesMax = 5;
 const firstWaitMs = 200;
-/** The locks of a creation do not block commits. */
+/** How long creating partitions may take. Its locks do not block commits. */
 const createTimeoutMs = 5_000;
-/** The locks of a drop block commits. */
+/** How long dropping a partition may take. Its locks block commits. */
 const dropTimeoutMs = 300;
 
 /** Creates and drops partitions of the log in one PostgreSQL database. Never delays a commit by more than 300 ms. */

@@ -169,7 +169,7 @@ export async function release(
   return rows.map(shardOf);
 }
 
-/** For example `shard (0, 0) and shard (0, 1)`. */
+/** Lists shards in words, such as `shard (0, 0) and shard (0, 1)`. */
 export function namedShards(shards: readonly ShardIdentifier[]): string {
   return shards.length === 0 ? 'no shard' : shards.toSorted(ShardIdentifier.compare).join(' and ');
 }

@@ -106,7 +106,7 @@ export async function inShortTransaction<Result>(
 /** Removes the statement and transaction timeouts, whatever the role's settings are. */
 export async function endTimeouts(client: pg.Client, scope: 'transaction' | 'session'): Promise<void> {
   const isLocal = scope === 'transaction';
-  // Some versions do not know `transaction_timeout`.
+  // Only PostgreSQL 17 and newer know `transaction_timeout`.
   await client.query(
     `select set_config('statement_timeout', '0', ${isLocal});
      select set_config('transaction_timeout', '0', ${isLocal}) where current_setting('transaction_timeout', true) is not null`,

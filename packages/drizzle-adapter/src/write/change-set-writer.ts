@@ -140,7 +140,7 @@ export class ChangeSetWriter {
   }
 }
 
-/** Converts a value into a parameter; missing from the types of `pg`. */
+/** Converts a value into a parameter. The types of `pg` lack this function. */
 const { utils } = pg as unknown as { readonly utils: { prepareValue(value: unknown): unknown } };
 
 /**

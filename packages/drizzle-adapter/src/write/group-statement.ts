@@ -1,7 +1,7 @@
 import type { RowShape } from './row-encoder.js';
 import { eventColumnTypes, eventColumns, keyConflictClause, lockTimeoutMs } from './write-statement.js';
 
-/** Everything on which the text of a group's statement depends; neither the values nor their number do. */
+/** Everything that determines the text of a group's statement. The values and their number do not. */
 export interface GroupShape {
   /** The shapes of guarded updates, ordered by table. */
   readonly updates: readonly RowShape[];

@@ -73,7 +73,7 @@ describe('writeStatement', () => {
     },
   );
 
-  test('raises for stale rows after the first, and for the first one too among other statements', () => {
+  test('raises an error for stale rows after the first, and for the first one, too, among other statements', () => {
     const changes = [update, update];
     const alone = writeStatement({
       changes,
@@ -110,14 +110,14 @@ describe('writeStatement', () => {
     expect(clausesOf({ changes: [update], keyed: false, repeated: true })).toEqual(['b ']);
   });
 
-  test('raises among other statements when their transaction is not open', () => {
+  test('raises an error among other statements when their transaction is not open', () => {
     const of = { changes: [add], eventCount: 1, keyed: false, repeated: false, brief: false };
     const raising = "case when current_setting('framework.in_transaction', true) is distinct from 'on' then";
     expect(writeStatement({ ...of, alone: false })).toContain(raising);
     expect(writeStatement({ ...of, alone: true })).not.toContain('framework.in_transaction');
   });
 
-  test('makes everything wait for the idempotency key, and raises for every stale row when there is one', () => {
+  test('makes everything wait for the idempotency key, and with one raises an error for every stale row', () => {
     const changes = [update, add];
     const alone = writeStatement({
       changes,
