@@ -11,7 +11,7 @@ describe('the next try to open a database', () => {
     expect(delays).toEqual([500, 500, 500]);
   });
 
-  test('comes after a growing time, up to 5 s, while an operator has to act', () => {
+  test('comes after intervals that grow up to 5 s while an operator has to act', () => {
     const retries = new OpeningRetries();
     const delays = [1, 2, 3, 4, 5].map(() => retries.delayMsAfter(undefined, reason('refused'), 60_000));
     expect(delays).toEqual([1_000, 2_000, 4_000, 5_000, 5_000]);

@@ -14,7 +14,7 @@ const single = { 'maximum-pool-size': 1 };
 /** A timeout longer than any statement takes, except one that sleeps. */
 const hasty = { ...single, 'statement-timeout-ms': 1_000 };
 
-describe('connections after an error', () => {
+describe('connections', () => {
   let database: TestDatabase;
   beforeAll(async () => {
     database = await createTestDatabase();

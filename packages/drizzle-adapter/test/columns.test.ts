@@ -123,7 +123,7 @@ describe('a row that is not yet written', () => {
   });
 
   test.each<[string, Partial<AccountFields>]>([
-    ['of usual values', {}],
+    ['with usual values', {}],
     ['with a decimal of few digits', { balance: '-007.50' }],
     ['with a decimal of minus zero', { balance: '-0' }],
     ['with a decimal without an integer part', { balance: '.5' }],

@@ -132,7 +132,7 @@ describe('a commit whose connection breaks', () => {
     expect(await suite.storedEvents()).toHaveLength(1);
   });
 
-  test('like many others has one effect for each successful action', async () => {
+  test('again and again has one effect for each successful action', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     let turn = 0;
@@ -160,7 +160,7 @@ describe('a commit whose connection breaks', () => {
     expect(await suite.accounts.getById(other.id)).toEqual(other);
   });
 
-  test('records an action that stages nothing once', async () => {
+  test('is recorded once even if its action stages nothing', async () => {
     await open();
     const wasCut = cutOnce(proxy, write, 'cut');
     await suite.stage(() => undefined);
@@ -201,7 +201,7 @@ describe('a commit whose connection breaks', () => {
     expect(wasCut()).toBe(true);
   });
 
-  test('during a read before it is made by another attempt', async () => {
+  test('during the read that precedes it is made by another attempt', async () => {
     await open();
     const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, 'framework_read', 'forward-and-cut');

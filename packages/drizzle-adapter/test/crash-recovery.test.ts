@@ -65,7 +65,7 @@ test.each([1, 2, 3])(
   },
 );
 
-test('an update is stale when its read was lost in a crash under asynchronous commit', async () => {
+test('an update is stale when the version that it read was lost in a crash under asynchronous commit', async () => {
   const { url, database } = await server.createDatabase();
   const account = await (await openSuite(url, {})).openAccount(firstShard);
   // The commit of this statement flushes everything committed before it to disk.

@@ -22,7 +22,7 @@ async function refusal(registry: DatabaseRegistry): Promise<string> {
 }
 
 describe('a database', () => {
-  test('records the shards that it holds once, when many registries open it for the first time', async () => {
+  test('records its shards only once when many registries open it for the first time', async () => {
     const one = await emptyDatabase();
     const members = [at(first, one), at(second, one)];
     await Promise.all(Array.from({ length: 5 }, () => openRegistry(members).ready()));
@@ -347,7 +347,7 @@ describe('a shard', () => {
     expect(await heldBy(one)).toEqual({ '0/0': true });
   });
 
-  test('is found in one database under two addresses, in either order', async () => {
+  test('is refused when its database is also configured under another address', async () => {
     const one = await emptyDatabase();
     const { url } = await proxied(one);
     const registry = openRegistry([at(first, one), { group: 1, member: 0, url }]);

@@ -195,7 +195,7 @@ describe('a process whose connections reach another server', () => {
     expect(await epochsOf(target)).toEqual([1, 2]);
   });
 
-  test('treats a log ahead of a server that hides its identity as copied', async () => {
+  test('treats a log as copied if it is ahead of an anonymous server', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
     await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);

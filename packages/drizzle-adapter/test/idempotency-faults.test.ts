@@ -76,7 +76,7 @@ describe('an idempotency key', () => {
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 4, balance: decimal('7') });
   });
 
-  test('does not wait long for a silent database that the request does not need, nor wait again', async () => {
+  test('does not make a request wait long or repeatedly for a silent database that it does not need', async () => {
     await open(patient, { idempotency: { searchWaitMs } });
     const account = await suite.openAccount(otherDatabaseShard, { balance: decimal('10') });
     await suite.openAccount(firstShard);

@@ -69,7 +69,7 @@ async function renamedTwice(): Promise<readonly GroupOutcome[]> {
   return registry.transactionManager(firstShard).persistAll(group.map((each) => changeSetOf(tags, each)));
 }
 
-describe('a row that two plans of a group change', () => {
+describe('a row changed by two plans of a group', () => {
   test('is written once', async () => {
     expect(await renamedTwice()).toEqual(['written', 'written']);
   });

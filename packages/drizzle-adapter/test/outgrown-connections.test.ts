@@ -138,7 +138,7 @@ describe('connections whose server or table has changed', () => {
     expect(clients[1]).not.toBe(clients[0]);
   });
 
-  test('report a locked table to every caller that shares one, and no missing statement', async () => {
+  test('report a locked table, and not a missing statement, to every caller that shares one', async () => {
     const suite = await open({ ...single, 'statement-timeout-ms': 1_000 });
     const holder = new pg.Client({ connectionString: database.url });
     await holder.connect();

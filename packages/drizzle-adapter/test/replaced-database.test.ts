@@ -57,7 +57,7 @@ test('an empty database that replaces an opened one is not ready until the origi
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-test('a database without a record of its shards that replaces an opened one is not ready without it', async () => {
+test('a database that replaces an opened one is not ready while it has no record of its shards', async () => {
   const { database, registry, suite, account } = await openedDatabase();
   await query(database.url, 'create table noted as table eventlog.shards; delete from eventlog.shards');
   await whileClosed(database, `alter database ${database.database} with allow_connections true`);

@@ -164,7 +164,7 @@ const randomWrite = fc.record({
   }),
 });
 
-test(`random groups whose rows leave out random columns leave what a reference model predicts (seed ${seed})`, async () => {
+test(`random groups whose rows omit random columns end as a reference model predicts (seed ${seed})`, async () => {
   const groups = fc.array(
     fc.uniqueArray(randomWrite, { selector: ({ place }) => place, minLength: 1, maxLength: 4 }),
     { maxLength: 5 },

@@ -114,7 +114,7 @@ describe('a network that goes silent', () => {
     expect(durationMs).toBeLessThan(statementTimeoutMs + graceMs + toleranceMs);
   });
 
-  test('leaves the outcome of a commit unknown while it lasts, reported in time', async () => {
+  test('leaves the outcome of a commit unknown, which is reported in time', async () => {
     const { proxy, suite } = await open();
     const account = await suite.openAccount(firstShard);
     const { error, durationMs } = await timed(() =>

@@ -89,7 +89,7 @@ function accountsOf(count: number): readonly Account[] {
   return Array.from({ length: count }, () => Account.open(firstShard, systemClock.now()));
 }
 
-/** How often the client sends after the server has sent, while the work runs. */
+/** Counts the round trips of the work: how often the client sends something after the server has sent something. */
 async function roundTrips(proxy: FaultProxy, work: () => Promise<unknown>): Promise<number> {
   let count = 0;
   let speaker: 'to-server' | 'to-client' = 'to-client';

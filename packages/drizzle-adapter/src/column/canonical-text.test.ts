@@ -11,7 +11,7 @@ import {
 
 const id = '0198a3c2-7f1e-7abc-8def-0123456789ab';
 
-describe('the canonical text of a value', () => {
+describe('the canonical text', () => {
   test.each<[string, IsCanonical, readonly string[], readonly string[]]>([
     ['UUID', isUuid, [id], [`${id}0`, `0${id}`, id.toUpperCase(), id.replaceAll('-', '')]],
     [
@@ -88,7 +88,7 @@ describe('the canonical text of a value', () => {
       ['08:00:2b:01:02:03'],
       ['08:00:2b:01:02', '08-00-2b-01-02-03', '08:00:2B:01:02:03'],
     ],
-  ])('is distinguished from every other spelling of a %s', (_type, isCanonical, canonical, others) => {
+  ])('of a %s is distinguished from every other spelling', (_type, isCanonical, canonical, others) => {
     expect(canonical.filter((text) => !isCanonical(text))).toEqual([]);
     expect(others.filter((text) => isCanonical(text))).toEqual([]);
   });

@@ -21,7 +21,7 @@ type Look = 'committed' | 'not-committed' | 'undecided' | 'undecidable';
 interface SessionRow {
   /** Null while the server is in recovery. */
   readonly timeline: string | null;
-  /** Whether the process may still be running: there is one with its pid that is not known to be another one. */
+  /** Whether the process may still be running: one with its pid exists, and is not known to be a later process. */
   readonly working: boolean;
 }
 

@@ -101,7 +101,7 @@ describe('writes that wait for locks', () => {
     expect(running.slice(2)).toEqual(['c1?', 'c2?']);
   });
 
-  test('wait with full patience as soon as a place is free', async () => {
+  test('get an attempt that is not brief as soon as a place is free', async () => {
     const a = write('a', 'a1');
     write('b', 'b1');
     const c = write('c', 'c1');

@@ -117,7 +117,7 @@ describe('writeStatement', () => {
     expect(writeStatement({ ...of, alone: true })).not.toContain('framework.in_transaction');
   });
 
-  test('makes everything wait for the idempotency key, and with one raises an error for every stale row', () => {
+  test('makes everything wait for the idempotency key, with which every stale row raises an error', () => {
     const changes = [update, add];
     const alone = writeStatement({
       changes,
