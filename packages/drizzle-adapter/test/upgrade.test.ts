@@ -418,7 +418,7 @@ async function holdKey(url: string, key: string): Promise<pg.Client> {
   return holder;
 }
 
-/** Waits until the migration waits for the end of another transaction; it does so again and again. */
+/** Waits until the migration waits for another transaction to end, which it does again and again. */
 async function moveWaits(url: string): Promise<void> {
   const waiting = `select pid from pg_stat_activity where wait_event_type = 'Lock' and application_name like 'framework migrations%'
     and query like '%eventlog.idempotency_keys%' and datname = current_database()`;

@@ -298,7 +298,7 @@ export class ConnectionPool {
         if (performance.now() > deadlineMs) throw new Error(outdatedConnections);
       }
     } catch (error) {
-      // This is the value from before the attempt: another caller may have changed it in the meantime.
+      // What counts is whether this attempt sent parameters: another caller may have turned them off in the meantime.
       if (!sentParameters || !isRefusedParameter(error)) throw error;
       this.#sendsParameters = false;
       Object.assign(this.#pool.options, {

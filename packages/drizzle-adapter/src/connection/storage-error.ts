@@ -123,7 +123,7 @@ function unavailable(
  * @see https://www.postgresql.org/docs/current/errcodes-appendix.html
  */
 
-/** The session has ended, possibly after its commit: classes 08, 57P, 58 and XX, and these. */
+/** SQLSTATEs after which the session has ended, possibly after its commit: these, and all of the classes 08, 57P, 58 and XX. */
 const endingStates = new Set(['25P03', '25P04', '40003']);
 const endingClasses = /^(08|57P|58|XX)/;
 
