@@ -204,8 +204,8 @@ export function isOutgrown(error: unknown): boolean {
 /**
  * Makes a query from a prepared statement and its values.
  *
- * The query inherits the statement's fields. Otherwise pg would copy them property by property for every query, which
- * cost a tenth of a deposit's processor time.
+ * The query inherits the statement's fields. Otherwise pg would copy them property by property for every query, which was measured
+ * to take a tenth of a deposit's processor time.
  */
 export function queryOf<Statement extends Omit<pg.QueryArrayConfig, 'values'> | pg.QueryConfig>(
   statement: Statement,

@@ -93,7 +93,7 @@ export class TableReader<T extends ModelTable> {
     return this.#idIsUuid ? id.toLowerCase() : id;
   }
 
-  /** A lone surrogate would be sent as another character, and match the row of another id. */
+  /** Whether a row can have this id. A lone surrogate would be sent as another character, and match the row of another id. */
   #mayBeId(id: string): boolean {
     return this.#idIsUuid ? uuid.test(id) : isStorableText(id);
   }
