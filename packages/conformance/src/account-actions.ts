@@ -19,7 +19,7 @@ interface CreditParams {
   readonly amount: string;
 }
 
-/** Reads one account and adds to its balance; concurrent executions of this compete for the account. */
+/** Reads one account and adds to its balance; concurrent executions compete for the account. */
 export class CreditAccountAction extends Action<CreditParams, Account> {
   readonly #accounts: Repository<Account>;
 
@@ -39,7 +39,7 @@ interface FindOwnerParams {
   readonly accountId: Id<Account>;
 }
 
-/** Reads and stages nothing; declares a durable name and the schemas of its params and result. */
+/** Returns the owner of an account and stages nothing; declares a durable name and the schemas of its params and result. */
 export class FindOwnerAction extends Action<FindOwnerParams, string> {
   readonly #accounts: Repository<Account>;
 
@@ -88,7 +88,7 @@ export class StageAction extends Action<StageParams> {
   }
 }
 
-// The log records nothing of the work, because functions cannot be written as JSON.
+// The log records empty params, because a function cannot be written as JSON.
 FrameworkAction({
   params: z.codec(z.object({}), z.custom<StageParams>(), {
     decode: () => ({ stage: () => undefined }),
@@ -127,10 +127,10 @@ interface WithdrawParams {
   readonly amount: string;
 }
 
-/** Thrown for what the suite's rules refuse. */
+/** Thrown when a withdrawal is refused because the balance is too low. */
 export class Overdrawn extends Error {}
 
-/** Withdraws an amount from an account, which must cover it; so a repeat is refused if too little is left. */
+/** Withdraws an amount that the balance of the account must cover, so a repeat is refused if too little is left. */
 export class WithdrawAction extends Action<WithdrawParams, Account> {
   readonly #accounts: Repository<Account>;
 

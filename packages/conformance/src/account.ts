@@ -14,25 +14,25 @@ import * as z from 'zod';
 const fractionDigits = 18;
 const unit = 10n ** BigInt(fractionDigits);
 
-/** `DELETED` rows must never be read. */
+/** The states of an account; no read may return an account in the state `DELETED`. */
 export type AccountState = 'OPENED' | 'DELETED';
 
 /** Any JSON value. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
 
-/** The suite's model with events: one field for every kind of value that must be read back exactly. */
+/** The suite's model with events. It has one field for every kind of value that must be read back exactly. */
 export class Account extends Model<Account, ShardedId<Account>, AccountState> {
   /** Text, indexed; the condition of `findByOwner`. */
   readonly owner: string;
   /** A decimal of up to 20 digits before the decimal point and exactly 18 after it, as text. */
   readonly balance: string;
-  /** A 64 bit integer. */
+  /** A 64-bit integer. */
   readonly quota: bigint;
   /** A double. */
   readonly score: number;
-  /** An instant with milliseconds. */
+  /** An instant, to the millisecond. */
   readonly dueDate: Date;
-  /** Text without limit, or null. */
+  /** Text of any length, or null. */
   readonly note: string | null;
   /** JSON, not null in the database. */
   readonly settings: Json;

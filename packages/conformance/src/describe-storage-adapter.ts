@@ -38,7 +38,7 @@ import { SuiteContext, type SuiteOptions } from './suite-context.js';
  * ```
  *
  * @param name the name of the database, for the titles
- * @param options overrides of the defaults of the suite's executor: an adapter also runs the suite with `groupCommit`
+ * @param options overrides of the defaults of the suite's executor; register the suite a second time with `groupCommit: true`
  */
 export function describeStorageAdapter(
   name: string,

@@ -33,7 +33,7 @@ interface Read {
   readonly hops: number;
 }
 
-/** What an action does: reads, perhaps the same account several times, and credits what it read first or last. */
+/** What an action does: it reads accounts, perhaps one of them several times, and credits the state that it read first or last. */
 interface Program {
   readonly reads: readonly Read[];
   readonly refuses: boolean;
@@ -53,7 +53,7 @@ interface Params {
   readonly index: number;
 }
 
-/** Runs a program. The log records only its index; it credits the index plus one. */
+/** Runs a program, which credits its index plus one. The log records only the index. */
 class ProgramAction extends Action<Params> {
   static readonly actionName = 'random.program';
   readonly #run: (index: number, update: (account: Account) => void) => Promise<void>;
@@ -68,7 +68,7 @@ class ProgramAction extends Action<Params> {
   }
 }
 
-/** Simultaneous actions that read and depend on each other in every order, and what must be true when all have ended. */
+/** Runs simultaneous actions that read and depend on each other in every order, and checks what they leave behind. */
 export class RandomExecutions {
   readonly #fixture: StorageFixture;
   readonly #random: () => number;
@@ -104,8 +104,8 @@ export class RandomExecutions {
   /**
    * Executes all programs at once; returns what is wrong afterwards, which should be nothing.
    *
-   * @param store stores an account beforehand
-   * @param misbehave starts the faults, once all programs have begun
+   * @param store stores one new account; called for each account before the programs begin
+   * @param misbehave starts the faults; called when the accounts are stored, before the programs begin
    */
   async run(store: () => Promise<Account>, misbehave: () => void): Promise<readonly string[]> {
     this.#accounts = await Promise.all(Array.from({ length: accountCount }, store));
@@ -143,7 +143,7 @@ export class RandomExecutions {
     return (await Promise.all(each)).flat();
   }
 
-  /** If several plans of a group change a row, each must expect the version that the previous one writes. */
+  /** Checks that each plan of a group expects, for every row, the version that the previous plan for this row writes. */
   #watchGroups(): void {
     const manager = this.#fixture.databases.transactionManager(firstShard);
     const persistAll = manager.persistAll.bind(manager);
@@ -191,7 +191,7 @@ export class RandomExecutions {
     if (kind === 'one') return [await read(one)];
     if (kind === 'beside') return Promise.all([read(one), read(other)]);
     if (kind === 'broken') {
-      // The first read continues when perform has ended because of the second one.
+      // The second read fails, which ends perform while the first one continues.
       await Promise.all([read(one), accounts.getById(ShardedId.generate(Account, firstShard))]);
     }
     const places = one === other ? [one] : [one, other];
@@ -230,7 +230,7 @@ export class RandomExecutions {
     return faults.map((fault) => `account ${place}: ${fault}`);
   }
 
-  /** What the last run of a program has read, even if it was never committed. */
+  /** Reports each state that the last run of a program has read although it was never committed. */
   #unseen(
     index: number,
     place: number,
@@ -243,7 +243,7 @@ export class RandomExecutions {
       .map(({ version, balance }) => `${index} ended as ${outcome} and saw ${balance} in version ${version}`);
   }
 
-  /** How often a program credits an account that it has read. */
+  /** How often a program must credit an account: once if it has read the account and stages it. */
   #changes(index: number, place: number): 0 | 1 {
     const { stages } = at(this.#programs, index);
     const isSeen = this.#sights.get(index)?.some((sight) => sight.place === place) === true;
@@ -273,8 +273,8 @@ export class RandomExecutions {
 }
 
 /**
- * Locks are not passed on after a timeout: only the holder of a lock releases it. So an execution that is still waiting at
- * the end waits for a lock that was lost.
+ * A clock whose waits of more than 100 ms never end, so that no wait for a lock times out: only the holder of a lock releases it.
+ * An execution that is still waiting at the end therefore waits for a lock that was lost.
  */
 const withoutWaits: Clock = {
   ...systemClock,

@@ -41,17 +41,17 @@ export type LimitedValue =
 
 /** The repository of accounts, with reads by a condition as users write them. */
 export interface AccountReader extends ModelReader<Account> {
-  /** On all shards, in the order of ids. */
+  /** All accounts of the owner, on all shards, in the order of ids. */
   findByOwner(owner: string): Promise<readonly Account[]>;
   /** The one account of the owner, `undefined` if there is none; throws `not-unique` if there are several. */
   findOneByOwner(owner: string): Promise<Account | undefined>;
-  /** On all shards. */
+  /** The number of the owner's accounts on all shards. */
   countByOwner(owner: string): Promise<number>;
-  /** One page of the owner's accounts; throws as {@link Repository.findPage}. */
+  /** One page of the owner's accounts; throws like {@link Repository.findPage}. */
   findPageByOwner(owner: string, page: PageRequest<Account>): Promise<Page<Account>>;
 }
 
-/** One row of the log, column by column; JSON columns as values. */
+/** One row of the log, column by column; JSON columns are parsed. */
 export interface StoredEvent {
   readonly id: string;
   readonly actionId: string;

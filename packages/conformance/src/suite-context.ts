@@ -43,7 +43,7 @@ export type SuiteOptions = Pick<ExecutorOptions, 'groupCommit' | 'modelLocks' | 
 /**
  * What the tests of the suite share: the fixture, and an executor of the suite's actions on it.
  *
- * An adapter's own tests may open another one, for the same models on other databases.
+ * An adapter's own tests may open another context, for the same models on other databases.
  */
 export class SuiteContext {
   #fixture: StorageFixture | undefined;
@@ -51,7 +51,8 @@ export class SuiteContext {
 
   /** The adapter's fixture, while the suite runs. */
   get fixture(): StorageFixture {
-    if (this.#fixture === undefined) throw new Error('The fixture is open only while tests run');
+    if (this.#fixture === undefined)
+      throw new Error('There is no fixture yet: call open() first, and use the context only in tests');
     return this.#fixture;
   }
 
@@ -60,7 +61,8 @@ export class SuiteContext {
   }
 
   get executor(): ActionExecutor {
-    if (this.#executor === undefined) throw new Error('The executor exists only while tests run');
+    if (this.#executor === undefined)
+      throw new Error('There is no executor yet: call open() first, and use the context only in tests');
     return this.#executor;
   }
 
@@ -144,7 +146,7 @@ export const once: ExecutionConfiguration = { retry: { attemptsMax: 1 } };
 /** The item at that position, from 0; fails the test when the list is shorter. */
 export function at<T>(list: readonly T[], index: number): T {
   const item = list[index];
-  if (item === undefined) throw new Error(`There are only ${list.length} items`);
+  if (item === undefined) throw new Error(`There is no item ${index} in a list of ${list.length}`);
   return item;
 }
 

@@ -84,7 +84,7 @@ describe('FaultProxy', () => {
     expect(received).toEqual([]);
   });
 
-  test.each(['close', 'reset'] as const)('ends connections by a %s', async (manner) => {
+  test.each(['close', 'reset'] as const)('ends connections with a %s', async (manner) => {
     const client = open(proxy);
     await answer(client, 'hello');
     const ended = new Promise((resolve) => client.once('close', resolve));
@@ -107,7 +107,7 @@ function open(proxy: FaultProxy): Socket {
   return socket;
 }
 
-/** The answer to the text, or that the connection ended instead. */
+/** The answer to the text, or `ended` if the connection ended instead. */
 function answer(socket: Socket, text: string): Promise<string> {
   return new Promise((resolve) => {
     socket.once('data', (bytes) => resolve(bytes.toString()));

@@ -93,7 +93,7 @@ export class FaultProxy {
     this.#listener.on('connection', (client: Socket) => this.#link(client));
   }
 
-  /** Ends everything. */
+  /** Ends all connections and frees the port. */
   async close(): Promise<void> {
     await this.refuse();
   }
@@ -120,7 +120,7 @@ export class FaultProxy {
     });
     // A pause comes too late for an end that was read together with the bytes before it.
     from.on('end', () => (this.#silent ? link.unended.add(to) : to.end()));
-    // A connection that breaks on one side breaks on the other; tests check the cause.
+    // An error needs no handling of its own: `close` follows, which ends the other side.
     from.on('error', () => undefined);
     from.on('close', () => {
       this.#links.delete(link);

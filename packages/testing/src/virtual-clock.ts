@@ -79,7 +79,10 @@ export class VirtualClock implements Clock {
    * @throws RangeError when the duration is negative or not a number
    */
   async advance(durationMs: number): Promise<void> {
-    if (!(durationMs >= 0)) throw new RangeError(`Time does not pass by ${durationMs} ms: use set(…)`);
+    if (!(durationMs >= 0))
+      throw new RangeError(
+        `Time cannot pass by ${durationMs} ms: pass 0 or more, or correct the clock with set()`,
+      );
     const endMs = this.#advancedMs + durationMs;
     await settled();
     for (let next = this.#nextUntil(endMs); next !== undefined; next = this.#nextUntil(endMs)) {

@@ -6,5 +6,5 @@ declare module 'vitest' {
   }
 }
 
-/** Whether these tests run with group commit: `vitest.config.ts` lists those that also do. */
+/** Whether the tests run with group commit now; `vitest.config.ts` lists the tests that run both without and with it. */
 export const groupCommit: boolean = inject('groupCommit');

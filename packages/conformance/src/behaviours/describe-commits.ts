@@ -62,7 +62,7 @@ export function describeCommits(context: SuiteContext): void {
       expect(credited?.id).not.toBe(credited?.actionId);
     });
 
-    test('writes exactly the own fields of an event, even if it has none', async () => {
+    test("writes exactly the event's own fields, even if it has none", async () => {
       const account = await context.openAccount();
       await context.stage((plan) => plan.update(account.delete()));
       const [, deleted] = await context.storedEvents();
@@ -167,7 +167,7 @@ export function describeTransactions(context: SuiteContext): void {
       });
     });
 
-    test('is not visible from outside before it commits', async () => {
+    test('hides its changes from reads outside until it commits', async () => {
       const account = await context.openAccount();
       const read = gate();
       const written = gate();
@@ -268,7 +268,7 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
       account.credit(amount).variant({ version: account.version + 1, events: [] }),
       ['{}'],
     );
-  /** As when the executor runs an action again: read again, with the same action. */
+  /** What the executor writes when it runs an action again: an update of a fresh read, under the same action id. */
   const again = async ({ action }: ChangeSet, account: Account, amount: string): Promise<ChangeSet> => ({
     ...update(await context.accounts.getById(account.id), amount),
     action,

@@ -5,7 +5,7 @@ import { TransferAction } from '../account-actions.js';
 import { Account, Tag, decimal, sum } from '../account.js';
 import { type SuiteContext, at, changeSetOf, firstShard, once, principal } from '../suite-context.js';
 
-/** Enough for two of them to overlap, now and then, in the middle of their statements. */
+/** Enough rounds for two executions to overlap now and then in the middle of their statements. */
 const roundCount = 30;
 
 /** Registers tests of many executions that want the same models at once. */
@@ -27,7 +27,7 @@ export function describeConcurrency(context: SuiteContext): void {
       await expectContiguousHistory(context, account, 1 + successes);
     });
 
-    test('gives every success a version of its own', async () => {
+    test('give every success a version of its own', async () => {
       const account = await context.openAccount();
       const outcomes = await Promise.allSettled(
         Array.from({ length: 16 }, () => context.credit(account, '1')),
@@ -38,8 +38,8 @@ export function describeConcurrency(context: SuiteContext): void {
       expect(new Set(versions).size).toBe(versions.length);
     });
 
-    // Without further attempts, which would hide a deadlock from the caller.
-    test('all end when two of them change models in opposite orders', async () => {
+    // Each execution has a single attempt, because another one would hide a deadlock from the caller.
+    test('all end when they change two models in opposite orders', async () => {
       const one = await context.openAccount(firstShard, { balance: decimal('1000') });
       const other = await context.openAccount(firstShard, { balance: decimal('1000') });
       const transfers = Array.from({ length: 32 }, (_unused, index) => {
@@ -95,9 +95,9 @@ async function expectContiguousHistory(
   );
 }
 
-/** Registers tests that a plan with a stale row leaves nothing behind, and is tried again with fresh reads. */
+/** Registers tests which check that a plan with a stale row leaves nothing behind, and is tried again with fresh reads. */
 export function describeStaleRecords(context: SuiteContext): void {
-  describe('a stale record', () => {
+  describe('a stale attempt', () => {
     test('writes nothing when an update is stale', async () => {
       const account = await context.openAccount();
       await context.credit(account, '1');
@@ -169,7 +169,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       });
       expect(attempts).toBe(2);
       expect(await context.accounts.getById(account.id)).toMatchObject({ version: 3 });
-      // One of the opening, two of the other change, one of the second attempt.
+      // One event of the opening, two of the change in between, and one of the second attempt.
       expect(await context.storedEvents()).toHaveLength(4);
     });
 
@@ -188,7 +188,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await manager.persist({ ...update, timeline })).toBe('written');
     });
 
-    test('still works after refusals', async () => {
+    test('prevents no later change, however often it was refused', async () => {
       const account = await context.openAccount();
       for (let round = 0; round < 30; round++) {
         const stale = account.variant({ version: 9 });

@@ -182,7 +182,7 @@ export function describeActionRecords(context: SuiteContext): void {
       expect(await context.storedEvents(firstShard)).toHaveLength(1);
     });
 
-    test('has rows with different ids for different actions', async () => {
+    test('is recorded under ids that no other action has', async () => {
       await context.stage(() => undefined);
       await context.stage(() => undefined);
       const records = await context.storedEvents();

@@ -56,7 +56,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(events.map(({ modelVersion }) => modelVersion)).toEqual([1, 2, 3, 4, 5]);
     });
 
-    test('writes nothing of a change set that goes back before a version that the group writes', async () => {
+    test('writes nothing of a change set based on a version that an earlier one replaces', async () => {
       const account = at(await store(1), 0);
       const both = [update(account, '100'), update(account, '5')];
       expect(await writeTogether(manager(), both)).toEqual(['written', 'stale-record']);
@@ -100,12 +100,12 @@ export function describeGroups(context: SuiteContext): void {
       expect(await context.fixture.keyCount(firstShard)).toBe(3);
     });
 
-    test('is refused inside a transaction on its shard, as isInTransaction says there', async () => {
+    test('is refused inside a transaction on its shard, where isInTransaction returns true', async () => {
       const account = at(await store(1), 0);
       expect(manager().isInTransaction()).toBe(false);
       await manager().inTransaction(async () => {
         expect(manager().isInTransaction()).toBe(true);
-        // The group refuses it as a whole, or leaves the change set to be persisted on its own, which is refused.
+        // An adapter may refuse the whole group, or leave the change set to be persisted on its own, which is then refused.
         const codes = await writeTogether(manager(), [update(account, '1')]).catch((error) => [
           codeOf(error),
         ]);
@@ -133,7 +133,7 @@ function chainOf(
   return chain;
 }
 
-/** Persists a group, and on its own what the group could not hold; returns outcomes and codes. */
+/** Persists a group, then one by one the change sets that it could not hold; returns the outcome or error code of each. */
 async function writeTogether(
   manager: TransactionManager,
   updates: readonly { readonly set: ChangeSet }[],
@@ -171,7 +171,7 @@ function keyOf({ action }: ChangeSet, key: string): NonNullable<ChangeSet['key']
 const modelCount = 200;
 const eventCount = 300;
 
-/** Registers tests that a plan stays atomic when it is too large for one statement. */
+/** Registers tests which check that a plan stays atomic when it is too large for one statement. */
 export function describeLargePlans(context: SuiteContext): void {
   describe(`a plan of ${modelCount} models with ${eventCount} events`, () => {
     test('is written as a whole', async () => {

@@ -15,7 +15,7 @@ import {
 
 const atOnce = 100;
 
-/** Registers tests that a request with an idempotency key has one effect and one answer, however often it is repeated. */
+/** Registers tests which check that a request with an idempotency key has one effect and one answer, however often it is sent. */
 export function describeIdempotency(context: SuiteContext): void {
   describe.each<[title: string, isSearched: boolean]>([
     ['an idempotency key', true],
@@ -133,7 +133,7 @@ export function describeIdempotency(context: SuiteContext): void {
     });
 
     test.each([firstShard, otherDatabaseShard])(
-      'makes one model on %s, although no params contain its id',
+      'creates one model on %s, although the params do not contain its id',
       async (shard) => {
         const params = { owner: 'ada', group: shard.group };
         const open = (): Promise<Account> =>
@@ -159,7 +159,7 @@ export function describeIdempotency(context: SuiteContext): void {
       ['its ids', async ({ id }) => (await context.accounts.findAllByIds([id]))[0]],
       ['a query', async () => (await context.accounts.findAll())[0]],
     ])(
-      'recognises a repeat with nothing left to do that has read on another shard by %s',
+      'recognises a repeat that has nothing left to do after reading on another shard by %s',
       async (_what, read) => {
         const account = await context.openAccount(otherDatabaseShard);
         const key = keyed('k-1');
@@ -243,7 +243,7 @@ function newAccounts(count: number): readonly Account[] {
 
 const expiring = { idempotencyKey: 'k-1' };
 
-/** Registers tests that an expired key counts as absent, before and after it is deleted. */
+/** Registers tests which check that an expired key counts as absent, before and after it is deleted. */
 export function describeKeyExpiry(context: SuiteContext): void {
   describe('an expired idempotency key', () => {
     test('is taken over by a repeat, which has an effect', async () => {
@@ -282,7 +282,7 @@ export function describeKeyExpiry(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(3);
     });
 
-    test('is deleted, no more at once than requested', async () => {
+    test('is deleted in steps no larger than requested', async () => {
       const account = await context.openAccount(firstShard);
       for (let index = 0; index < 5; index++)
         await context.withdraw(account, '0', { idempotencyKey: `k-${index}` });
@@ -301,7 +301,7 @@ const byHandler = { idempotencyKey: 'k-1', handledEvent };
 const byClient = { idempotencyKey: 'k-1' };
 const now = { olderThanMs: 0, limit: 10 };
 
-/** Registers tests that keys of handlers are separate from those of clients, and stay until they are deleted by name. */
+/** Registers tests which check that handlers' keys are separate from those of clients, and stay until they are deleted by name. */
 export function describeHandlerKeys(context: SuiteContext): void {
   describe('an idempotency key of a handler', () => {
     test('is different from the same key of a client', async () => {
@@ -330,7 +330,7 @@ export function describeHandlerKeys(context: SuiteContext): void {
         const page = await keys.findHandlerKeys({ ...now, limit: 2, ...(after !== undefined && { after }) });
         found.push(...page.items.map(({ key }) => key));
         after = page.next;
-        // A deletion in between shifts nothing.
+        // A deletion between two pages does not shift the next one.
         expect(await keys.delete(page.items.slice(0, 1))).toBe(1);
       } while (after !== undefined);
       expect(found).toEqual(['k-0', 'k-1', 'k-2', 'k-3', 'k-4']);

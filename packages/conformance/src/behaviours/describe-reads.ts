@@ -60,7 +60,7 @@ export function describeReads(context: SuiteContext): void {
       const read: Account[] = [];
       const executions = own.map(async ({ id }) =>
         context.stage(async (plan) => {
-          // Each has the lock of its own account, and waits for no other one.
+          // Each execution locks its own account first, so neither waits for the other.
           const first = await context.accounts.getById(id);
           read.push(await context.accounts.getById(account.id));
           plan.update(first.annotate('has read'));
@@ -113,7 +113,7 @@ export function describeReads(context: SuiteContext): void {
   });
 }
 
-/** Stores this many accounts, on each shard in turn; returns them in the order of ids. */
+/** Stores this many accounts on each shard, taking the shards in turn; returns the accounts in the order of ids. */
 async function accountsEverywhere(
   context: SuiteContext,
   countPerShard: number,
@@ -152,7 +152,7 @@ export function describePages(context: SuiteContext): void {
       expect(items).toEqual(stored);
     });
 
-    test('without any models are one empty page', async () => {
+    test('of no models are one empty page', async () => {
       expect(await context.accounts.findPage({ limit: 10 })).toEqual({ items: [], next: undefined });
     });
 
@@ -198,7 +198,7 @@ export function describePages(context: SuiteContext): void {
       ['createdDate', 'ascending', 3],
       ['version', 'ascending', 1],
     ])(
-      'by %s, %s, of %i return every model once, those with equal values in the order of ids',
+      'ordered by %s, %s, of size %i return every model once, equal values in the order of ids',
       async (orderBy, direction, limit) => {
         const stored = await storeOfFewValues(context);
         const { items } = await readAll(
@@ -210,7 +210,7 @@ export function describePages(context: SuiteContext): void {
       },
     );
 
-    test('by a field keep their position when models with the same value are added meanwhile', async () => {
+    test('ordered by a field keep their position when models with the same value are added meanwhile', async () => {
       const stored = await storeOfFewValues(context);
       const request = { orderBy: 'owner', limit: 5 } as const;
       const first = await context.accounts.findPage(request);
@@ -330,7 +330,7 @@ async function readAll(
   return { items, pageCount };
 }
 
-/** Registers tests that rows of state `DELETED` are left out of every read. */
+/** Registers tests which check that rows in the state `DELETED` are left out of every read. */
 export function describeSoftDelete(context: SuiteContext): void {
   describe('a deleted model', () => {
     test('is excluded from reads by id', async () => {
@@ -356,7 +356,7 @@ export function describeSoftDelete(context: SuiteContext): void {
       expect((await context.accounts.findPageByOwner('ada', { limit: 10 })).items).toEqual([kept]);
     });
 
-    test('keeps its id reserved, and its events', async () => {
+    test('keeps its events, and its id stays reserved', async () => {
       const { account } = await oneDeleted(context);
       const again = Account.blank(firstShard, systemClock.now()).variant({ id: account.id });
       await expect(context.stage((plan) => plan.add(again), once)).rejects.toMatchObject({
@@ -366,7 +366,7 @@ export function describeSoftDelete(context: SuiteContext): void {
       expect(types).toEqual(['AccountOpenedEvent', 'AccountDeletedEvent']);
     });
 
-    test('is left out even if it is an entity', async () => {
+    test('is left out of reads, even if it is only an entity', async () => {
       const [tag] = await context.store(Tag.of(otherDatabaseShard, 'old'));
       await context.stage((plan) => plan.update(tag.delete()));
       expect(await context.fixture.tags.findById(tag.id)).toBeUndefined();

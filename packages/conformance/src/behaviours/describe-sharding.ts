@@ -106,10 +106,10 @@ export function describeCrossShard(context: SuiteContext): void {
   });
 }
 
-/** Registers tests that rows and events are on the shard that the id names, and nowhere else. */
+/** Registers tests which check that rows and events are on the shard that the id names, and nowhere else. */
 export function describePlacement(context: SuiteContext): void {
   describe('placement', () => {
-    test.each([firstShard, otherDatabaseShard])('writes row and event only to %s', async (shard) => {
+    test.each([firstShard, otherDatabaseShard])('writes the row and the event only to %s', async (shard) => {
       const account = await context.openAccount(shard);
       const [here, elsewhere] =
         shard === firstShard ? [firstShard, otherDatabaseShard] : [otherDatabaseShard, firstShard];

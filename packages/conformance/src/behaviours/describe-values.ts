@@ -42,7 +42,7 @@ const cases = (Object.keys(exact) as (keyof AccountFields)[]).flatMap((field) =>
   exact[field].map((value) => ({ field, value, shown: shown(value) })),
 );
 
-/** Registers tests that stored values are read back unchanged. */
+/** Registers tests which check that stored values are read back unchanged. */
 export function describeValues(context: SuiteContext): void {
   describe('the round trip', () => {
     test.each(cases)('keeps a $field of $shown', async ({ field, value }) => {
@@ -124,7 +124,7 @@ const limitedValues: readonly (readonly [...Case, limited: LimitedValue])[] = [
   ['a missing text', { owner: undefined as unknown as string }, 'Account.owner', 'missing-fields'],
 ];
 
-/** Registers tests that a value which would not be read back unchanged is refused when it is staged. */
+/** Registers tests which check that a value is refused when it is staged if it would not be read back unchanged. */
 export function describeUnstorableValues(context: SuiteContext): void {
   describe('staging', () => {
     test.each(refusedValues)('refuses %s', async (_title, fields, path) => {
@@ -178,7 +178,7 @@ function refusalAt(path: string): object {
   return { code: 'unstorable-value', path: expect.stringContaining(path) as unknown };
 }
 
-/** Registers tests that a change set which the database refuses leaves nothing behind. */
+/** Registers tests which check that a change set leaves nothing behind if the database refuses it. */
 export function describeRefusals(context: SuiteContext): void {
   describe('a refused change set', () => {
     test('writes nothing when an added id already exists', async () => {

@@ -17,9 +17,9 @@ import {
 import { Account } from '../account.js';
 import { at, firstShard, namespace, principal } from '../suite-context.js';
 
-/** What an adapter passes to the suite of delivery: one database, whose time the suite controls. */
+/** What an adapter passes to the delivery suite: one database, whose time the suite controls. */
 export interface DeliveryFixture {
-  /** Has {@link firstShard} as its only shard, and is ready. */
+  /** A registry that is ready, with {@link firstShard} as its only shard. */
   readonly databases: DatabaseRegistry;
   /** Lets time pass for the database. */
   pass(durationMs: number): Promise<void>;
@@ -59,7 +59,7 @@ export const never = 1e9;
 /** A step that is large enough for all dead letters of a test. */
 export const step = { limit: 100 } as const;
 
-/** An attempt that counts from its beginning. */
+/** A lone attempt, which counts from its beginning. */
 export function alone(id: string): BlockedAttempt {
   return { id, counted: true };
 }
@@ -70,14 +70,15 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
   #leases: readonly SlotLease[] = [];
   #lostToken = '';
 
-  /** Takes the fixture; to be called before anything else. */
+  /** Takes the fixture; must be called before anything else. */
   open(fixture: Fixture): void {
     this.#fixture = fixture;
   }
 
   /** The adapter's fixture, while the suite runs. */
   get fixture(): Fixture {
-    if (this.#fixture === undefined) throw new Error('The fixture is open only while tests run');
+    if (this.#fixture === undefined)
+      throw new Error('There is no fixture yet: call open() first, and use the context only in tests');
     return this.#fixture;
   }
 
@@ -183,11 +184,12 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
     await this.holdAll();
     await this.write(modelId, ...versions);
     const events = await this.logged();
-    if (events.length !== versions.length) throw new Error(`The log has ${events.length} events`);
+    if (events.length !== versions.length)
+      throw new Error(`The log has ${events.length} events instead of ${versions.length}`);
     return events as { readonly [Index in keyof Versions]: DeliverableEvent };
   }
 
-  /** The token with which `one` holds a slot. */
+  /** The token with which `one` holds a slot, or a lost one if it does not hold the slot. */
   token(handler: string, slot: number): string {
     const lease = this.#leases.find((each) => each.handler === handler && each.slot === slot);
     return lease?.token ?? this.lostToken;
@@ -198,7 +200,7 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
     return this.store.blocked.dueHeads(this.places(), limit);
   }
 
-  /** The event that has been due for longest; fails the test when there is none. */
+  /** The event that has been due for the longest time; fails the test when there is none. */
   async head(): Promise<BlockedHead> {
     return at(await this.heads(1), 0);
   }

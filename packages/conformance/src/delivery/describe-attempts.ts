@@ -163,7 +163,7 @@ export function describeAttempts(context: DeliveryContext): void {
     expect(await context.rows()).toMatchObject([{ dead: true, error: 'poison', attempts: 0 }]);
   });
 
-  test('The step that continues a lone attempt in parallel with others also takes its count back, while it is open', async () => {
+  test('The step that continues a lone attempt in parallel with others also takes its count back, while the attempt is open', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     const head = await context.head();
@@ -322,7 +322,7 @@ export function describeDeadLetters(context: DeliveryContext): void {
   });
 
   test.each(['a\u0000b', '\ud83d'])(
-    'A filter matches nothing by a text that no row has: %j',
+    'A filter with a text that no row can have matches nothing: %j',
     async (text) => {
       const [event] = await context.holdWith('a', 1);
       await context.block({ event: event, dead: true });

@@ -153,7 +153,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(await context.heads()).toHaveLength(1);
   });
 
-  test('An event is never due while its handler is paused, nor when it is a dead letter', async () => {
+  test('An event is never due while its handler is paused or when it is a dead letter', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     expect(await context.store.blocked.nextDueMs(context.places())).toBe(0);
@@ -190,7 +190,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(await context.store.blocked.nextDueMs(context.places())).toBe(0);
   });
 
-  test('An event is blocked with its contents in the log, however much of it the caller knows', async () => {
+  test('An event is blocked with its contents from the log, however little of them the caller passes', async () => {
     const [event] = await context.holdWith('a', 1);
     await context.block({ event: { ...contentOf(event), payload: undefined, actionParams: undefined } });
     const row = await context.row();
@@ -233,7 +233,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
       { slot: (one.slot + 1) % context.store.slotCount },
     ])
       expect(await context.store.blocked.stillBlocked([leased({ ...one, ...difference })])).toEqual([]);
-    // The caller no longer holds its slot.
+    // A model counts as still blocked when the caller no longer holds its slot.
     const lost = { ...absent, token: context.lostToken };
     expect(await context.store.blocked.stillBlocked([lost])).toEqual([absent]);
   });

@@ -15,7 +15,7 @@ export function describeLeases(context: DeliveryContext): void {
   ): Promise<LeaseRenewal> => context.store.leases.renew(processId, handlers, leaseMs, shards);
   /** The maximum number of slots of each process when this many processes share them. */
   const share = (processCount: number): number => Math.ceil(context.store.slotCount / processCount);
-  /** How many slots a process with these shards has of a handler. */
+  /** How many slots of a handler a process with these shards gets. */
   const countOf = async (processId: string, handler: string, ...shards: string[]): Promise<number> =>
     (await renew(processId, [handler], shards)).leases.length;
   const withHandlers = (): Promise<readonly string[]> => context.register('mails', 'books');

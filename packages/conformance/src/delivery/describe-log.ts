@@ -30,7 +30,7 @@ export function describeLog(context: DeliveryContext): void {
     expect(slotOf(modelId, 16)).toBe(slot);
   });
 
-  test('The database stores the slot of every event, by which it is read', async () => {
+  test('The database stores the slot of every event, and reads events by it', async () => {
     const { store, slots } = context;
     for (const [modelId] of slotsOf16) await context.write(modelId, 1);
     for (let model = 0; model < 64; model++) await context.write(`model-${model}`, 1);
@@ -76,7 +76,7 @@ export function describeLog(context: DeliveryContext): void {
     expect(idsOf(events)).toEqual(partial === true ? ids : ids.slice(2));
   });
 
-  test('An action without events is never delivered and leaves no handler behind', async () => {
+  test('An action without events is never delivered, and no handler lags because of it', async () => {
     await context.register('notify');
     await context.writeAtOnce();
     expect(await context.logged()).toEqual([]);
@@ -116,7 +116,7 @@ export function describeLog(context: DeliveryContext): void {
     await expect(context.block({ event: large })).rejects.toMatchObject({ code: 'invariant-violation' });
   });
 
-  test('Headers that are large themselves are left out as well, and loaded', async () => {
+  test('Headers that are large themselves are left out as well, and loaded with the rest', async () => {
     const { store, slots } = context;
     await context.holdAll();
     const [small, large] = [{ trace: 'one' }, { baggage: 'x'.repeat(20_000) }];
@@ -177,7 +177,7 @@ export function describeLog(context: DeliveryContext): void {
 
 /** Registers tests of how delivery reads the log while transactions are open. */
 export function describeLateReads(context: DeliveryContext<ConcurrentDeliveryFixture>): void {
-  test('Nothing is skipped when a later transaction of three writers commits first', async () => {
+  test('Nothing is skipped when three transactions commit in the reverse order of their writes', async () => {
     const written: string[] = [];
     const read: string[] = [];
     let cursor: Cursor = await context.beginning();
@@ -276,7 +276,7 @@ export function describeLateReads(context: DeliveryContext<ConcurrentDeliveryFix
 
 /** Registers tests of the positions of handlers and cursors while transactions are open. */
 export function describeLateStarts(context: DeliveryContext<ConcurrentDeliveryFixture>): void {
-  /** What a new handler reads first. */
+  /** The ids of the events that a new handler reads, sorted. */
   const readBy = async (name: string): Promise<readonly string[]> => {
     const loaded = await context.store.cursors.load([0]);
     const { cursor } = at(

@@ -27,10 +27,10 @@ const tables = `
     unique (namespace, principal, key)
   ) strict`;
 
-/** A transaction of a script, on its own connection. */
+/** A transaction begun by `inTransaction`, on its own connection. */
 interface OpenTransaction {
   readonly connection: DatabaseSync;
-  /** Whether the transaction has ended, although something that it started is still running. */
+  /** Whether the transaction has ended; work that it started may still be running. */
   isOver: boolean;
 }
 
@@ -52,7 +52,7 @@ export class SqliteFile {
     this.#connection.exec(tables);
   }
 
-  /** The connection of the caller's transaction; outside of transactions, the common one, which sees what is committed. */
+  /** The connection of the caller's transaction; outside of transactions, the shared one, which sees only what is committed. */
   connection(shard: ShardIdentifier): DatabaseSync {
     const open = transactions.of(this);
     if (open?.isOver === true) throw new TransactionOverError(shard);
@@ -104,12 +104,12 @@ export class SqliteFile {
     return result;
   }
 
-  /** Opens a connection that waits for a short time if another process is writing. */
+  /** Opens a connection that waits for up to 5 seconds while another process is writing. */
   #connect(): DatabaseSync {
     return new DatabaseSync(this.#path, { timeout: 5_000 });
   }
 
-  /** Finishes the current writes. */
+  /** Closes the file once the writes that were requested have finished. */
   async close(): Promise<void> {
     await this.#written;
     this.#connection.close();

@@ -57,7 +57,7 @@ export class SqliteIdempotencyKeys implements IdempotencyKeys {
     readonly after?: string;
   }): Promise<Page<HandlerKey>> {
     return this.#access.read((connection) => {
-      // The position is a number that only grows, so deletions shift nothing.
+      // The position is a number that only grows, so a deletion does not shift later pages.
       const rows = connection
         .prepare(
           `select serial, namespace, principal, key, source from idempotency_keys

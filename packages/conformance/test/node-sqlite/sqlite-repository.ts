@@ -38,7 +38,7 @@ export class SqliteRepository<M extends AnyEntity>
   implements Repository<M>, ModelMapper<M>
 {
   readonly #codec: z.ZodType<M>;
-  /** The rows of the model that are not deleted. */
+  /** The rows of the model that are not deleted, as SQL to follow `from`. */
   readonly #present: string;
 
   constructor(options: {
@@ -87,7 +87,8 @@ export class SqliteRepository<M extends AnyEntity>
   }
 
   /**
-   * Reads pages by key in the order of ids. Pages in other orders are cut from all models, because fields in JSON have no types.
+   * Reads a page. Only pages of all shards in ascending order of ids are read by key. All others are cut from the list of all
+   * models, because fields in JSON have no types that SQL could sort by.
    */
   async findPage({
     condition = everything,

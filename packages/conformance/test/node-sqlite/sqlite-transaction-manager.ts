@@ -43,7 +43,7 @@ export interface SqliteRow {
 export class SqliteTransactionManager implements TransactionManager, EventLog {
   readonly shard: ShardIdentifier;
   readonly keys: SqliteIdempotencyKeys;
-  /** A file has no server whose role another one could take over. */
+  /** Never changes, because a file has no server that could fail over to another one. */
   readonly timeline = 1;
   readonly #file: SqliteFile;
 
@@ -53,10 +53,12 @@ export class SqliteTransactionManager implements TransactionManager, EventLog {
     this.keys = new SqliteIdempotencyKeys(this);
   }
 
-  /** A manager as one on SQLite. */
+  /** Returns a manager as one on SQLite; throws `invariant-violation` if another driver opened it. */
   static of(manager: TransactionManager): SqliteTransactionManager {
     if (manager instanceof SqliteTransactionManager) return manager;
-    throw new InvariantViolationError(`${manager.shard.toString()} was not opened by sqlite`);
+    throw new InvariantViolationError(
+      `${manager.shard.toString()} was not opened by sqlite: pass sqlite to openDatabases`,
+    );
   }
 
   get log(): EventLog {
@@ -75,12 +77,12 @@ export class SqliteTransactionManager implements TransactionManager, EventLog {
     return this.write((connection) => writeChangeSet(connection, changes, this.timeline));
   }
 
-  /** A group would save no round trips. */
+  /** Leaves every change set to `persist`, because a group would save no round trips. */
   async persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]> {
     return group.map(() => 'single');
   }
 
-  /** Commits of this process always have an answer; another process may ask for one whose answer was lost. */
+  /** Commits of this process always have an answer, but another process may ask about a commit whose answer was lost. */
   isCommitted(unknown: CommitOutcomeUnknownError): Promise<boolean> {
     return this.read((connection) => isLogged(connection, unknown));
   }

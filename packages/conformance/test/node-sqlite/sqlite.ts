@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { SqliteFile } from './sqlite-file.js';
 import { SqliteTransactionManager } from './sqlite-transaction-manager.js';
 
-/** Opens SQLite databases, which store events and do not deliver them; the address is the path of the file. */
+/** Opens SQLite databases, which store events but do not deliver them; the address is the path of the file. */
 export const sqlite: DatabaseDriver = {
   parseAddress: (address) => ({ key: resolve(address), place: address }),
   open: ({ address }) => {

@@ -25,8 +25,8 @@ import { MemoryRow } from './memory-row.js';
 import type { MemoryCommit, MemoryTables } from './memory-tables.js';
 
 /**
- * Writes a change set completely, or throws and writes nothing. It checks everything before it writes, and nothing else
- * runs in between.
+ * Writes a change set completely, or throws and writes nothing. Everything is checked before anything is written, and nothing
+ * else runs in between.
  *
  * @throws StaleRecordError `stale-record`
  * @throws ConstraintViolationError `constraint-violation` for an id that exists already
@@ -126,13 +126,13 @@ function parsed(json: string, shard: ChangeSet['shard']): unknown {
 
 function foreignRow(table: string, model: AnyEntity): InvariantViolationError {
   return new InvariantViolationError(
-    `The repository of ${table} ${model.id.value} is not in memory: give the executor a MemoryRepository`,
+    `${table} ${model.id.value} comes from a repository that is not in memory: give the executor a MemoryRepository`,
   );
 }
 
 /**
- * Writes change sets one after the other, each completely or not at all. One that depends on an unwritten one is not
- * written either.
+ * Writes change sets one after the other, each completely or not at all. A change set that depends on one that was not written is
+ * not written either.
  */
 export function applyGroup(tables: MemoryTables, group: readonly ChangeSet[]): readonly GroupOutcome[] {
   const lost = new Set<string>();

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 
 import { faithfulCopy } from './memory-row.js';
 
-/** A class like that of big.js, with its constructor in every instance. */
+/** A class that keeps its constructor in every instance, like big.js. */
 class Amount {
   readonly digits: number[];
   readonly ownConstructor = Amount;

@@ -31,7 +31,7 @@ export interface MemoryRequest {
   readonly changes?: readonly ChangeSet[];
   /** The options of `persist`. */
   readonly options?: PersistOptions | undefined;
-  /** How long `find-key` may take, if shorter than a statement; then the shard counts as unavailable. */
+  /** How long `find-key` may take before the shard counts as unavailable. Default: as long as any statement. */
   readonly waitMs?: number | undefined;
 }
 
@@ -46,15 +46,16 @@ export interface MemoryPassage extends MemoryRequest {
 }
 
 /**
- * Decides what happens to a request or an answer on its way. It arrives when the promise resolves, and the connection
- * is lost if the promise rejects with {@link ConnectionLostError}. If the promise never settles, nothing more happens.
+ * Decides what happens to a request or an answer on its way. It arrives when the promise resolves, or at once without a
+ * promise. The connection is lost if the promise rejects with {@link ConnectionLostError}. If the promise never settles,
+ * nothing more happens.
  */
 export type MemoryFault = (passage: MemoryPassage) => Promise<void> | undefined;
 
 /**
  * Thrown by a fault to lose the connection. A read then fails with `transient-storage`, and the outcome of a write is
- * unknown, whether the request or the answer was lost. Any other error counts as one of the storage, such as a
- * ShardUnavailableError.
+ * unknown, whether the request or the answer was lost. Any other error, such as a ShardUnavailableError, counts as an
+ * error of the storage.
  */
 export class ConnectionLostError extends Error {
   /** Resolves when the request arrives after all; `undefined` if it never does. */
@@ -114,11 +115,11 @@ export class MemoryFaults {
    * Runs some work of the database, including the passages there and back.
    *
    * @throws ConnectionLostError when a fault loses the connection
-   * @throws any error of the work or another fault
+   * @throws any error of the work or of another fault
    */
   async call<T>(request: MemoryRequest, work: () => T): Promise<T> {
     try {
-      // As with a real database, other requests may be faster than this one.
+      // As with a real database, other requests may overtake this one.
       await this.#pass(request, 'request');
     } catch (error) {
       if (error instanceof ConnectionLostError) {

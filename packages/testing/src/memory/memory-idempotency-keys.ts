@@ -48,7 +48,7 @@ export class MemoryIdempotencyKeys implements IdempotencyKeys {
     return this.#manager.read(() => {
       const { keys, clock } = this.#manager.tables;
       const lastMs = clock.now().getTime() - olderThanMs;
-      // The position is a number that only increases, so that deletions do not shift it.
+      // The position is a number that only grows, so a deletion does not shift later pages.
       const found = [...keys.values()]
         .flatMap(({ handled, createdMs, serial }) =>
           handled !== undefined && createdMs <= lastMs && serial > Number(after) ? [{ handled, serial }] : [],

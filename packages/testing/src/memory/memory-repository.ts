@@ -38,8 +38,8 @@ export interface MemoryPageRequest<M> extends PageRequest<M> {
 /**
  * A repository in memory, with the same reads as the repositories of every adapter; it always returns copies.
  *
- * Models of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction. Extend it for
- * your own queries:
+ * Models in the state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction. Extend the
+ * class for your own queries:
  *
  * ```ts
  * class MemoryWallets extends MemoryRepository<Wallet> {
@@ -59,7 +59,7 @@ export class MemoryRepository<M extends AnyEntity>
   readonly #table: string;
   readonly #source: ModelSource<M>;
 
-  /** @throws InvariantViolationError `invariant-violation` when the registry does not fit */
+  /** @throws InvariantViolationError `invariant-violation` when the registry was not opened with `memory()` */
   constructor(options: {
     readonly model: ModelClass<M>;
     readonly databases: DatabaseRegistry;
@@ -94,7 +94,7 @@ export class MemoryRepository<M extends AnyEntity>
   /**
    * Makes the row that will be written, a copy of the model's fields.
    *
-   * @throws InvariantViolationError `invariant-violation` when toRow returns another id or version than the model's
+   * @throws InvariantViolationError `invariant-violation` when toRow returns an id or version that is not the model's
    * @throws UnstorableValueError `unstorable-value` for values that no database returns
    */
   encode(model: M): MemoryRow {
@@ -126,7 +126,7 @@ export class MemoryRepository<M extends AnyEntity>
   /**
    * Stores a model as initial data of a test, without actions and the log, and returns it as stored.
    *
-   * It keeps its version; one that was never stored gets version 1. Attached events are dropped.
+   * The model keeps its version; a model that was never stored gets version 1. Attached events are dropped.
    */
   async put(model: M): Promise<M> {
     const stored = this.#construct({ ...model, version: Math.max(model.version, 1), events: [] });
@@ -134,7 +134,7 @@ export class MemoryRepository<M extends AnyEntity>
     return stored;
   }
 
-  /** Reads the model of an id, even one of state `DELETED`; throws as {@link getById}. */
+  /** Reads the model with an id, even in the state `DELETED`; throws like {@link getById}. */
   async findStored(id: Id<M> | string): Promise<M | undefined> {
     const row = await this.#managerOf(String(id)).read(() => this.#row(String(id)));
     return row && this.modelOf(row);
@@ -150,7 +150,7 @@ export class MemoryRepository<M extends AnyEntity>
     return this.findAllWhere(undefined, rowsMax);
   }
 
-  /** Reads all models that match a condition, on all shards; throws as {@link findAll}. */
+  /** Reads all models that match a condition, on all shards; throws like {@link findAll}. */
   findAllWhere(condition: Condition<M> | undefined, rowsMax?: number): Promise<readonly M[]> {
     return this.upTo(() => this.#models(condition), rowsMax);
   }
@@ -193,7 +193,7 @@ export class MemoryRepository<M extends AnyEntity>
     return new constructor(fields);
   }
 
-  /** Asks databases in parallel; by default all of them. */
+  /** Reads from several databases in parallel; by default from all of them. */
   async #models(
     condition: Condition<M> | undefined,
     managers: readonly TransactionManager[] = this.eachDatabase(),
@@ -246,7 +246,7 @@ export class MemoryRepository<M extends AnyEntity>
     if (isOwn && String(version) === String(model.version)) return;
     const given = `${String(id).slice(0, 80)} version ${String(version)}`;
     throw new InvariantViolationError(
-      `toRow gives ${this.#table} ${given}, but the model is ${model.id.value} version ${model.version}: pass both on unchanged`,
+      `toRow returns ${this.#table} ${given} for ${model.id.value} version ${model.version}: return the model's id and version unchanged`,
     );
   }
 
@@ -254,12 +254,12 @@ export class MemoryRepository<M extends AnyEntity>
     return memoryManager(this.managerOf(where));
   }
 
-  /** Typed as the port's, so that the tables stay out of what users extend. */
+  /** Has the port's return type, so that classes which extend this one do not depend on the tables. */
   protected override own(manager: TransactionManager): TransactionManager {
     return memoryManager(manager);
   }
 
-  /** One for all shards. */
+  /** Returns the same source for all shards. */
   protected override sourceOf(): ModelSource<M> {
     return this.#source;
   }

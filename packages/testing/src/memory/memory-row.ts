@@ -8,7 +8,7 @@ export class MemoryRow {
   readonly state: string;
   /** The fields from which the repository makes the model. */
   readonly fields: object;
-  /** Whether the fields are complete. Otherwise an update keeps the stored fields that it does not name. */
+  /** Whether the fields are complete. If not, an update keeps the stored fields that are missing here. */
   readonly isWhole: boolean;
 
   constructor(row: {

@@ -36,7 +36,7 @@ export class MemoryTables {
   readonly clock: Clock;
   /** In the order in which they were made. */
   readonly commits: MemoryCommit[] = [];
-  /** By scope as text. */
+  /** By their scope, written as text. */
   readonly keys = new Map<string, MemoryKey>();
   /** How many keys were ever written. */
   keyCount = 0;
@@ -72,7 +72,7 @@ export class MemoryTables {
   /**
    * Continues from a replica's snapshot or a backup, even from another server, and loses everything later. This starts
    * another history: no earlier lease is valid, no cursor in a process's memory is known, and a commit whose answer was
-   * lost can no longer be ruled out. With a snapshot of the current contents, it is a crash.
+   * lost can no longer be ruled out. With a snapshot of the current contents, this is a crash that loses nothing.
    */
   failOver(replica: MemorySnapshot): void {
     this.#rows.clear();

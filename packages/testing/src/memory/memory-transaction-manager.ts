@@ -36,7 +36,7 @@ import type { MemoryReads, MemoryTables } from './memory-tables.js';
 interface OpenTransaction {
   /** Its uncommitted writes, by table and id. */
   readonly written: Map<string, Map<string, MemoryRow>>;
-  /** Whether it has ended although work that it started is still running. */
+  /** Whether it has ended; work that it started may still be running. */
   over: boolean;
 }
 
@@ -124,7 +124,7 @@ export class MemoryTransactionManager implements TransactionManager {
     }
   }
 
-  /** Writes a change set, with its events and its key, at one instant; throws as {@link TransactionManager.persist}. */
+  /** Writes a change set, with its events and its key, at one instant; throws like {@link TransactionManager.persist}. */
   async persist(changes: ChangeSet, options?: PersistOptions): Promise<PersistOutcome> {
     this.#assertOutside();
     return this.#send(
@@ -136,7 +136,7 @@ export class MemoryTransactionManager implements TransactionManager {
     );
   }
 
-  /** Writes change sets at one instant; throws as {@link TransactionManager.persistAll}. */
+  /** Writes change sets at one instant; throws like {@link TransactionManager.persistAll}. */
   async persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]> {
     this.#assertOutside();
     return this.#send(
@@ -152,10 +152,10 @@ export class MemoryTransactionManager implements TransactionManager {
   }
 
   /**
-   * Looks up whether a commit has happened, when its request has arrived or is lost.
+   * Looks up whether a commit has happened, once its request has arrived or been lost.
    *
-   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when a fault loses the question, or the commit is not there and
-   * the error does not tell that it was sent to this history of the database
+   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when a fault loses the question, or when the commit is not in the
+   * log and the error does not show that it was sent to the current history of the database
    */
   async isCommitted(unknown: CommitOutcomeUnknownError): Promise<boolean> {
     const sent = unknown.session instanceof SentWrite ? unknown.session : undefined;
@@ -228,15 +228,16 @@ export class MemoryTransactionManager implements TransactionManager {
 export function memoryManager(manager: TransactionManager): MemoryTransactionManager {
   if (manager instanceof MemoryTransactionManager) return manager;
   throw new InvariantViolationError(
-    `${manager.shard.toString()} was not opened by memory(): MemoryRepository cannot read it`,
+    `${manager.shard.toString()} was not opened by memory(): MemoryRepository can read only databases that were`,
   );
 }
 
-/** Of the managers of one database, the one whose transaction the caller runs in, otherwise the first. */
+/** Returns the manager, of those of one database, whose transaction the caller runs in, otherwise the first. */
 export function joinedManager(managers: readonly TransactionManager[]): MemoryTransactionManager {
   const own = managers.map(memoryManager);
   const joined = own.find((manager) => transactions.of(manager) !== undefined) ?? own[0];
-  if (joined === undefined) throw new InvariantViolationError('A database holds no shard');
+  if (joined === undefined)
+    throw new InvariantViolationError('There are no managers: pass those of all shards of a database');
   return joined;
 }
 

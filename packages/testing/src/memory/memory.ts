@@ -85,7 +85,8 @@ export class MemoryServer {
   tablesAt({ address, path }: DatabaseConfig): MemoryTables {
     const tables = this.#byAddress.get(address);
     if (tables !== undefined) return tables;
-    throw new ConfigurationError([{ path, message: `the server has no database ${address}` }]);
+    const message = `the MemoryServer has no database ${address}: add it to the configuration of the server`;
+    throw new ConfigurationError([{ path, message }]);
   }
 }
 
@@ -98,7 +99,8 @@ class MemoryDatabase implements Database {
 
   /** @param shards the shards that the process has there, at least one */
   constructor(tables: MemoryTables, [shard]: readonly ShardIdentifier[], faults: MemoryFaults) {
-    if (shard === undefined) throw new InvariantViolationError('A database holds no shard');
+    if (shard === undefined)
+      throw new InvariantViolationError('A database in memory was opened without a shard: pass at least one');
     this.#tables = tables;
     this.#faults = faults;
     this.#shard = shard;

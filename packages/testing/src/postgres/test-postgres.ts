@@ -29,7 +29,7 @@ export class TestPostgres {
     return new TestDatabase(this.url, name);
   }
 
-  /** Stops the server, unless it existed before; its databases are gone then. */
+  /** Stops the server and loses its databases, unless the server existed before the tests. */
   async stop(): Promise<void> {
     await this.#stop();
   }

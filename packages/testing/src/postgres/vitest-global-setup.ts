@@ -3,7 +3,7 @@ import { startTestPostgres } from './test-postgres.js';
 /**
  * Starts one PostgreSQL server for a whole vitest run. List it in the root configuration's `globalSetup`.
  *
- * Test files find the server with `TEST_DATABASE_URL`, which the workers inherit and `createTestDatabase` reads; processes that
+ * Test files find the server through `TEST_DATABASE_URL`, which the workers inherit and `createTestDatabase` reads; processes that
  * tests start inherit it as well.
  */
 export async function setup(): Promise<() => Promise<void>> {

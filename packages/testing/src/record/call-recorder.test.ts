@@ -10,7 +10,7 @@ const ok: Verdict = { outcome: 'ok', says: '200', result: { balance: '3' } };
 const refused: Verdict = { outcome: 'refused', says: '422 too-little' };
 const unknown: Verdict = { outcome: 'unknown', says: '503 away' };
 
-/** A recorder with a call that gets these answers, one after the other. */
+/** A recorder with a call that gets these answers, one after the other; `undefined` breaks the connection. */
 async function recorded(...answers: readonly (Verdict | undefined)[]) {
   const recorder = new CallRecorder<Verdict>({ judge });
   const keys: string[] = [];
@@ -34,10 +34,10 @@ test('a call is repeated under its key until its outcome is known', async () => 
   expect(recorder.violations).toEqual([]);
 });
 
-test('a call whose outcome is still unknown at the deadline is named', async () => {
+test('a call whose outcome is still unknown at the deadline is named in the error', async () => {
   const { recorder } = await recorded(unknown);
   await expect(recorder.settle({ withinMs: 0 })).rejects.toThrow(
-    /^1 calls still have no known outcome .+ pay \(.+\): none$/,
+    /^Calls without a known outcome after 0 ms: pay \(.+\): none$/,
   );
 });
 
@@ -68,7 +68,7 @@ test('a refused call may succeed when it is repeated', async () => {
   expect(call.outcome).toBe('ok');
 });
 
-test('an answer that the service must never give is a violation and settles no outcome', async () => {
+test('an answer that the service must never give is a violation and leaves the outcome unknown', async () => {
   const { recorder, call } = await recorded({ outcome: 'ok', says: 'a stack trace' });
   expect(call.outcome).toBe('unknown');
   expect(recorder.violations).toEqual([

@@ -93,8 +93,8 @@ export class CallRecorder<Answer> {
   }
 
   /**
-   * Makes a call with a new key. Resolves when it is answered or fails. A failure is not an error here: the outcome is
-   * unknown then.
+   * Makes a call with a new key. Resolves when the call is answered or fails: a failure is not thrown, but leaves the
+   * outcome unknown.
    *
    * @param name describes the call for people
    * @param send sends the call with a key, and gives up when the signal is aborted; it is called again for each repeat
@@ -123,7 +123,7 @@ export class CallRecorder<Answer> {
   async repeat(call: RecordedCall<Answer>): Promise<void> {
     const entry = this.#calls.find((each) => each === call);
     if (entry === undefined)
-      throw new RangeError(`${call.name} was not recorded here: pass a call of .calls`);
+      throw new RangeError(`The call ${call.name} is not one of this recorder: pass an item of calls`);
     await this.#send(entry);
   }
 
@@ -148,7 +148,7 @@ export class CallRecorder<Answer> {
     await Promise.all(Array.from({ length: repeatingMax }, repeatInTurn));
     if (waiting.length === 0) return;
     const list = waiting.map(({ name, key, says }) => `${name} (${key}): ${says}`).join('; ');
-    throw new Error(`${waiting.length} calls still have no known outcome after ${withinMs} ms: ${list}`);
+    throw new Error(`Calls without a known outcome after ${withinMs} ms: ${list}`);
   }
 
   async #send(call: Entry<Answer>): Promise<void> {

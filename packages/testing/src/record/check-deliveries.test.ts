@@ -42,7 +42,7 @@ test('an event delivered too early is reported, even if a later batch restores t
   expect(faultsOf(records)).toEqual([expect.stringContaining(overtaken)]);
 });
 
-test('an event is handled again after a failover lost the record of its handling', () => {
+test('an event must be handled again after a failover has lost the record of its handling', () => {
   const undone = new Map([['collector event-2', 4]]);
   const records = [recordOf(1, 0, 1), recordOf(2, 2, 3)];
   expect(faultsOf(records, undone)).toEqual([expect.stringContaining('was not handled again')]);

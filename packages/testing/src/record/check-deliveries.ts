@@ -11,7 +11,7 @@ export interface DeliveredLog {
   readonly events: readonly DeliveredEvent[];
   /** Whether an event is blocked for a handler, as a dead letter or not. */
   readonly isBlocked: (handler: string, event: DeliveredEvent) => boolean;
-  /** Whether it ever was. Default: whether it is now. */
+  /** Whether an event was ever blocked for a handler. Default: whether it is blocked now. */
   readonly wasBlocked?: (handler: string, event: DeliveredEvent) => boolean;
 }
 
@@ -25,10 +25,10 @@ export interface Deliveries {
   readonly lostIds?: ReadonlySet<string>;
   /**
    * By handler and event id: the position after which the event must be handled again, because a failover has undone
-   * it. Default: none.
+   * its handling. Default: none.
    */
   readonly undone?: ReadonlyMap<string, number>;
-  /** Whether every version of a handler that has run wants events of a type. Default: there is only one version. */
+  /** Whether every version of a handler that has run wants events of a type. Default: yes, because there is only one. */
   readonly isWanted?: (handler: string, type: string) => boolean;
 }
 
@@ -84,8 +84,9 @@ interface PlacedRecord extends DeliveryRecord {
 /** What happened to one event. */
 interface Delivered {
   readonly records: readonly PlacedRecord[];
-  /** When it was first handled, and whether it was handled again if a failover had undone that. */
+  /** The position at which it was first handled; `Infinity` if it never was. */
   readonly done: number;
+  /** Whether it was handled, and handled again if a failover had undone that. */
   readonly isDone: boolean;
 }
 
@@ -126,7 +127,7 @@ function faultsOf(
   return faults;
 }
 
-/** Whether an event was delivered before an earlier one was handled, unless it came after it in the same batch. */
+/** Whether an event was delivered before the previous one was handled; within a batch, whether it came before that one. */
 function overtakes({ records }: Delivered, before: Delivered): boolean {
   const [first] = records.toSorted((one, other) => one.begun - other.begun);
   if (first === undefined) return false;

@@ -11,7 +11,7 @@ import {
 } from './database-record.js';
 import type { DeliveryRecorder } from './delivery-record.js';
 
-/** What to compare with, and what else must hold. */
+/** The options of {@link checkRecord}: what is compared, and what else must hold. */
 export interface RecordCheck<Answer> {
   /** What clients were told, after `settle`. */
   readonly recorder: CallRecorder<Answer>;

@@ -53,7 +53,7 @@ export interface DatabaseRecord {
   readonly deadLetters: readonly string[];
 }
 
-// A model with a dead letter waits for an operator, and so do its later events.
+// Blocked events of a model with a dead letter are left out, because they wait for an operator.
 const waitingText = `
   select handler || ' has not handled ' || count(*) || ' events' as what from (
     select c.handler from eventlog.cursors c join eventlog.events e on e.slot = c.slot
@@ -90,7 +90,7 @@ const deadText = `
          coalesce(': ' || error, '') as what
   from eventlog.parked_events where dead order by what`;
 
-/** Reads the record of a database on its own connection. */
+/** Reads the contents of one database over a connection of its own. */
 export class RecordedDatabase {
   readonly #client: Client;
 

@@ -62,7 +62,7 @@ export class DeliveryRecorder {
     return [...this.#handlers.values()];
   }
 
-  /** Returns handlers that do the same as these, and are recorded. */
+  /** Returns handlers that do the same as these, and whose calls are recorded. */
   around(handlers: readonly AnyEventHandler[]): readonly AnyEventHandler[] {
     const registry = new EventHandlerRegistry(handlers);
     for (const registered of registry.handlers) this.#handlers.set(registered.name, registered);

@@ -110,7 +110,7 @@ export class ChoiceStreams {
   }
 }
 
-/** Makes a function that fills bytes, from a function that returns numbers from 0 to 1. */
+/** Returns a function that fills bytes at random, from a function that returns random numbers from 0 up to 1. */
 export function randomBytesOf(random: () => number): (bytes: Uint8Array) => void {
   return (bytes) => {
     for (let index = 0; index < bytes.length; index += 4) {

@@ -32,8 +32,10 @@ export class Fleet {
   }
 
   /**
+   * Starts a process.
+   *
    * @param setup.shards the shards in its configuration. Default: all
-   * @param setup.version the version of its code. Default: the last one
+   * @param setup.version the version of its code. Default: 0, the last one
    */
   start({
     shards = this.#shards,
@@ -56,7 +58,7 @@ export class Fleet {
     this.#processes = this.#processes.filter((each) => each !== process);
   }
 
-  /** A process that runs or is paused; `undefined` when there is none. */
+  /** Chooses one of the processes, even a paused one; `undefined` when there is none. */
   any(choices: Choices): SimulatedProcess | undefined {
     return this.#processes.length === 0 ? undefined : choices.pick(this.#processes);
   }

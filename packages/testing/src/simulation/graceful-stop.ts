@@ -9,7 +9,7 @@ import type { SimulatedServer } from './simulated-server.js';
 
 /** How long a stopping process waits for calls that it has accepted. */
 const callsTimeoutMs = 5_000;
-/** How long closing databases takes; requests on their way still arrive. */
+/** How long it takes to close the databases; requests that are on their way still arrive. */
 const closeMs = 5;
 
 /**
@@ -66,7 +66,7 @@ export class GracefulStop {
     return call;
   }
 
-  /** Counts the running calls of handlers. */
+  /** Adds a running call of a handler, or removes one that has ended. */
   handlerCalls(change: 1 | -1): void {
     this.#handlerCallCount += change;
   }
@@ -76,7 +76,7 @@ export class GracefulStop {
     this.#disturbedMs.set(shard, this.#clock.elapsedMs());
   }
 
-  /** Resolves when the process may end. */
+  /** Stops everything, and resolves when the process may end. */
   async run(): Promise<void> {
     this.#history.count('stop');
     if (this.#calls.size > 0) this.#history.count('stop amid calls');

@@ -71,7 +71,7 @@ export class Nemesis {
     this.#operator = new DeliveryOperator(openFaultless(server, watched));
   }
 
-  /** Plans faults within a period. */
+  /** Plans faults of the given kinds within a period. */
   plan(kinds: readonly NemesisKind[], withinMs: number): void {
     if (kinds.length === 0) return;
     if (kinds.includes('lossy-failover'))
@@ -186,7 +186,7 @@ export class Nemesis {
     }
   }
 
-  /** Freezes a process for longer than its leases last, without its knowledge. */
+  /** Freezes a process without its knowledge, sometimes for longer than its leases last. */
   #pause(choices: Choices): void {
     const process = this.#fleet.any(choices);
     if (process === undefined) return;

@@ -195,7 +195,7 @@ export class PassageFaults {
   }
 }
 
-/** In which direction of a passage a fault can happen. A crash or a lost answer afterwards needs work that was done. */
+/** In which direction of a passage each fault can happen. Faults of an answer come when the work is done. */
 const wayOf: Readonly<Record<PassageFaultKind, MemoryPassage['way'] | 'both'>> = {
   slow: 'both',
   silent: 'both',

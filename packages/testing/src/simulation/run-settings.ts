@@ -38,7 +38,7 @@ const handlerRetryDefaults = {
   backoffMaxMs: 2_000,
 };
 
-/** Without a second version of the code, there is nothing to roll out. */
+/** The faults that a run may have: without a second version of the code, there is nothing to roll out. */
 function possibleFaults<Given extends SimulationGiven>({
   faults = defaultFaults,
   versions = 1,
@@ -52,13 +52,13 @@ export interface RunSettings {
   readonly executor: Pick<ExecutorOptions, 'groupCommit' | 'modelLocks'>;
   readonly passageKinds: readonly PassageFaultKind[];
   readonly nemesisKinds: readonly NemesisKind[];
-  /**
-   * The share of passages that have a fault, and the share of the others that take a step of their own, from 0 to 1.
-   */
+  /** The share of passages that have a fault, from 0 to 1. */
   readonly share: number;
+  /** The share of the other passages that take a step of their own, from 0 to 1. */
   readonly hopShare: number;
-  /** The number of times at which calls start, and the share of the possible calls that are made. */
+  /** The number of different times at which calls start. */
   readonly burstCount: number;
+  /** The share of the possible calls that are made, from 0 to 1. */
   readonly callShare: number;
   readonly delivery: DeliveryOverrides &
     Required<Pick<DeliveryOverrides, 'leaseMs' | 'timeoutMs' | 'stopTimeoutMs'>>;

@@ -213,7 +213,7 @@ export class Scheduler {
   }
 }
 
-/** The clock of one process. Its time of day may jump, its durations do not. */
+/** The clock of one process. Its time of day may jump, but its durations do not. */
 export class SimulatedClock implements Clock {
   readonly #scheduler: Scheduler;
   readonly #owner: StepOwner;

@@ -151,7 +151,7 @@ function take(record: CallRecord, answer: Answer): void {
   }
 }
 
-/** Passes all commits of a run to a listener, in the order of all databases, until the listener throws. */
+/** Passes the commits of all databases to a listener, in the order in which they were made, until the listener throws. */
 export class CommitWatch {
   readonly #databases: readonly MemoryTables[];
   readonly #repository: RepositoryOf;
@@ -165,7 +165,7 @@ export class CommitWatch {
 
   /**
    * @param options.lostCount how many commits failovers have lost so far
-   * @param options.begin makes a listener that has not been told anything yet
+   * @param options.begin makes a listener that has not received any commit yet
    * @param options.onThrown receives the listener's error, and the commit that caused it
    */
   constructor(options: {

@@ -139,7 +139,7 @@ export class SimulatedProcess implements PassingProcess {
     return this.owner.state !== 'dead';
   }
 
-  /** Whether it can execute any action. */
+  /** Whether it can execute every action: it is alive, knows all shards and is not stopping. */
   get isServing(): boolean {
     const isComplete = this.shards.length === this.#around.server.sharding.members.length;
     return this.isAlive && isComplete && !this.isStopping;

@@ -27,7 +27,7 @@ export class SimulatedServer implements PassedServer {
   readonly #late = new Set<LateWrite>();
 
   /**
-   * @param options.owner the owner of late writes and failovers as steps
+   * @param options.owner the owner of the steps in which late writes arrive and databases fail over
    * @param options.onFailedOver called at each failover before anybody else uses the database
    */
   constructor(options: {
@@ -79,7 +79,7 @@ export class SimulatedServer implements PassedServer {
   }
 
   /**
-   * Continues from a snapshot, and loses everything later. Without one nothing is lost: it is a crash and a restart.
+   * Continues from a snapshot, and loses everything later. Without a snapshot nothing is lost, as in a crash and a restart.
    */
   failOver(tables: MemoryTables, snapshot?: MemorySnapshot): void {
     // Late writes must arrive now: after the failover their connection is gone.

@@ -70,7 +70,7 @@ export interface SimulationGiven {
 
 /** What to simulate, and which invariants must hold. */
 export interface SimulationOptions<Given extends SimulationGiven> {
-  /** The stored models. For one with its own queries, the class of its repository in memory. */
+  /** The models that are stored; for a model with queries of its own, the class of its repository in memory. */
   readonly models: TestEnvironmentOptions['models'];
   /** Makes the actions of a process, including those that only handlers execute. */
   readonly actions: (setup: ProcessSetup) => readonly AnyAction[];
@@ -92,9 +92,9 @@ export interface SimulationOptions<Given extends SimulationGiven> {
   /** Makes the next call of a client; `undefined` for none. */
   readonly call: (choices: Choices, given: Given) => SimulationCall | undefined;
   /**
-   * Starts watching an invariant of your own that must hold after every commit. Returns a listener that receives each
-   * commit, in the order of all databases, and throws when the invariant is broken. After a failover with losses, a new
-   * listener receives the remaining commits.
+   * Starts watching an invariant of your own that must hold after every commit. Returns a listener that receives the
+   * commits of all databases, in the order in which they were made, and throws when the invariant is broken. After a
+   * failover with losses, a new listener receives the remaining commits.
    */
   readonly watch?: (given: Given) => CommitListener;
   /** Checks an invariant of your own when everything has come to rest; throws when it is broken. */
@@ -110,10 +110,11 @@ export interface SimulationOptions<Given extends SimulationGiven> {
   readonly deadLettersMayStay?: boolean;
   /** The principal of the calls. Default: `simulation`. */
   readonly principal?: Principal;
-  /** Default: chosen for each run. */
+  /** The executors' option of this name. Default: chosen for each run. */
   readonly groupCommit?: ExecutorOptions['groupCommit'];
-  /** Default: chosen for each run. */
+  /** The executors' option of this name. Default: chosen for each run. */
   readonly modelLocks?: ExecutorOptions['modelLocks'];
+  /** Changes to the executors' settings of idempotency keys. */
   readonly idempotency?: ExecutorOptions['idempotency'];
   /** Changes to the executors' retry policy. */
   readonly retry?: ExecutorOptions['retry'];

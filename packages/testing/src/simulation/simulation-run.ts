@@ -307,8 +307,8 @@ export class SimulationRun<Given extends SimulationGiven> {
   }
 
   /**
-   * Waits until idempotency keys have expired, to reveal keys that are still needed. Mostly no process runs meanwhile,
-   * which takes few steps.
+   * Waits until idempotency keys have expired, to reveal keys that are still needed. Usually no process runs meanwhile,
+   * so that the wait takes few steps.
    */
   async #outliveKeys(): Promise<void> {
     const lifetimeMs = this.#options.idempotency?.keyLifetimeMs ?? Infinity;

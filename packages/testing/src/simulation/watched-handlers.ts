@@ -17,7 +17,7 @@ export interface HandlerWatch {
   readonly timeoutMs: number;
   /** The current name of a handler, whatever this version of the code calls it. */
   readonly nameOf: (name: string) => string;
-  /** Receives changes of the number of running calls. */
+  /** Receives each change in the number of running calls. */
   readonly onRunning: (change: 1 | -1) => void;
 }
 

@@ -41,7 +41,7 @@ export class ActionSpecification<Result> {
     this.#isDelivered = options.isDelivered;
   }
 
-  /** The same, but then delivers everything until nothing is pending or due: a saga from its first step on. */
+  /** The same, but also delivers events until nothing is pending or due: a whole saga, started by its first action. */
   delivered(): ActionSpecification<Result> {
     return new ActionSpecification({
       name: this.#name,
@@ -55,7 +55,8 @@ export class ActionSpecification<Result> {
    * Executes the action and compares the outcome.
    *
    * @returns the environment, for further checks
-   * @throws AssertionError with the difference; whatever the action throws
+   * @throws AssertionError with the difference
+   * @throws any error of the action
    */
   async thenExpect(expected: ExpectedOutcome<Result>): Promise<TestEnvironment> {
     const { outcome, ending } = await this.#run();
@@ -66,22 +67,22 @@ export class ActionSpecification<Result> {
     return outcome.environment;
   }
 
-  /** Compares the action's result; returns and throws as {@link thenExpect}. */
+  /** Compares the action's result; returns and throws like {@link thenExpect}. */
   thenResult(result: Expected<Result>): Promise<TestEnvironment> {
     return this.thenExpect({ result });
   }
 
-  /** Compares all events that were committed, in their order; returns and throws as {@link thenExpect}. */
+  /** Compares all events that were committed, in their order; returns and throws like {@link thenExpect}. */
   thenEvents(...events: readonly ExpectedEvent[]): Promise<TestEnvironment> {
     return this.thenExpect({ events });
   }
 
-  /** Compares all models that were added or updated, in the order of their first change; returns and throws as {@link thenExpect}. */
+  /** Compares all models that were added or updated, in the order of their first change; returns and throws like {@link thenExpect}. */
   thenModels(...models: readonly ExpectedModel[]): Promise<TestEnvironment> {
     return this.thenExpect({ models });
   }
 
-  /** Executes the action, which must commit nothing; returns and throws as {@link thenExpect}. */
+  /** Executes the action, which must commit nothing; returns and throws like {@link thenExpect}. */
   thenNothing(): Promise<TestEnvironment> {
     return this.thenExpect({ events: [], models: [] });
   }
@@ -166,7 +167,7 @@ export class Outcome {
   }
 }
 
-/** Finds out which commits follow others in every run, and which came before others only by chance: handlers run in parallel. */
+/** Finds out which commits follow others in every run, and which do so only by chance, because handlers run in parallel. */
 class CommitOrder {
   readonly #commits: readonly MemoryCommit[];
   /** By the id of the action: the handler and model for which it was executed; `undefined` if no handler executed it. */
@@ -211,7 +212,7 @@ class CommitOrder {
     return earlier;
   }
 
-  /** Whether they have the same handler and model, one was caused by the other's event, or both changed the same model. */
+  /** Whether both commits have the same handler and model, the first was caused by the other's event, or both changed one model. */
   #followsAtOnce(commit: MemoryCommit, other: MemoryCommit): boolean {
     if (this.#turns.get(commit.action.id) === this.#turns.get(other.action.id)) return true;
     const cause = this.#causes.get(commit.action.id);

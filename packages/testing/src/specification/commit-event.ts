@@ -26,7 +26,7 @@ export interface EventOrigin {
   readonly actionParams?: unknown;
   /** The action's principal. Default: the environment's principal. */
   readonly principal?: Principal;
-  /** Default: none. */
+  /** The action's headers. Default: none. */
   readonly headers?: Readonly<Record<string, string>>;
   /** The version that the change produced. Default: that of the stored model, or 1. */
   readonly modelVersion?: number;

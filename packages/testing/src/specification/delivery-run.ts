@@ -15,7 +15,10 @@ import { type HandlerCall, handlersAround } from '../record/delivery-record.js';
 import type { VirtualClock } from '../virtual-clock.js';
 import { SpecificationError } from './expectation.js';
 
-/** How long a handler may wait for something other than the virtual clock before time passes all the same: over 1 s. */
+/**
+ * For how many turns of the event loop, which take more than 1 s, a handler may wait for something other than the virtual clock
+ * before time passes all the same.
+ */
 const patienceTurns = 2_000;
 const roundsMax = 100_000;
 const deadLettersMax = 1_000;
@@ -93,7 +96,7 @@ export class DeliveryRun {
       clock: this.#engineClock,
       random: () => 1,
       onError: (error) => this.#errors.push(error),
-      // They are recorded by the watch.
+      // The watch records failed attempts.
       onAttemptFailed: () => undefined,
     });
   }
@@ -121,7 +124,10 @@ export class DeliveryRun {
       if (this.#databases.every(({ tables, end }) => isAtRest(tables, this.#handlers, end))) return;
       await this.#clock.wakeNext();
     }
-    throw new SpecificationError('neverIdle', 'Delivery is waiting for something that never happens');
+    throw new SpecificationError(
+      'neverIdle',
+      'Delivery waits for something that never happens: look for a handler that waits without a timeout',
+    );
   }
 
   /** Resolves when everything that runs is waiting for the clock, so that only time makes it continue. */
@@ -146,7 +152,7 @@ export class DeliveryRun {
     return this.#watch.callCount + this.#watch.attempts.length;
   }
 
-  /** Any other error reported by delivery is its own, or comes from the registration of the handlers. */
+  /** Throws the first reported error that no handler threw: it is delivery's own, or comes from the registration of handlers. */
   #assertOnlyHandlersFailed(): void {
     const thrown = new Set(this.#watch.attempts.map(({ error }) => error));
     const unexpected = this.#errors.find((error) => !thrown.has(error));
@@ -272,7 +278,7 @@ export interface HandlerAttempt {
   readonly error: unknown;
 }
 
-/** Between delivery and the handlers: records every attempt, and ends what would never end. */
+/** Stands between delivery and the handlers: records every attempt, and ends a run that would never end. */
 class HandlerWatch {
   /** In the order in which they ended. */
   readonly attempts: HandlerAttempt[] = [];
@@ -298,7 +304,11 @@ class HandlerWatch {
     return [...this.#running].filter(({ signal }) => !signal.aborted).length;
   }
 
-  /** @throws SpecificationError `neverIdle` when there were more calls than allowed */
+  /**
+   * Checks the number of calls.
+   *
+   * @throws SpecificationError `neverIdle` when there were more calls than allowed
+   */
   assertRestful(): void {
     if (this.callCount <= this.#callsMax) return;
     const counts = [...this.#callCounts]
@@ -313,7 +323,7 @@ class HandlerWatch {
 
   async #call({ handler: { name }, envelopes, context, work }: HandlerCall): Promise<void> {
     this.#callCounts.set(name, (this.#callCounts.get(name) ?? 0) + 1);
-    // A failing event is blocked, so the delivery ends.
+    // If this throws, the call fails and its event is blocked, so the delivery ends.
     this.assertRestful();
     this.#running.add(context);
     try {

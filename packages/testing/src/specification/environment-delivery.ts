@@ -7,11 +7,14 @@ import { type DeliveryReport, DeliveryRun, deadLetterError } from './delivery-ru
 
 const defaultCallsMax = 1_000;
 
-/** How a delivery ends. */
+/** What a delivery allows its handlers. */
 export interface DeliverAllOptions {
   /** The maximum number of calls of handlers. Default 1,000. */
   readonly callsMax?: number;
-  /** Whether handlers may give up on events. Default `'refused'`: the delivery rejects with the error that the handler threw. */
+  /**
+   * Whether handlers may give up on events. Default `'refused'`: the delivery rejects with `dead-letter`, and with the handler's error
+   * as the cause.
+   */
   readonly deadLetters?: 'refused' | 'kept';
 }
 
@@ -51,7 +54,7 @@ export class EnvironmentDelivery {
     return report;
   }
 
-  /** Delivers what is committed now the given number of times, each time without the cursors of the previous time. */
+  /** Delivers everything that is committed so far: the last event of the database the given number of times, all others once. */
   async committed({ delivery }: MemoryTables, times: number): Promise<DeliveryReport> {
     const ends = new Map(this.tables.map((tables) => [tables, tables.log.length]));
     const last = delivery.log.length - 1;
@@ -64,7 +67,7 @@ export class EnvironmentDelivery {
     return report;
   }
 
-  /** By handler and event, as in the tables. */
+  /** The keys of the dead letters, which name handler and event as in the tables. */
   get #deadKeys(): ReadonlySet<string> {
     const rows = this.tables.flatMap(({ blocked }) => [...blocked]);
     return new Set(rows.filter(([, { dead }]) => dead).map(([key]) => key));

@@ -25,7 +25,7 @@ export class SpecificationError extends Error {
 /**
  * Compares a value with what is expected, except for what the expectation leaves open.
  *
- * @param what describes it in the error, such as `events`
+ * @param what describes the value in the error, such as `events`
  * @throws AssertionError with the difference, as every test runner shows it
  */
 export function assertMatches(what: string, actual: unknown, expected: unknown): void {
@@ -87,7 +87,7 @@ function isMatch(actual: unknown, expected: unknown): boolean {
   return isDeepStrictEqual(compared.actual, compared.expected);
 }
 
-/** Shortened, unless that would hide the difference. */
+/** Shortens both values, unless that would hide the difference. */
 function readable({ actual, expected }: Matched): Matched {
   const short: Matched = { actual: shown(actual), expected: shown(expected) };
   return isDeepStrictEqual(short.actual, short.expected) ? { actual, expected } : short;
@@ -137,7 +137,7 @@ function codeOf(error: unknown): string {
   return FrameworkError.find(error)?.code ?? (error instanceof Error ? error.name : typeof error);
 }
 
-/** A value, or for an object {@link like} it; a model is compared without its version, dates and attached events. */
+/** A value, or some fields of an object, from {@link like}; a model is compared without its version, dates and attached events. */
 export type Expected<T> =
   | T
   | (T extends object ? Like<T> : never)
@@ -198,7 +198,7 @@ export function like<T extends object>(
 
 /** Fields set by storing and staging, not by a decision of the model. */
 const ofStorage: ReadonlySet<string> = new Set(['version', 'createdDate', 'updatedDate', 'events']);
-/** Adds nothing to the class of the event. */
+/** The field of an event that its class already determines. */
 const ofEvents: ReadonlySet<string> = new Set(['model']);
 
 type AnyClass = abstract new (...args: never[]) => unknown;
@@ -220,7 +220,7 @@ function matched(actual: unknown, expected: unknown): Matched {
   return { actual, expected };
 }
 
-/** Only these fields; for an object of another class, everything. */
+/** Keeps only these fields; of an object of another class, everything. */
 function matchedFields(actual: unknown, type: AnyClass, fields: object): Matched {
   if (typeof actual !== 'object' || actual === null || !(actual instanceof type))
     return { actual, expected: objectOf(type, fields) };
@@ -256,7 +256,7 @@ function without(left: ReadonlySet<string>, fields: object): object {
   return Object.fromEntries(Object.entries(fields).filter(([field]) => !left.has(field)));
 }
 
-/** A value as a difference shows it; values that write themselves as a short JSON text are shown as in `Big 25.5`. */
+/** A value as a difference shows it; a value with a `toJSON` method is shown as its class and its JSON, such as `Big 25.5`. */
 function shown(value: unknown): unknown {
   if (typeof value !== 'object' || value === null || value instanceof Date) return value;
   if (Array.isArray(value)) return value.map(shown);

@@ -34,7 +34,7 @@ export class HandlerSpecification {
   }
 
   /**
-   * Delivers the event and compares the outcome: what the handlers' actions committed, without its consequences.
+   * Delivers the event and compares what the handlers' actions committed; the events of these actions are not delivered.
    *
    * @returns the environment, for further checks
    * @throws AssertionError with the difference
@@ -49,17 +49,17 @@ export class HandlerSpecification {
     return outcome.environment;
   }
 
-  /** Compares all events that were committed, in their order; returns and throws as {@link thenExpect}. */
+  /** Compares all events that were committed, in their order; returns and throws like {@link thenExpect}. */
   thenEvents(...events: readonly ExpectedEvent[]): Promise<TestEnvironment> {
     return this.thenExpect({ events });
   }
 
-  /** Compares all models that were added or updated, in the order of their first change; returns and throws as {@link thenExpect}. */
+  /** Compares all models that were added or updated, in the order of their first change; returns and throws like {@link thenExpect}. */
   thenModels(...models: readonly ExpectedModel[]): Promise<TestEnvironment> {
     return this.thenExpect({ models });
   }
 
-  /** Delivers the event, which must not lead to a commit; returns and throws as {@link thenExpect}. */
+  /** Delivers the event, which must not lead to a commit; returns and throws like {@link thenExpect}. */
   thenNothing(): Promise<TestEnvironment> {
     return this.thenExpect({ events: [], models: [] });
   }
@@ -68,14 +68,18 @@ export class HandlerSpecification {
    * Delivers the event, on which a handler must give up after all its attempts.
    *
    * @param error the `code`, or the class, of what it throws at the last attempt
-   * @throws AssertionError when none gives up, or when it throws something else
+   * @throws AssertionError when no handler gives up, or when it throws something else
    */
   async thenThrows(error: ExpectedError): Promise<TestEnvironment> {
     const { outcome, report } = await this.#run();
     const [deadLetter] = report.deadLetters;
     const ending =
       deadLetter === undefined ? { result: undefined } : { error: lastErrorAt(deadLetter, report) };
-    assertThrown(`${deadLetter?.handler ?? 'Every handler'} of ${this.#type}`, ending, error);
+    const what =
+      deadLetter === undefined
+        ? `The handling of ${this.#type}`
+        : `${deadLetter.handler}, called with ${this.#type},`;
+    assertThrown(what, ending, error);
     return outcome.environment;
   }
 

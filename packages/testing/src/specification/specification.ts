@@ -55,7 +55,7 @@ export class Specification {
     return new Specification(this.#options, [...this.#given, ...models]);
   }
 
-  /** Executes an action, with an idempotency key, a principal or any other option of an executor. */
+  /** Executes an action, optionally with an idempotency key, a principal or any other option of an execution. */
   when<Params, Result>(
     action: ActionClass<Params, Result>,
     params: NoInfer<Params>,

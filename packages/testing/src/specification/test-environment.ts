@@ -230,7 +230,7 @@ export interface EnvironmentSetup {
   readonly repository: RepositoryOf;
 }
 
-/** Finds a repository by its class, or by that of its models. */
+/** Finds a repository by its class, or by the class of its models. */
 export interface RepositoryOf {
   /** By the class of a listed repository; throws SpecificationError `unknown-model` when it is not listed. */
   <R extends MemoryRepository<AnyEntity>>(repository: MemoryRepositoryClass<R>): R;
@@ -265,7 +265,7 @@ export interface TestEnvironmentOptions {
   readonly groupCommit?: ExecutorOptions['groupCommit'];
   /** Overrides of the settings of delivery, such as `retry`. */
   readonly delivery?: DeliveryOverrides;
-  /** When the clock starts. Default: 2026-01-01T00:00:00Z. */
+  /** The time at which the clock starts. Default: 2026-01-01T00:00:00Z. */
   readonly start?: Date;
 }
 
@@ -284,12 +284,12 @@ export class EnvironmentRepositories {
     }
   }
 
-  /** All of them, for the executor. */
+  /** All repositories, for the executor. */
   get all(): readonly ModelMapper[] {
     return [...new Set(this.#byClass.values())];
   }
 
-  /** Finds one by a listed class, or by that of its models. */
+  /** Finds a repository by a listed class, or by the class of its models. */
   readonly of: RepositoryOf = (listed: { readonly name: string }) => {
     const repository = this.#byClass.get(listed);
     if (repository === undefined) throw unknownModel(listed.name);
@@ -297,7 +297,7 @@ export class EnvironmentRepositories {
     return repository as never;
   };
 
-  /** Finds one by the name of its model. */
+  /** Finds a repository by the name of its model. */
   ofName(modelName: string): MemoryRepository<AnyEntity> {
     for (const repository of this.#byClass.values())
       if (modelNameOf(repository.model) === modelName) return repository;

@@ -83,7 +83,7 @@ async function traceOf(seed: number, groupCommit: boolean): Promise<readonly str
 }
 
 test.each([false, true])(
-  'a run repeats itself when time, ids and random numbers are given (group commit: %s)',
+  'a run repeats itself when a seed determines its time, ids and random numbers (group commit: %s)',
   async (groupCommit) => {
     const traces = new Set<string>();
     for (let seed = 1; seed <= 5; seed++) {

@@ -39,7 +39,7 @@ describe('a server of in-memory databases', () => {
     expect(server.databases).toEqual([server.tables(firstShard), server.tables(otherDatabaseShard)]);
   });
 
-  test('delivers in one process what another committed, and resumes where that one vanished', async () => {
+  test('delivers in one process what another committed, and in a third after the first vanishes', async () => {
     const clock = new VirtualClock();
     const server = new MemoryServer(suiteSharding, { clock });
     const seen: string[] = [];

@@ -39,7 +39,7 @@ export class Book extends Model<Book, ShardedId<Book>, 'SHELVED' | 'LENT'> {
   }
 
   lend(readerId: string): Book {
-    if (this.state === 'LENT') throw new Error('The book is lent');
+    if (this.state === 'LENT') throw new Error('The book is already lent');
     return this.copy({ state: 'LENT' }, new BookLentEvent(this.id.value, readerId));
   }
 

@@ -21,8 +21,8 @@ type Written = RegisterWrittenEvent | RegisterStampedEvent;
 export const versionCount = 4;
 
 /**
- * The handlers of one version of the code. Before the last one, which is 0, the reactor did not exist (3), had another name (2),
- * and did not want everything (1).
+ * The handlers of one version of the code. In the versions before the last one, which is 0, the reactor did not exist yet (3), had
+ * another name (2), or did not want all events (1).
  *
  * @param waits whether the collector waits when its batches fail
  */
@@ -72,7 +72,7 @@ class Reactor extends Reacting {
   readonly event = [RegisterWrittenEvent, RegisterStampedEvent];
 }
 
-/** An earlier version of the reactor, without stamped marks. */
+/** An earlier version of the reactor, which does not want events of stamped marks. */
 @FrameworkEventHandler({ name: 'reactor', aliases: ['former-reactor'], startFrom: 'beginning' })
 class NarrowReactor extends Reacting {
   readonly event = [RegisterWrittenEvent];

@@ -58,7 +58,7 @@ export function registersSimulation(
     },
     call: (choices, { registers }) => programCall(choices, registers, programCount++, handles),
     check: (state) => checkRegisters(state, notes),
-    // Dead letters are older than the keys of clients before they are replayed.
+    // So short that the keys of clients have expired when dead letters are replayed.
     idempotency: { keyLifetimeMs: 20_000, commitsPerSweep: 1 },
     ...others,
   });
@@ -137,7 +137,8 @@ function reactionOf(choices: Choices, id: () => string): Reaction {
 }
 
 /**
- * The marks follow one another: nothing was overwritten without being read, and no answer contains a mark that does not exist.
+ * Checks that the marks follow one another: nothing was overwritten without being read, and no answer contains a mark that does
+ * not exist.
  */
 function checkRegisters({ given, events, calls, hasLosses }: SimulationState<Given>, notes: Notes): void {
   const faults = [...notes.wrongReads];
@@ -164,8 +165,9 @@ function checkRegisters({ given, events, calls, hasLosses }: SimulationState<Giv
         faults.push(`call ${number}: its copies were answered differently`);
       for (const result of results)
         for (const mark of (result as { readonly marks: readonly string[] }).marks)
-          if (!marks.has(mark)) faults.push(`call ${number} was answered ${mark}, which was never committed`);
-      // Several executions of one call with a key may have read something.
+          if (!marks.has(mark))
+            faults.push(`call ${number} was answered with ${mark}, which was never committed`);
+      // A call with a key may have had several executions, each with reads of its own.
       if (outcome !== 'ok' || key !== undefined) continue;
       for (const { id, version, mark } of notes.sights.get((call.params as Program).program) ?? [])
         if (!states.has(`${id} ${version} ${mark}`))

@@ -18,21 +18,21 @@ export const far: ShardIdentifier = ShardIdentifier.of(1, 0);
 /** The initial mark of every register. */
 export const blank = 'blank';
 
-/** What handlers do with an event: how often they fail, how, how long they wait, and to which register they write first. */
+/** What handlers do with an event: to which register they write, how they fail before or after that, and how long they wait. */
 const reactionSchema = z.object({
   writesTo: z.string().optional(),
   fails: z.enum(['before', 'after']).optional(),
-  /** How often it does so. */
+  /** How often the handler fails. */
   times: z.number(),
   throws: z.enum(['error', 'text', 'nothing', 'hostile', 'hangs', 'hangs-deaf']),
-  /** How long calls take, by the clock of their process; how many of them; and whether they continue when they are abandoned. */
+  /** How long calls take by the clock of their process, how many calls do, and whether they go on when they are abandoned. */
   waits: z.object({ ms: z.number(), times: z.number(), isDeaf: z.boolean() }).optional(),
-  /** How often a batch with it fails. */
+  /** How often a batch with the event fails. */
   batchFails: z.number().optional(),
 });
 export type Reaction = z.infer<typeof reactionSchema>;
 
-/** Contains the mark of the last write. */
+/** A register, which holds the mark of the last write. */
 export class Register extends Model<Register, ShardedId<Register>, 'OPEN'> {
   readonly mark: string;
 
@@ -80,7 +80,7 @@ export interface Read {
   readonly pauseMs: number;
 }
 
-/** What an action does: reads, perhaps the same register twice, waits, refuses, and writes to what it read first or last. */
+/** What an action does: it reads registers, perhaps one of them twice, waits, may refuse, and writes over what it read. */
 export interface Program {
   readonly program: number;
   readonly reads: readonly Read[];
@@ -105,7 +105,7 @@ export class Notes {
   readonly wrongReads: string[] = [];
   #markCount = 0;
 
-  /** Different for each attempt, so that a write can be attributed to its attempt. */
+  /** A number for the next mark, different each time, so that a write can be attributed to its attempt. */
   nextMark(): number {
     return this.#markCount++;
   }
@@ -165,7 +165,7 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
     const registers = this.#registers;
     if (kind === 'one') return [await this.#readOne(one)];
     if (kind === 'beside') return Promise.all([this.#readOne(one), this.#readOne(other)]);
-    // The first read continues when perform has ended because of the second one.
+    // The second read fails, which ends perform while the first one continues.
     if (kind === 'broken')
       await Promise.all([registers.getById(one), registers.getById(ShardedId.generate(Register, near))]);
     return registers.findAllByIds(one === other ? [one] : [one, other]);

@@ -114,7 +114,7 @@ describe('a specification of an action', () => {
     expect(one.clock.now()).toEqual(new Date('2026-01-01T00:00:00Z'));
   });
 
-  test('identifies models by all writes, in the order of the first change', async () => {
+  test('compares all models that are written, in the order of their first change', async () => {
     const other = account('1');
     await spec
       .given(given, other)

@@ -86,7 +86,7 @@ describe('a specification of a handler', () => {
     ]);
   });
 
-  test('does not handle events that follow', async () => {
+  test('does not deliver the events that follow', async () => {
     const endless = onCredit(async (_envelope, context) => {
       await context.execute(WithdrawAction, withdrawal);
     });
@@ -142,7 +142,7 @@ describe('a handler that fails', () => {
     expect(passedMs).toBeLessThan(185_000);
   });
 
-  test('gives the event up after its last attempt', async () => {
+  test('gives up on the event after its last attempt', async () => {
     const handled = accountsWith(failing(3)).given(given).whenHandled(credited);
     await handled.thenThrows(Unlucky);
     await expect(handled.thenThrows('stale-record')).rejects.toMatchObject(failed);
@@ -153,7 +153,7 @@ describe('a handler that fails', () => {
     });
   });
 
-  test('gives the event up at once when its error rules out another attempt', async () => {
+  test('gives up on the event at once when its error rules out another attempt', async () => {
     const missing = onCredit(async () => {
       throw new EntityNotFoundError('Account', 'nobody');
     });

@@ -119,7 +119,7 @@ test.each([byCountry, byModel])(
   },
 );
 
-test('a model whose id carries no shard is refused without its strategy, which the error names', async () => {
+test('a model whose id contains no shard is refused without a strategy, and the error says how to list one', async () => {
   await expect(specificationOf([Shop]).given(shop).environment()).rejects.toMatchObject({
     code: 'no-strategy',
     message: expect.stringContaining('models: [{ model: Shop, strategy }]'),

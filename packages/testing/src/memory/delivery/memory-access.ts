@@ -65,7 +65,7 @@ export class MemoryAccess {
     return answer;
   }
 
-  /** Calls back for every notification that reaches the process. Returns a function that ends this. */
+  /** Calls back for every notification that reaches the process. Returns a function that stops listening. */
   listen(onNotification: () => void): () => void {
     const listener = (): void => void this.#faults.hear(this.#shard, onNotification);
     this.#tables.listeners.add(listener);

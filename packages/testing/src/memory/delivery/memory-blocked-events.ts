@@ -46,7 +46,9 @@ export class MemoryBlockedEvents implements BlockedEvents {
         const key = `${event.handler} ${event.event.id}`;
         if (!tables.holds(event.handler, event.event.slot, token) || blocked.has(key)) continue;
         if (logged.omitted === true)
-          throw new InvariantViolationError(`Event ${logged.id} is missing from the log`);
+          throw new InvariantViolationError(
+            `Event ${logged.id} is missing from the log: find out what deleted it`,
+          );
         const nextMs = retryAfterMs === undefined ? undefined : nowMs + retryAfterMs;
         const state = { nextMs, blockedMs: nowMs, serial: tables.writes.blocked };
         blocked.set(key, { ...event, ...state, openAttempts: new Set() });

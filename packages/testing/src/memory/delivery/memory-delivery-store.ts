@@ -80,7 +80,8 @@ class MemoryDeliveryLog implements DeliveryLog {
     return this.#access.answer('log.load', ({ log, blocked }) =>
       events.map(({ id }) => {
         const found = blocked.get(`${handler} ${id}`)?.event ?? log.find((event) => event.id === id);
-        if (found === undefined) throw new InvariantViolationError(`Event ${id} is missing from the log`);
+        if (found === undefined)
+          throw new InvariantViolationError(`Event ${id} is missing from the log: find out what deleted it`);
         return structuredClone(found);
       }),
     );
@@ -117,7 +118,7 @@ class MemoryNotificationChannel implements NotificationChannel {
   }
 }
 
-/** A log in memory has no partitions. */
+/** Does nothing, because a log in memory has no partitions. */
 class MemoryLogPartitions implements LogPartitions {
   readonly #access: MemoryAccess;
 

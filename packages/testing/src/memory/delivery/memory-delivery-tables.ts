@@ -34,7 +34,7 @@ export interface MemoryBlocked {
   readonly event: DeliverableEvent;
   attempts: number;
   uncounted: number;
-  /** Attempts that began after the last one whose end was reported; nobody has reported their ends. */
+  /** The ids of the attempts that began since the end of one was last reported, and that have not been reported as ended. */
   readonly openAttempts: Set<string>;
   error: string | undefined;
   /** The time from which it may be tried; `undefined` means as soon as it is its turn. */
@@ -52,11 +52,11 @@ export class MemoryDeliveryTables {
   /** In the order of commits. */
   readonly log: DeliverableEvent[] = [];
   readonly processes = new Map<string, MemoryProcess>();
-  /** By permanent id; true for a paused handler. */
+  /** Whether each handler is paused, by permanent id. */
   readonly handlers = new Map<string, boolean>();
   /** The permanent ids of handlers, by all their names. */
   readonly names = new Map<string, string>();
-  /** By handler and slot: how much of the log is handled or blocked. */
+  /** By handler and slot: how many of the log's first events are handled or blocked. */
   readonly cursors = new Map<string, number>();
   readonly blocked = new Map<string, MemoryBlocked>();
   /**
@@ -227,10 +227,10 @@ function replace<K, V>(target: Map<K, V>, source: ReadonlyMap<K, V>): void {
 }
 
 /**
- * Copies an event. A larger one than `bytesMax` is copied without payload and params, and without headers that are larger by
- * themselves.
+ * Copies an event. An event larger than `bytesMax` is copied without its payload and params, and without its headers if they are
+ * larger than `bytesMax` by themselves.
  *
- * Several handlers may get the copy: each gets its own of the values that it looks at, as from a row of PostgreSQL.
+ * Several handlers may share the copy: each read of a value returns a copy of that value, as if it came from a row of PostgreSQL.
  */
 export function boundedCopy(event: DeliverableEvent, bytesMax: number): DeliverableEvent {
   const bytes = bytesOf(event);

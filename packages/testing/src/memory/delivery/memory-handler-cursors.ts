@@ -82,7 +82,7 @@ export class MemoryHandlerCursors implements HandlerCursors {
   retire(handler: string, { discardBlocked }: { readonly discardBlocked: boolean }): Promise<void> {
     return this.#access.answer('cursors.retire', (tables) => {
       const { processes, nowMs } = tables;
-      // A process whose lease has ended may only be late, for one more lease time.
+      // A process whose lease has ended may merely be late, so it counts as a user for one more lease time.
       const user = [...processes]
         .filter(
           ([, { handlers, untilMs, leaseMs }]) => handlers.includes(handler) && untilMs + leaseMs > nowMs,

@@ -81,7 +81,7 @@ function dropVanished(tables: MemoryDeliveryTables): void {
   }
 }
 
-/** Gives back slots of a handler beyond the fair share, and takes free ones up to it. */
+/** Gives back a handler's slots beyond the process's fair share, or takes free ones up to that share. */
 function share(tables: MemoryDeliveryTables, handler: string, processId: string): void {
   const having = [...tables.processes].filter(([, { handlers }]) => handlers.includes(handler));
   const sharing = having.filter(([, one]) => !having.some(([, other]) => knowsMore(other, one)));

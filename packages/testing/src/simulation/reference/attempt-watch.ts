@@ -1,7 +1,8 @@
 import type { MemoryDeliveryTables, MemoryBlocked } from '../../memory/index.js';
 
 /**
- * How a handler's call failed. A `final` failure cannot succeed later, and an `outage` does not count as an attempt.
+ * How a call of a handler failed: the failure `counts` as an attempt, is due to an `outage` and does not count, or is
+ * `final`, so that no further attempt can succeed.
  */
 export type CallFailure = 'counts' | 'outage' | 'final';
 
@@ -11,12 +12,13 @@ interface Attempts {
   lease: string;
   /** How many attempts were recorded under this lease, plus calls that started without a record. */
   begunCount: number;
-  /** How many of them were recorded but not called yet, since a process may end in between. */
+  /** How many of them were recorded and have not led to a call yet: a process may end in between. */
   uncalledCount: number;
-  /** How many calls failed on their own: alone, and together with other events of a batch. */
+  /** How many calls with this event alone failed, without an outage. */
   failedCount: number;
+  /** How many calls with a batch that contains this event failed, without an outage. */
   failedInBatchCount: number;
-  /** How many were started under earlier leases. How they ended may be unknown, so each may or may not count. */
+  /** How many attempts began under earlier leases. How they ended may be unknown, so each may or may not count. */
   beforeCount: number;
   isFinal: boolean;
 }

@@ -26,7 +26,7 @@ function commitsOf(...effects: readonly string[]): readonly MemoryCommit[] {
   }));
 }
 
-test("an event's effect occurs once for each id that its handler had", () => {
+test("an event's effect may occur once for each id that its handler had", () => {
   const history = new History();
   const commits = commitsOf(
     'notify event-1 EchoAction ',

@@ -116,14 +116,14 @@ export function checkVersions(
     for (const { modelName, modelId, modelVersion, type } of events) {
       const version = changed.get(`${modelName} ${modelId}`);
       if (version !== modelVersion)
-        faults.push(`${modelName} ${modelId}: ${type} says version ${modelVersion}, its change ${version}`);
+        faults.push(`${modelName} ${modelId}: ${type} has version ${modelVersion}, its change ${version}`);
     }
   }
   for (const [key, version] of versions) {
     const [table = '', id = ''] = key.split(' ');
     const row = tables.rows(table).get(id);
     if (row !== undefined && row.version !== version)
-      faults.push(`${key}: the row has version ${row.version} after ${version}`);
+      faults.push(`${key}: the row has version ${row.version}, its last commit wrote ${version}`);
   }
   const committed = tables.commits.flatMap(({ events }) => events.map(({ id }) => id));
   const logged = tables.delivery.log.map(({ id }) => id);

@@ -88,7 +88,7 @@ test('a call under a valid lease is allowed', async () => {
   expect(violations).toEqual([]);
 });
 
-test('a call after the end of its lease is a violation, unless the process has just been suspended', async () => {
+test('a call after the end of its lease is a violation, unless the process has just resumed', async () => {
   const { clock, one, violations } = await watchedDatabase();
   await one.renew();
   await clock.advance(leaseMs + 1);
@@ -171,7 +171,7 @@ test('a process that renews its leases after their end is counted', async () => 
   expect(history.counts.get('lost lease')).toBe(1);
 });
 
-test('a write without the slot is a violation', async () => {
+test('a write by a process that does not hold the slot is a violation', async () => {
   const { tables, one, other, violations } = await watchedDatabase();
   const token = await one.renew();
   await other.renew();
@@ -245,7 +245,7 @@ test('a recorded attempt counts even if its process ended before the call', asyn
   expect(violations).toEqual([]);
 });
 
-test('an attempt that was both recorded and made counts once, even after its lease', async () => {
+test('an attempt that was both recorded and made counts once, even after its lease has ended', async () => {
   const { clock, one, other, violations } = await watchedDatabase();
   const headFor = async ({ store }: typeof one): Promise<BlockedHead> =>
     (await store.blocked.dueHeads([{ handler, slot: 0 }], 1))[0]!;

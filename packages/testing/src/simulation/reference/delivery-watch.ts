@@ -9,7 +9,7 @@ import type { Scheduler, StepOwner } from '../scheduler.js';
 import { AttemptWatch, type CallFailure } from './attempt-watch.js';
 import { LeaseWatch } from './lease-watch.js';
 
-/** How many violations are reported, since one mistake usually causes many. */
+/** The maximum number of violations that are reported, because one mistake usually causes many. */
 const violationsMax = 10;
 
 /** A process that receives answers from a database. */
@@ -178,8 +178,8 @@ export class DeliveryWatch {
   }
 
   /**
-   * A handler that is new to the database must get the registering process's name for it as its id, so that its earlier
-   * keys stay valid.
+   * Records the ids of handlers, and checks the new ones. A handler that is new to the database must get the registering
+   * process's name for it as its id, so that its earlier keys stay valid.
    */
   #noteIds({ ids, tables: { delivery } }: DatabaseWatch, process: string, version: number): void {
     const expected = new Set([...[...ids.values()].flat(), ...this.#versions.namesIn(version)]);
@@ -196,7 +196,7 @@ export class DeliveryWatch {
     }
   }
 
-  /** Later events are handled under the last id alone. */
+  /** Records the ids under which events so far may have been handled; later events are handled under the last id alone. */
   #noteLost(name: string, ids: readonly string[], log: readonly DeliverableEvent[]): void {
     const { idsOfLost } = this.#history;
     for (const { id } of log) {
@@ -264,12 +264,12 @@ function slotIn(watch: DatabaseWatch, eventId: string): number | undefined {
   return slots.get(eventId);
 }
 
-/** A new cursor was not moved by anybody. */
+/** Records the cursors that are new: nobody has moved them. */
 function noteCursors({ cursors, tables: { delivery } }: DatabaseWatch): void {
   for (const [place, cursor] of delivery.cursors) if (!cursors.has(place)) cursors.set(place, cursor);
 }
 
-/** Changes made by a failover were not written by anybody. */
+/** Forgets what was known before a failover, because no process wrote the changes that it made. */
 function forgetOldHistory(watch: DatabaseWatch): void {
   const { timeline } = watch.tables.delivery;
   if (watch.timeline === timeline) return;

@@ -7,7 +7,7 @@ export interface Grant {
   readonly lease: string;
   /** When the token was first seen, in the order of all grants and pauses. */
   readonly seen: number;
-  /** Until when the process may work under it. */
+  /** Until when the process may work under the lease. */
   readonly untilMs: number;
   /** The step at which the process was told; `Infinity` while the answer is on its way. */
   readonly toldStep: number;
@@ -36,11 +36,12 @@ export class LeaseWatch {
   /** By process name, then by handler and slot. */
   readonly #grants = new Map<string, Map<string, Grant>>();
   readonly #holders = new Map<string, Holder>();
-  /** When handlers were paused, in the same order as grants, since much can happen within one millisecond. */
+  /** When handlers were paused, in the order of all grants and pauses, because much can happen within one millisecond. */
   readonly #pauses = new Map<string, number>();
   #seenCount = 0;
-  /** When each process last requested its leases, and until when it may work according to the last answer. */
+  /** When each process last requested its leases. */
   readonly #askedMs = new Map<string, number>();
+  /** Until when each process may work according to the last answer. */
   readonly #knownUntilMs = new Map<string, number>();
   #timeline = 0;
   #leaseCount = 0;
