@@ -73,7 +73,7 @@ export interface CompositionOptions {
  * Composes the wallet service: the only place that chooses the driver and creates the repositories. It does not wait for
  * databases.
  *
- * @throws ConfigurationError `invalid-configuration`
+ * @throws ConfigurationError `invalid-configuration` when the configuration has a mistake
  */
 export function composeWalletService(
   config: FrameworkConfig,

@@ -29,11 +29,15 @@ type Say = (line: string) => void;
 
 /** What a process does instead of serving. */
 export interface OperatorCommand {
-  /** @throws Error that says which database failed, and why */
+  /**
+   * Runs the command, and reports each result with `say`.
+   *
+   * @throws Error that says which database failed, and why
+   */
   run(config: FrameworkConfig, say: Say): Promise<void>;
 }
 
-/** The operation on the given shards. */
+/** The commands that are given shards, by name. */
 const shardCommands: ReadonlyMap<
   string | undefined,
   (config: FrameworkConfig, shards: readonly ShardIdentifier[], say: Say) => Promise<void>

@@ -30,7 +30,7 @@ import { memberConfig } from './sharding-configs.js';
 export class FakeIdempotencyKeys implements IdempotencyKeys {
   /** Errors for the next calls of find, one each; `undefined` lets the call succeed. */
   readonly findFailures: unknown[] = [];
-  /** How often a key was searched for, and with which limits on the wait. */
+  /** The limit on the wait of each search for a key, in milliseconds; `undefined` for none. */
   readonly waits: (number | undefined)[] = [];
   readonly sweeps: number[] = [];
   readonly #stored = new Map<string, StoredKey>();
@@ -115,7 +115,7 @@ export class FakeTransactionManager implements TransactionManager {
     return 'written';
   }
 
-  /** Writes each in turn; rejects for the whole group when one of them cannot be written for a reason of its own. */
+  /** Writes the change sets in turn: a FrameworkError becomes the outcome of its own, any other error rejects the group. */
   async persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]> {
     this.groups.push(group);
     const failure = this.groupFailures.shift();

@@ -128,7 +128,10 @@ export class ManualWriter {
 
   #sentOf(actions: string): Sent {
     const sent = this.sent.find((each) => each.actions.join('+') === actions);
-    if (sent === undefined) throw new Error(`${actions} was not sent, but ${this.open.join(' and ')}`);
+    if (sent === undefined)
+      throw new Error(
+        `${actions} does not wait for an answer; waiting are: ${this.open.join(', ') || 'none'}`,
+      );
     return sent;
   }
 

@@ -8,7 +8,7 @@ import { ShardIdentifier, openDatabases, parseFrameworkConfig } from '../src/ind
 const password = 's3cret-1';
 const shard = ShardIdentifier.of(0, 0);
 
-/** Every way in which a value gets into a log. */
+/** The value in every form in which it can get into a log. */
 function shown(value: unknown): string {
   return [
     JSON.stringify(value),

@@ -6,12 +6,12 @@ import { answerText, headersBytesMax, headersTooLarge, requestTimedOut } from '.
 import { RequestBody } from './request-body.js';
 import { RequestDeadline, type RequestTimeLimits } from './request-deadline.js';
 
-/** How many bytes a body may take on the wire. In small chunks, that is several times its own size. */
+/** How many bytes a body may take on the wire. A body in small chunks takes several times its own size. */
 const wireBytesMax = 1_048_576;
 
 /**
- * How many bytes are parsed at once. A parsed request takes about 2 KiB of memory and has at least 18 bytes. That
- * limits how many parsed requests can wait behind the one being served.
+ * How many bytes are parsed at once. A request has at least 18 bytes, and takes about 2 KiB of memory when it is parsed. So
+ * this limits how many parsed requests can wait behind the one being served.
  */
 const parsedBytesMax = 1_024;
 
@@ -60,7 +60,7 @@ export class HttpConnection {
   #isReadingBody = false;
   /** Bytes that were read and are not parsed yet. */
   #unparsed: Buffer = Buffer.alloc(0);
-  /** Called when everything read has been parsed: the client has ended its half of the connection. */
+  /** Called once everything read has been parsed; set when the client has ended its half of the connection. */
   #onParsed: (() => void) | undefined;
   #isParsing = false;
   #isHeld = false;

@@ -10,7 +10,7 @@ import { problemOf } from './problem-of.js';
 /** The number of chunks in a large answer: more than the buffers of a connection can hold. */
 const largeChunks = 32;
 const chunk = Buffer.alloc(1024 * 1024, 'x');
-/** The size of a single write. */
+/** An answer that is sent in a single write. */
 const whole = 'x'.repeat(16 * chunk.length);
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`;
 
@@ -163,7 +163,7 @@ describe('a request that waits for an earlier one', () => {
 test.each([
   ['in part', '{'],
   ['as a whole', '{"amount":"1"}'],
-])('a body that has arrived %s before its client left is not waited for', async (_what, sent) => {
+])('no request waits for a body that had arrived %s when its client left', async (_what, sent) => {
   const server = await start({});
   const gone = await server.connect();
   const requests = channel('http.server.request.start');

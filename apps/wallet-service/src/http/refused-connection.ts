@@ -3,7 +3,7 @@ import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import { InvalidRequestError } from './parse-shape.js';
 import { idempotencyKeyHeader } from './request-fields.js';
 
-/** The maximum length of request line and headers together. */
+/** The maximum length of request line and headers together, in bytes. */
 export const headersBytesMax: number = 16 * 1024;
 /** The maximum number of headers: each takes a few hundred bytes of memory, however short it is. */
 export const headersCountMax = 1_000;
@@ -53,7 +53,7 @@ export function headerIssue(
     return new InvalidRequestError('bad-request', 'The request is not valid HTTP/1.1');
   }
   if (httpVersion === '1.1' && !headers.host) return headerFaultOf('Host', 'is missing');
-  // Such a character would change the path that the request is read with.
+  // Such a character would change the path that is read from the request.
   if (/[/?#@\\]/.test(headers.host ?? '')) return headerFaultOf('Host', 'is not a valid host name');
   const seen = new Set<string>();
   // Names have even indexes. This runs for every request, so most names are skipped by their length.

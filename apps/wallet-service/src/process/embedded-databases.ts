@@ -50,7 +50,7 @@ export async function startEmbeddedDatabases(
   return { config, stop };
 }
 
-/** Restarts a server whenever it ends by itself. Returns a function that stops that and the server. */
+/** Restarts a server whenever it ends by itself. Returns a function that stops the server for good. */
 function keepRunning(
   first: EmbeddedPostgres,
   progress: (line: string) => void,

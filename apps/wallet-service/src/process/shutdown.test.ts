@@ -5,7 +5,7 @@ import { Shutdown } from './shutdown.js';
 
 const exits: unknown[] = [];
 const said: string[] = [];
-/** What Node reports. */
+/** Emits signals in place of the process. */
 const signals = new EventEmitter();
 
 beforeEach(() => {

@@ -18,7 +18,7 @@ export class Shutdown {
   #begun = false;
   #begunMs = Infinity;
 
-  /** Starts with the first SIGTERM or SIGINT. Another signal, a second or more later, ends the process at once. */
+  /** Begins the shutdown at the first SIGTERM or SIGINT. Another signal, a second or more later, ends the process at once. */
   constructor(options: { readonly timeoutMs: number; readonly say: (line: string) => void }) {
     this.#timeoutMs = options.timeoutMs;
     this.#say = options.say;

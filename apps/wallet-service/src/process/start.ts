@@ -25,7 +25,7 @@ export interface RunningService {
 /**
  * Starts a wallet service. It listens at once, and serves each shard as soon as its database is ready.
  *
- * @throws ConfigurationError `invalid-configuration`
+ * @throws ConfigurationError `invalid-configuration` when the configuration has a mistake
  * @throws the system's error when the service cannot listen
  */
 export async function startService(options: {
@@ -111,7 +111,7 @@ export interface RunningWorker {
 /**
  * Starts delivery without HTTP, to the handlers and relays or to the relays only. It works on each database as soon as that database is ready.
  *
- * @throws ConfigurationError `invalid-configuration`
+ * @throws ConfigurationError `invalid-configuration` when the configuration has a mistake
  */
 export async function startWorker(options: {
   readonly config: FrameworkConfig;

@@ -25,7 +25,7 @@ type Params = z.infer<typeof params>;
 /**
  * Step 1 of a transfer, on the source's shard: takes the money out and creates the transfer, in one commit.
  *
- * If the destination is on a shard that this process does not know, it is refused: nobody could receive the money.
+ * A transfer to a shard that this process does not know is refused, because nobody could receive the money.
  */
 @FrameworkAction()
 export class InitiateTransferAction extends Action<Params, Transfer> {

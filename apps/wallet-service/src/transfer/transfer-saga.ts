@@ -27,8 +27,8 @@ type CompleteParams = z.infer<typeof completeParams>;
 /**
  * Step 2 of a transfer, only on the destination's shard: decides permanently whether the money is received.
  *
- * The decision and the credit are one commit. Executing it again, for whatever reason, returns the first decision. It throws only
- * if nothing was decided, for example because the shard cannot be reached or is not configured here.
+ * The decision and the credit are one commit. Executing the action again, for whatever reason, returns the first decision. The
+ * action throws only if nothing was decided, for example because the shard cannot be reached or is not configured here.
  */
 @FrameworkAction()
 export class CompleteTransferAction extends Action<CompleteParams, TransferDecision> {
@@ -44,7 +44,7 @@ export class CompleteTransferAction extends Action<CompleteParams, TransferDecis
   }
 
   protected async perform(_principal: Principal, arrival: CompleteParams): Promise<TransferDecision> {
-    // The wallet is read first: its lock prevents stale attempts, and a decision made during the wait for it is read below.
+    // The wallet is read first: its lock prevents stale attempts, and a decision made while this waits for the lock is read below.
     const wallet = await this.#wallets.findById(arrival.destId);
     const decided = await this.#decisions.findById(TransferDecision.idOf(arrival));
     if (decided !== undefined) return decided.of(arrival);
@@ -75,7 +75,7 @@ const refundParams = z.object({
 type RefundParams = z.infer<typeof refundParams>;
 
 /**
- * The last step of a transfer whose destination has refused the money, on the source's shard: refunds it, in one commit.
+ * The last step of a transfer whose destination has refused the money, on the source's shard: refunds the source, in one commit.
  *
  * Execute it only for a committed refusal, as `RefundTransfer` does; nothing else proves that the money has not arrived.
  */

@@ -54,13 +54,13 @@ describe('an initiated transfer', () => {
     ]);
   });
 
-  test('ends completed', () => {
+  test('can be completed', () => {
     const completed = transfer.complete();
     expect(completed.state).toBe('COMPLETED');
     expect(completed.events.at(-1)).toEqual(new TransferCompletedEvent(transfer.id));
   });
 
-  test('ends refunded, with the reason', () => {
+  test('can be refunded, with the reason', () => {
     const refunded = transfer.refund('wallet-closed');
     expect(refunded).toMatchObject({ state: 'REFUNDED', reason: 'wallet-closed' });
     expect(refunded.events.at(-1)).toEqual(new TransferRefundedEvent(transfer.id, 'wallet-closed'));

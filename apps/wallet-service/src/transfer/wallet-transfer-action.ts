@@ -23,7 +23,8 @@ type Params = z.infer<typeof params>;
 /**
  * Moves money between two wallets in one plan.
  *
- * If both wallets are on one shard, both changes commit together. Across shards the caller must allow it, and then there are two transactions, and the second may fail.
+ * If both wallets are on one shard, both changes commit together. Across shards, the caller must allow the transfer; it then takes
+ * two transactions, and the second one may fail.
  */
 @FrameworkAction()
 export class WalletTransferAction extends Action<Params, Transfer> {

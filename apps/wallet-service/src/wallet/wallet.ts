@@ -46,7 +46,11 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
     return wallet.emit(new WalletCreatedEvent(id, ownerId, currency, balance));
   }
 
-  /** @throws InvalidAmountError `invalid-amount`, WalletClosedError `wallet-closed` */
+  /**
+   * Puts money into the wallet.
+   *
+   * @throws InvalidAmountError `invalid-amount`, WalletClosedError `wallet-closed`
+   */
   deposit(amount: Big): Wallet {
     if (amount.lte(0)) throw new InvalidAmountError('Deposit amount must be positive');
     this.#assertOpened();
@@ -56,7 +60,11 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
     return this.copy({ balance }, new WalletMoneyDepositedEvent(this.id, amount, balance));
   }
 
-  /** @throws InvalidAmountError `invalid-amount`, WalletClosedError `wallet-closed`, InsufficientFundsError `insufficient-funds` */
+  /**
+   * Takes money out of the wallet.
+   *
+   * @throws InvalidAmountError `invalid-amount`, WalletClosedError `wallet-closed`, InsufficientFundsError `insufficient-funds`
+   */
   withdraw(amount: Big): Wallet {
     if (amount.lte(0)) throw new InvalidAmountError('Withdraw amount must be positive');
     this.#assertOpened();
@@ -85,7 +93,11 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
     return this.copy({ balance }, new WalletMoneyDepositedEvent(this.id, amount, balance));
   }
 
-  /** @throws WalletClosedError `wallet-closed` when it is already closed */
+  /**
+   * Closes the wallet for good; it keeps its balance.
+   *
+   * @throws WalletClosedError `wallet-closed` when it is already closed
+   */
   close(): Wallet {
     this.#assertOpened();
     return this.copy({ state: 'CLOSED' }, new WalletClosedEvent(this.id));
