@@ -95,7 +95,7 @@ describe('a record of calls', () => {
       'a successful call without its effect',
       `delete from eventlog.idempotency_keys; delete from eventlog.events where model_version = 2;
        update accounts set version = 1`,
-      /^withdraw 3 \(.+\) was ok and has no effect$/,
+      /^withdraw 3 \(.+\) was ok but has no effect$/,
     ],
     [
       'a key without its events',
@@ -121,7 +121,7 @@ describe('a record of calls', () => {
     [
       'an action that no call asked for',
       `delete from eventlog.idempotency_keys`,
-      /^WithdrawAction .+ was committed, and no call asked for it$/,
+      /^WithdrawAction .+ was committed, although no call asked for it$/,
     ],
     ['a row without a history', `delete from eventlog.events`, /there is a row but no event$/],
   ])('detects %s', async (_title, change, violation) => {
@@ -136,7 +136,7 @@ describe('a record of calls', () => {
       return new Error('it is said');
     });
     expect(await violations()).toEqual([
-      expect.stringMatching(/was refused \(it is said\) and has an effect$/),
+      expect.stringMatching(/was refused \(it is said\) but has an effect$/),
     ]);
   });
 

@@ -20,7 +20,7 @@ export class VirtualClock implements Clock {
   #nowMs: number;
   #advancedMs = 0;
   #sleeperCount = 0;
-  /** In the order in which they happen; those of one instant in the order in which they were created. */
+  /** The appointments in the order in which they happen; those of one instant in the order in which they were made. */
   readonly #appointments: Appointment[] = [];
 
   /** @param start the initial value of {@link now}; default 2026-01-01T00:00:00Z */

@@ -47,7 +47,7 @@ describe('a transfer', () => {
 describe('an initiated transfer', () => {
   const transfer = Transfer.initiate(source, destination.id, new Big('2.5'), now);
 
-  test('states the money in transit', () => {
+  test('records the money in transit', () => {
     expect(transfer).toMatchObject({ state: 'INITIATED', reason: undefined });
     expect(transfer.events).toEqual([
       new TransferInitiatedEvent(transfer.id, source.id, destination.id, new Big('2.5'), 'EUR'),

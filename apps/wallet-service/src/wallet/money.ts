@@ -7,7 +7,7 @@ import { InvalidAmountError, UnknownCurrencyError } from './wallet-error.js';
 /** The maximum number of digits before the decimal point, of an amount and of a balance after a deposit. */
 const wholeDigitsMax = 20;
 
-/** The decimals of each currency, by its code; the package itself searches its list each time. */
+/** The number of decimals of each currency by its code, in a map because the package would search a list each time. */
 const decimals: ReadonlyMap<string, number> = new Map(currencies.map(({ code, digits }) => [code, digits]));
 
 /**

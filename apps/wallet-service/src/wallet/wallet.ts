@@ -22,7 +22,7 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
   readonly ownerId: string;
   /** An ISO 4217 code. */
   readonly currency: string;
-  /** Exact, never negative. */
+  /** The exact amount of money in the wallet, never negative. */
   readonly balance: Big;
 
   /** @throws InvalidModelError `invalid-model` when a field is missing */

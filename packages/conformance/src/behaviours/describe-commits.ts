@@ -326,7 +326,7 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
       });
     });
 
-    test('lets a repetition be stale if it did not happen', async () => {
+    test('lets a repetition fail as stale if it did not happen', async () => {
       const account = await context.openAccount(firstShard);
       const changes = { ...update(account, '5'), unknownCommits: [lost(update(account, '5'))] };
       await context.credit(account, '1');

@@ -30,7 +30,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(events.map(({ actionId }) => actionId)).toEqual(updates.map(({ set }) => set.action.id));
     });
 
-    test('is written except for a stale one, of which nothing is written', async () => {
+    test('is written without a stale change set, which leaves nothing behind', async () => {
       const accounts = await store(3);
       const stale = accounts.map((account, index) =>
         index === 1 ? account.variant({ version: 7 }) : account,
@@ -67,7 +67,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(2);
     });
 
-    test('is written except for one that was read on another timeline', async () => {
+    test('is written without a change set that was read on another timeline', async () => {
       const accounts = await store(3);
       const { timeline } = manager();
       const updates = accounts.map((account, index) => {

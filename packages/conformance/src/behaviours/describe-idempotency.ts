@@ -246,7 +246,7 @@ const expiring = { idempotencyKey: 'k-1' };
 /** Registers tests which check that an expired key counts as absent, before and after it is deleted. */
 export function describeKeyExpiry(context: SuiteContext): void {
   describe('an expired idempotency key', () => {
-    test('is taken over by a repeat, which has an effect', async () => {
+    test('is taken over by a repeat, which takes effect again', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', expiring);
       await context.fixture.expireKeys();

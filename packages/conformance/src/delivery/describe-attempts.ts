@@ -6,7 +6,7 @@ import { type DeliveryContext, alone, contentOf, idsOf, never, step } from './de
 
 /** Registers tests of how attempts at blocked events are counted. */
 export function describeAttempts(context: DeliveryContext): void {
-  /** All slots of the handler, in which nothing waits for longer than this. */
+  /** All slots of `notify`, with the longest time for which an event there may wait. */
   const placesWaiting = (waitMaxMs: number): readonly DuePlace[] =>
     context.places().map((place) => ({ ...place, waitMaxMs }));
 

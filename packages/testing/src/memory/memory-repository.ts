@@ -31,7 +31,7 @@ export type Condition<M> = (model: M) => boolean;
 
 /** Which models to read, and where to continue; optionally only those that match a condition. */
 export interface MemoryPageRequest<M> extends PageRequest<M> {
-  /** Default: all models. */
+  /** Which models to return. Default: all. */
   readonly where?: Condition<M> | undefined;
 }
 
@@ -63,7 +63,7 @@ export class MemoryRepository<M extends AnyEntity>
   constructor(options: {
     readonly model: ModelClass<M>;
     readonly databases: DatabaseRegistry;
-    /** Default: the shard is in the id's bits. */
+    /** Finds the shard of a model. Default: reads it from the bits of the id. */
     readonly strategy?: ShardingStrategy<M>;
   }) {
     super(options);
@@ -84,8 +84,8 @@ export class MemoryRepository<M extends AnyEntity>
   /**
    * The fields of a model that will be stored. Default: all except the events.
    *
-   * As on a database, an update keeps the stored fields whose keys your own mapping leaves out, and the id and the version are
-   * the model's.
+   * As on a database, an update keeps the stored fields whose keys your own mapping leaves out. The id and the version must be
+   * those of the model.
    */
   protected toRow(model: M): object {
     return ownFields(model);

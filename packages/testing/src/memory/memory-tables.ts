@@ -34,9 +34,9 @@ export interface MemorySnapshot {
 /** The contents of a database in memory. */
 export class MemoryTables {
   readonly clock: Clock;
-  /** In the order in which they were made. */
+  /** All commits, in the order in which they were made. */
   readonly commits: MemoryCommit[] = [];
-  /** By their scope, written as text. */
+  /** The idempotency keys, by their scope written as text. */
   readonly keys = new Map<string, MemoryKey>();
   /** How many keys were ever written. */
   keyCount = 0;
@@ -101,9 +101,9 @@ export interface MemoryCommit {
   /** The action and its principal, with params and headers as in the log. */
   readonly action: ActionRecord;
   readonly createdDate: Date;
-  /** In the order of staging. */
+  /** The rows that the commit wrote, in the order in which they were staged. */
   readonly changes: readonly MemoryChange[];
-  /** In the order of attachment. If there are none, the log records the action with a row that has no event. */
+  /** The events in the order in which they were attached. Without any, the log records the action in a row that has no event. */
   readonly events: readonly DeliverableEvent[];
   /** The id of the row that records an action without events. */
   readonly recordId: string;

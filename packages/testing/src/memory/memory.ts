@@ -68,7 +68,7 @@ export class MemoryServer {
   /**
    * The contents of a shard's database.
    *
-   * @throws UnknownShardError `unknown-shard` when there is none
+   * @throws UnknownShardError `unknown-shard` when the server has no such shard
    */
   tables(shard: ShardIdentifier): MemoryTables {
     const member = this.#sharding.members.find((each) => each.shard === shard);
@@ -124,9 +124,9 @@ class MemoryDatabase implements Database {
 
 /** The options of databases in memory. */
 export interface MemoryOptions {
-  /** The time of the databases; a server has its own. Default: the computer's clock. */
+  /** The time of the databases; not used with `server`, which has its own. Default: the computer's clock. */
   readonly clock?: Clock;
-  /** How many slots each log has; a server has its own setting. Default 16. */
+  /** How many slots each log has; not used with `server`, which has its own setting. Default 16. */
   readonly slotCount?: number;
   /** The server whose databases are opened. Default: new, empty databases that are lost with the registry. */
   readonly server?: MemoryServer;

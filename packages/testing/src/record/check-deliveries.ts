@@ -17,7 +17,7 @@ export interface DeliveredLog {
 
 /** The deliveries to check, and the events that could have been delivered. */
 export interface Deliveries {
-  /** In the order in which handlers were called; within a batch, in the order of the batch. */
+  /** The calls of handlers, in the order in which they started; within a batch, in the order of the batch. */
   readonly records: readonly DeliveryRecord[];
   readonly logs: readonly DeliveredLog[];
   readonly handlers: readonly RegisteredHandler[];

@@ -137,15 +137,15 @@ function checkCalls<Answer>(
     ),
     ...unasked
       .filter((action) => !mayBeThere(action))
-      .map(({ id, name }) => `${name} ${id} was committed, and no call asked for it`),
+      .map(({ id, name }) => `${name} ${id} was committed, although no call asked for it`),
   ];
 }
 
 function faultsOf({ name, key, outcome, says }: RecordedCall, effectCount: number): readonly string[] {
   const what = `${name} (${key})`;
   if (outcome === 'unknown') return [`${what} has no known outcome: settle the recorder before the check`];
-  if (outcome === 'ok' && effectCount === 0) return [`${what} was ok and has no effect`];
-  if (outcome === 'refused' && effectCount > 0) return [`${what} was refused (${says}) and has an effect`];
+  if (outcome === 'ok' && effectCount === 0) return [`${what} was ok but has no effect`];
+  if (outcome === 'refused' && effectCount > 0) return [`${what} was refused (${says}) but has an effect`];
   return [];
 }
 

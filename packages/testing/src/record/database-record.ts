@@ -37,7 +37,7 @@ export interface DatabaseRecord {
   /** Host and database name, for people. */
   readonly place: string;
   readonly actions: readonly RecordedAction[];
-  /** In the order of the log. */
+  /** All events, in the order of the log. */
   readonly events: readonly RecordedEvent[];
   /** The actions that were committed more than once. */
   readonly doubled: readonly string[];

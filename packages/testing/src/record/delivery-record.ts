@@ -52,7 +52,7 @@ function textOf(envelope: EventEnvelope<never>): string {
  * ```
  */
 export class DeliveryRecorder {
-  /** In the order in which the calls started. */
+  /** The records of all calls, in the order in which the calls started. */
   readonly records: DeliveryRecord[] = [];
   readonly #handlers = new Map<string, RegisteredHandler>();
   #place = 0;

@@ -43,7 +43,7 @@ export class History {
    * are several when a failover lost the handler and it was registered again under another id.
    */
   readonly idsOfLost = new Map<string, Set<string>>();
-  /** By handler and event: the position of the failover that lost the handling of the event, or left it to be done. */
+  /** By handler and event: the position of the failover after which the event must be handled, perhaps again. */
   readonly undone = new Map<string, number>();
   /** The idempotency keys of actions, as texts, by action id. */
   readonly keys = new Map<string, string>();
@@ -67,7 +67,7 @@ export class History {
   }
 }
 
-/** The code of an error, otherwise its name. */
+/** The code of an error, otherwise its name; for anything else that was thrown, its text. */
 export function codeOf(error: unknown): string {
   if (!(error instanceof Error)) return `thrown: ${String(error)}`;
   const { code } = error as { readonly code?: unknown };

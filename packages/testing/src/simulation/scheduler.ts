@@ -69,7 +69,7 @@ export class Scheduler {
   readonly #bounds: SchedulerBounds;
   readonly #onStep: ((owner: StepOwner, label: StepLabel) => void) | undefined;
   readonly #ready: Step[] = [];
-  /** In the order in which they are due. */
+  /** The steps that wait for time to pass, in the order in which they are due. */
   readonly #timers: Timer[] = [];
   #nowMs = 0;
 
@@ -165,9 +165,10 @@ export class Scheduler {
   #runNext(): void {
     const { stepsMax, virtualMsMax } = this.#bounds;
     while (this.#ready.length === 0) this.#passTime();
-    if (++this.stepCount > stepsMax) throw new BoundExceededError(`no end after ${stepsMax} steps`);
+    if (++this.stepCount > stepsMax)
+      throw new BoundExceededError(`the run has not ended after ${stepsMax} steps`);
     if (this.#nowMs > virtualMsMax)
-      throw new BoundExceededError(`no end after ${virtualMsMax} ms of virtual time`);
+      throw new BoundExceededError(`the run has not ended after ${virtualMsMax} ms of virtual time`);
     const index = this.#ready.length === 1 ? 0 : this.#choices.below(this.#ready.length);
     const [step] = this.#ready.splice(index, 1);
     if (step?.work === undefined) return;

@@ -53,7 +53,7 @@ export class SimulatedProcess implements PassingProcess {
   readonly shards: readonly ShardIdentifier[];
   /** The version of its code. */
   readonly version: number;
-  /** Resolves when the process is killed. */
+  /** Resolves when the process has ended, by itself or because it was killed. */
   readonly killed: Promise<void>;
   readonly #around: ProcessDependencies;
   readonly #cutOff = new Set<ShardIdentifier>();
@@ -61,6 +61,8 @@ export class SimulatedProcess implements PassingProcess {
   #tellKilled!: () => void;
 
   /**
+   * Starts the process on the databases of the run.
+   *
    * @param has.shards the shards in its configuration
    * @param has.version the version of its code, which determines its handlers
    */

@@ -170,9 +170,9 @@ export class Outcome {
 /** Finds out which commits follow others in every run, and which do so only by chance, because handlers run in parallel. */
 class CommitOrder {
   readonly #commits: readonly MemoryCommit[];
-  /** By the id of the action: the handler and model for which it was executed; `undefined` if no handler executed it. */
+  /** The handler and model for which each action was executed, by the action's id; missing if no handler executed it. */
   readonly #turns = new Map<string, string>();
-  /** By the id of the action: the event for which a handler executed it. */
+  /** The id of the event for which a handler executed each action, by the action's id. */
   readonly #causes = new Map<string, string>();
   #earlier: ReadonlyMap<MemoryCommit, ReadonlySet<MemoryCommit>> | undefined;
 

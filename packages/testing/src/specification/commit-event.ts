@@ -20,7 +20,7 @@ import { type MemoryTables, memoryManager } from '../memory/index.js';
 
 /** The origin of an event that a specification commits itself. */
 export interface EventOrigin {
-  /** The name of the action that led to it. Default: `GivenAction`. */
+  /** The name of the action that led to the event. Default: `GivenAction`. */
   readonly actionName?: string;
   /** The action's params, as JSON values. Default: `{}`. */
   readonly actionParams?: unknown;

@@ -280,7 +280,7 @@ export interface HandlerAttempt {
 
 /** Stands between delivery and the handlers: records every attempt, and ends a run that would never end. */
 class HandlerWatch {
-  /** In the order in which they ended. */
+  /** All attempts, in the order in which they ended. */
   readonly attempts: HandlerAttempt[] = [];
   /** The handlers wrapped by the watch, for a delivery. */
   readonly handlers: readonly AnyEventHandler[];

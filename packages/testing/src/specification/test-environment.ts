@@ -232,9 +232,9 @@ export interface EnvironmentSetup {
 
 /** Finds a repository by its class, or by the class of its models. */
 export interface RepositoryOf {
-  /** By the class of a listed repository; throws SpecificationError `unknown-model` when it is not listed. */
+  /** Finds a repository by its class; throws SpecificationError `unknown-model` when the class is not listed. */
   <R extends MemoryRepository<AnyEntity>>(repository: MemoryRepositoryClass<R>): R;
-  /** By the class of models; throws SpecificationError `unknown-model` when it is not listed. */
+  /** Finds a repository by the class of its models; throws SpecificationError `unknown-model` when the class is not listed. */
   <M extends AnyEntity>(model: ModelClass<M>): MemoryRepository<M>;
 }
 
@@ -261,7 +261,7 @@ export interface TestEnvironmentOptions {
   readonly shards?: readonly [ShardIdentifier, ...ShardIdentifier[]];
   /** The principal of the actions. Default: `specification`. */
   readonly principal?: Principal;
-  /** Whether the plans of concurrent executions are written together, or how, as in the executor's options. Default false. */
+  /** The executor's option of this name: whether, or how, plans of concurrent executions are written together. Default false. */
   readonly groupCommit?: ExecutorOptions['groupCommit'];
   /** Overrides of the settings of delivery, such as `retry`. */
   readonly delivery?: DeliveryOverrides;
@@ -273,7 +273,7 @@ type Listed = TestEnvironmentOptions['models'][number];
 
 /** The repositories of an environment: one for each model. */
 export class EnvironmentRepositories {
-  /** By the listed classes, and by those of the models. */
+  /** All repositories, by the listed classes and by the classes of their models. */
   readonly #byClass = new Map<unknown, MemoryRepository<AnyEntity>>();
 
   constructor(listed: readonly Listed[], databases: DatabaseRegistry) {

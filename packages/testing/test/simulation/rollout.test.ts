@@ -61,7 +61,7 @@ test(
   },
 );
 
-test('a handler renamed without its former name is reported', { timeout }, async () => {
+test('a handler that is renamed without its former name as an alias is reported', { timeout }, async () => {
   const explored = renamedHandler([]).explore({ from: 1, seeds: 60 });
   await expect(explored).rejects.toBeInstanceOf(SimulationError);
 });

@@ -49,7 +49,7 @@ export interface MemoryBlocked {
 /** The delivery tables of one database in memory, shared by the stores of all processes in a test. */
 export class MemoryDeliveryTables {
   readonly slotCount: number;
-  /** In the order of commits. */
+  /** All events, in the order of their commits. */
   readonly log: DeliverableEvent[] = [];
   readonly processes = new Map<string, MemoryProcess>();
   /** Whether each handler is paused, by permanent id. */

@@ -39,7 +39,7 @@ export class AttemptWatch {
   readonly #tables: MemoryDeliveryTables;
   readonly #attemptsMaxOf: (handler: string) => number;
   readonly #violated: (text: string) => void;
-  /** By handler and event. */
+  /** The attempts at each event, by handler and event. */
   readonly #attempts = new Map<string, Attempts>();
   readonly #seen = new Map<string, Seen>();
   #timeline: number;
@@ -70,7 +70,7 @@ export class AttemptWatch {
     const attempts = this.#attemptsAt(`${handler} ${eventId}`, call.lease);
     const max = this.#attemptsMaxOf(handler);
     if (attempts.failedCount >= max)
-      this.#violated(`${handler} is called again with ${eventId} after ${max} attempts that failed`);
+      this.#violated(`${handler} is called again with ${eventId} after ${max} failed attempts`);
     if (attempts.uncalledCount > 0) attempts.uncalledCount--;
     else attempts.begunCount++;
     attempts.isFinal = false;
@@ -153,7 +153,7 @@ export class AttemptWatch {
     const count = beforeCount + failedCount + failedInBatchCount;
     if (count < max && !isFinal)
       this.#violated(
-        `${handler} gives up ${event.type} ${event.id} after ${count} of ${max} attempts that failed`,
+        `${handler} gives up on ${event.type} ${event.id} with ${max - count} of ${max} attempts left`,
       );
   }
 }

@@ -44,8 +44,8 @@ function faultsOfCall(
   const lostCount = lost.filter(isOwn).length;
   const what = `call ${number} (${call.action.name}${key === undefined ? '' : ', keyed'})`;
   if (count > 1) return [`${what} was ${outcome ?? 'not answered'} and has ${count} effects`];
-  if (outcome === 'ok' && count === 0 && lostCount === 0) return [`${what} was ok and has no effect`];
-  if (outcome === 'refused' && count > 0) return [`${what} was refused (${code}) and has an effect`];
+  if (outcome === 'ok' && count === 0 && lostCount === 0) return [`${what} was ok but has no effect`];
+  if (outcome === 'refused' && count > 0) return [`${what} was refused (${code}) but has an effect`];
   return [];
 }
 
@@ -69,7 +69,7 @@ function faultsOfHandlers(
     if (count > countMax) faults.push(`${effect} has ${count} effects`);
   }
   for (const effect of new Set(effects.map((each) => each.effect))) {
-    if (!keptBy.has(effect) && !lostBy.has(effect)) faults.push(`${effect} was ok and has no effect`);
+    if (!keptBy.has(effect) && !lostBy.has(effect)) faults.push(`${effect} was ok but has no effect`);
   }
   return faults;
 }

@@ -227,7 +227,7 @@ test('an event becomes a dead letter after all its attempts, and not before', as
   const earlyToken = await early.one.renew();
   early.one.call()(new Error('once'));
   await early.one.store.blocked.block([{ ...failed, token: earlyToken, attempts: 1, dead: true }]);
-  expect(early.violations).toEqual([expect.stringContaining('after 1 of 2 attempts that failed')]);
+  expect(early.violations).toEqual([expect.stringContaining('with 1 of 2 attempts left')]);
 });
 
 test('a recorded attempt counts even if its process ended before the call', async () => {
@@ -256,7 +256,7 @@ test('an attempt that was both recorded and made counts once, even after its lea
   await clock.advance(leaseMs + 1);
   await other.renew();
   await other.store.blocked.endAttempt(await headFor(other), undefined, { kind: 'dead', error: 'gone' });
-  expect(violations).toEqual([expect.stringContaining('after 1 of 2 attempts that failed')]);
+  expect(violations).toEqual([expect.stringContaining('with 1 of 2 attempts left')]);
 });
 
 test('a call by a process unaware of its new lease counts under the previous lease', async () => {
@@ -271,7 +271,9 @@ test('a call by a process unaware of its new lease counts under the previous lea
   for (const text of ['again', 'and again']) one.call()(new Error(text));
   expect(violations).toEqual([]);
   one.call();
-  expect(violations).toEqual([expect.stringContaining('is called again with event-1 after 2 attempts')]);
+  expect(violations).toEqual([
+    expect.stringContaining('is called again with event-1 after 2 failed attempts'),
+  ]);
 });
 
 test('an event that is tried again after all its attempts is a violation unless it was replayed', async () => {
@@ -286,7 +288,9 @@ test('an event that is tried again after all its attempts is a violation unless 
   one.call()(new Error('and again'));
   expect(violations).toEqual([]);
   one.call();
-  expect(violations).toEqual([expect.stringContaining('is called again with event-1 after 2 attempts')]);
+  expect(violations).toEqual([
+    expect.stringContaining('is called again with event-1 after 2 failed attempts'),
+  ]);
 });
 
 test('a dead letter that returns without a replay is a violation', async () => {

@@ -33,7 +33,7 @@ export class LeaseWatch {
   readonly #violated: (text: string) => void;
   /** The ids of processes in the database, by process name. */
   readonly #ids = new Map<string, string>();
-  /** By process name, then by handler and slot. */
+  /** What processes know about their leases: by process name, then by handler and slot. */
   readonly #grants = new Map<string, Map<string, Grant>>();
   readonly #holders = new Map<string, Holder>();
   /** When handlers were paused, in the order of all grants and pauses, because much can happen within one millisecond. */
