@@ -206,7 +206,7 @@ function written(value: bigint): string {
 
 /** The suite's entity: it has a version, but no dates and no events. */
 export class Tag extends Entity<Tag, ShardedId<Tag>, 'ACTIVE' | 'DELETED'> {
-  /** Text. */
+  /** A text, the only field of its own. */
   readonly label: string;
 
   constructor(fields: NewEntity<Tag>) {

@@ -38,7 +38,8 @@ import { SuiteContext, type SuiteOptions } from './suite-context.js';
  * ```
  *
  * @param name the name of the database, for the titles
- * @param options overrides of the defaults of the suite's executor; register the suite a second time with `groupCommit: true`
+ * @param options overrides of the defaults of the suite's executor. Every adapter must also pass the suite with
+ * `groupCommit: true`, so register it a second time
  */
 export function describeStorageAdapter(
   name: string,

@@ -90,7 +90,7 @@ export class FakeTransactionManager implements TransactionManager {
   /** Errors for the next calls of persistAll, one each; `undefined` lets the call succeed. */
   readonly groupFailures: unknown[] = [];
   /** Whether every caller counts as being inside a transaction. */
-  inScript = false;
+  isInside = false;
   readonly #journal: ChangeSet[];
 
   constructor(shard: ShardIdentifier, journal: ChangeSet[]) {
@@ -133,7 +133,7 @@ export class FakeTransactionManager implements TransactionManager {
   }
 
   isInTransaction(): boolean {
-    return this.inScript;
+    return this.isInside;
   }
 
   async isCommitted(unknown: CommitOutcomeUnknownError): Promise<boolean> {

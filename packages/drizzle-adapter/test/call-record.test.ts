@@ -173,7 +173,7 @@ describe('a record of calls', () => {
        select 'notify', id, slot, model_name, model_id, model_version, ordinal, event_type, '{}', 3, 'no post', model_version = 1, false
        from eventlog.events`,
     );
-    const dead = expect.stringMatching(/^notify gave up .+ of version 1 of Account .+: no post$/);
+    const dead = expect.stringMatching(/^notify gave up on .+ of version 1 of Account .+: no post$/);
     expect(await violations()).toEqual([dead, dead]);
     expect(await violations({ deadLettersMayStay: true })).toEqual([]);
     await inBoth(`update eventlog.parked_events set dead = false`);

@@ -65,7 +65,7 @@ export class VirtualClock implements Clock {
     });
   }
 
-  /** Calls back when the clock has been advanced by the duration; if that is not above zero, the clock need not be advanced. */
+  /** Calls back when the clock has been advanced by the duration, or without any advance if the duration is not above zero. */
   after(durationMs: number, work: () => void): () => void {
     return durationMs > 0 ? this.#appoint(durationMs, work) : systemClock.after(0, work);
   }

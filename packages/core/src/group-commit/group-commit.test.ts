@@ -232,10 +232,10 @@ describe('group commit', () => {
     });
     await Promise.all(await executeAll(running, 2, { allowCrossShard: true }));
     expect(running.manager(global).groups).toEqual([]);
-    const inScript = executorOf(async (plan) => plan().add(openWallet()), { groupCommit: true });
-    inScript.manager(global).inScript = true;
-    await Promise.all(await executeAll(inScript, 2));
-    expect(inScript.manager(global).groups).toEqual([]);
+    const inside = executorOf(async (plan) => plan().add(openWallet()), { groupCommit: true });
+    inside.manager(global).isInside = true;
+    await Promise.all(await executeAll(inside, 2));
+    expect(inside.manager(global).groups).toEqual([]);
   });
 
   test('writes each shard separately', async () => {

@@ -233,7 +233,7 @@ describe('a read within a transaction', () => {
       const release = holdCommits(opened.manager(global));
       const depositing = running.execute({ wallet, deposits: true });
       await settled();
-      opened.manager(global).inScript = true;
+      opened.manager(global).isInside = true;
       const reading = running.execute({ wallet, deposits: false });
       await settled();
       release();
@@ -246,7 +246,7 @@ describe('a read within a transaction', () => {
     const { wallets, databases, manager } = repository();
     const stored = [writtenWallet(), writtenWallet()];
     wallets.store(...stored);
-    manager(global).inScript = true;
+    manager(global).isInside = true;
     const running = executorOf(async (_plan, params) => wallets.getById((params as Wallet).id), {
       databases,
     });
@@ -281,14 +281,14 @@ describe('the manager of a database', () => {
 
   test('is the one in whose transaction the caller runs', () => {
     const { wallets, manager } = sharedDatabase();
-    manager(neighbour).inScript = true;
+    manager(neighbour).isInside = true;
     expect(wallets.eachDatabase().map(({ shard }) => shard)).toEqual([neighbour, mexico]);
     expect(wallets.databaseOf(global).shard).toBe(neighbour);
   });
 
   test("is that of the shard's own transaction within another one on the same database", () => {
     const { wallets, manager } = sharedDatabase();
-    for (const shard of [global, neighbour]) manager(shard).inScript = true;
+    for (const shard of [global, neighbour]) manager(shard).isInside = true;
     expect([global, neighbour].map((shard) => wallets.databaseOf(shard).shard)).toEqual([global, neighbour]);
   });
 

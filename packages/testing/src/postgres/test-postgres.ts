@@ -131,7 +131,7 @@ async function startEmbeddedTestPostgres(): Promise<TestPostgres> {
 }
 
 /**
- * Loads a package that contains a server, when one is needed: specifications need none, and loading takes longer than they do.
+ * Loads a package that contains a server, only when a server is needed: loading it takes longer than a whole specification.
  */
 async function peer<T>(name: string, load: () => Promise<T>): Promise<T> {
   try {

@@ -63,8 +63,10 @@ const repeatingMax = 10;
  *
  * ```ts
  * const recorder = new CallRecorder<Response>({
- *   judge: ({ status }) => ({ outcome: status < 300 ? 'ok' : status < 500 ? 'refused' : 'unknown', says: `${status}`
- * }),
+ *   judge: ({ status }) => ({
+ *     outcome: status < 300 ? 'ok' : status < 500 ? 'refused' : 'unknown',
+ *     says: `${status}`,
+ *   }),
  * });
  * await recorder.call('lend Emma', (key, signal) =>
  *   fetch(`${url}/loans`, { method: 'POST', headers: { 'idempotency-key': key }, body, signal }),

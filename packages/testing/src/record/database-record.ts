@@ -86,7 +86,7 @@ const blockedText = `
   select n.name || ' ' || p.event_id as what from eventlog.parked_events p join eventlog.handler_names n using (handler)`;
 
 const deadText = `
-  select handler || ' gave up ' || event_type || ' of version ' || model_version || ' of ' || model_name || ' ' || model_id ||
+  select handler || ' gave up on ' || event_type || ' of version ' || model_version || ' of ' || model_name || ' ' || model_id ||
          coalesce(': ' || error, '') as what
   from eventlog.parked_events where dead order by what`;
 

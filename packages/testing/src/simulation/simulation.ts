@@ -33,8 +33,8 @@ export interface ExplorationReport {
  *   models: [Wallet],
  *   actions: ({ clock, repository }) => [new WalletDepositMoneyAction(clock, repository(Wallet))],
  *   given: () => { const wallet = aWallet(); return { wallet, models: [wallet] }; },
- *   call: (choices, { wallet }) => callOf(WalletDepositMoneyAction, { walletId: wallet.id, amount: choices.between(1,
- * 9) }),
+ *   call: (choices, { wallet }) =>
+ *     callOf(WalletDepositMoneyAction, { walletId: wallet.id, amount: new Big(choices.between(1, 9)) }),
  *   check: async ({ repository, given, events }) => { … },
  * });
  * await simulation.explore({ seeds: 300 });

@@ -103,7 +103,7 @@ export class TestEnvironment {
     return environment;
   }
 
-  /** The repository of a model, or of a class of your own; see {@link EnvironmentSetup.repository}. */
+  /** Finds the repository of a model, or a repository of your own by its class; see {@link EnvironmentSetup.repository}. */
   get repository(): RepositoryOf {
     return this.#repositories.of;
   }
@@ -223,7 +223,8 @@ export interface EnvironmentSetup {
   readonly clock: VirtualClock;
   readonly databases: DatabaseRegistry;
   /**
-   * The repository of a model, or of a class of your own that extends `MemoryRepository`.
+   * Finds the repository of a model by the model's class, or a repository of your own by its class, which extends
+   * `MemoryRepository`.
    *
    * @throws SpecificationError `unknown-model` when the specification does not list it
    */

@@ -105,7 +105,7 @@ export class AttemptWatch {
     onWritten: (row: MemoryBlocked) => void = () => undefined,
   ): void {
     const { blocked, timeline } = this.#tables;
-    // Changes made by a failover were not written by anybody.
+    // No process wrote the changes that a failover made.
     const isSame = timeline === this.#timeline;
     this.#timeline = timeline;
     for (const [key, row] of blocked) {
