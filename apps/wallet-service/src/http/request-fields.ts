@@ -74,7 +74,7 @@ function bounded(amount: Big): Big {
 /**
  * Parses the id of a model that should exist. The text is a UUID of any version.
  *
- * @throws EntityNotFoundError `entity-not-found` when no model can have the id, because it carries no shard or one that
+ * @throws EntityNotFoundError `entity-not-found` when no model can have the id, because it contains no shard or one that
  * is not configured
  */
 export function existingId<T>(model: ModelClass<T>, uuid: string, databases: DatabaseRegistry): ShardedId<T> {

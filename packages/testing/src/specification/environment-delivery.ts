@@ -73,7 +73,11 @@ export class EnvironmentDelivery {
     return new Set(rows.filter(([, { dead }]) => dead).map(([key]) => key));
   }
 
-  /** @param ends the position up to which each log is delivered; the whole log if it is missing */
+  /**
+   * Runs one delivery until nothing is left to do.
+   *
+   * @param ends the position up to which each log is delivered; the whole log if it is missing
+   */
   async #run(callsMax: number, ends?: ReadonlyMap<MemoryDeliveryTables, number>): Promise<DeliveryReport> {
     const { databases, ...options } = this.#options;
     if (options.handlers.handlers.length === 0) return { attempts: [], deadLetters: [] };

@@ -156,8 +156,8 @@ export class TestEnvironment {
   }
 
   /**
-   * The models that were added or updated after the given number of commits, in their present state, in the order of their first
-   * change; including deleted ones.
+   * Reads the models that were added or updated after the given number of commits, including deleted ones: in their present state,
+   * and in the order of their first change.
    */
   async changedSince(commitCount: number): Promise<readonly AnyEntity[]> {
     const changes = this.commits
