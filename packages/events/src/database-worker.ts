@@ -60,7 +60,7 @@ export class DatabaseWorker {
   readonly #subscriptions = new Map<string, Subscription>();
   readonly #around: SubscriptionDependencies;
   readonly #registered = Promise.withResolvers<void>();
-  /** Resolved if the database was opened, but is gone again before the handlers are registered. */
+  /** Called if the database was opened, but becomes unavailable before the handlers are registered. */
   readonly #onRefused = new Set<() => void>();
   /** Whether its handlers have their positions, so that it may ask for leases. */
   #hasBegun = false;
@@ -147,7 +147,9 @@ export class DatabaseWorker {
     void this.#guarded(() => this.#run());
   }
 
-  /** Resolves when every handler has its position in the log; rejects when that is impossible, or when delivery stops before. */
+  /**
+   * Resolves when every handler has its position in the log; rejects when that is impossible, or when delivery stops before that.
+   */
   registered(): Promise<void> {
     return this.#registered.promise;
   }
@@ -157,7 +159,7 @@ export class DatabaseWorker {
     const refused = Promise.withResolvers<void>();
     const onRefused = (): void => refused.resolve();
     this.#onRefused.add(onRefused);
-    // Callers who wait for the handlers are told when the database is closed.
+    // If this rejects, so does the registration of the handlers, which is awaited below.
     this.#database.ready(onRefused).catch(() => undefined);
     await Promise.race([this.#registered.promise, refused.promise]).finally(() =>
       this.#onRefused.delete(onRefused),
@@ -246,7 +248,10 @@ export class DatabaseWorker {
     for (const [index, id] of outcome.entries()) this.#subscribe(index, id);
   }
 
-  /** @param known what the database knows: a handler keeps its identity, even if all names in its code were lost */
+  /**
+   * @param known the handlers that the database knows: each keeps its identity, even if the database has lost all names that its
+   * code declares
+   */
   #askForIds(known: readonly KnownHandler[] = []): Promise<readonly string[]> {
     const knownIds = new Set(known.map(({ handler }) => handler));
     const registrations = this.#handlers.handlers.map(({ name, options }) => {
@@ -276,7 +281,7 @@ export class DatabaseWorker {
     else if (!this.#refreshing && !this.#stopping.signal.aborted) void this.#guarded(() => this.#refresh());
   }
 
-  /** Runs one at a time, so that unknown handlers are registered once. */
+  /** Only one runs at a time, so that unknown handlers are registered only once. */
   async #refresh(): Promise<void> {
     this.#refreshing = true;
     try {
@@ -288,7 +293,7 @@ export class DatabaseWorker {
     }
   }
 
-  /** What the database no longer knows about the handlers of this process, as texts. */
+  /** Messages about what the database no longer knows of the handlers of this process. */
   #lossesIn(known: readonly KnownHandler[]): readonly string[] {
     const namesOf = new Map(known.map(({ handler, names }) => [handler, names]));
     return [...this.#subscriptions].flatMap(([id, subscription]) => {

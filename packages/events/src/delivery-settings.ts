@@ -11,9 +11,9 @@ export interface DeliverySettings {
   /** The longest time between two polls of the log, reached when nothing happens. Default 1,000. */
   readonly pollMaxMs: number;
   /**
-   * How many bytes of events are read at once. Events larger than their share, a thousandth, are read without payload and params,
-   * which are loaded when the handler is called. What a handler has read and not finished has at most four times as many bytes.
-   * No statement blocks more than this either, unless a single event is larger. Default 16,777,216.
+   * How many bytes of events are read at once. Events larger than a thousandth of this are read without payload and params, which
+   * are loaded when the handler is called. The unfinished events that a handler has read have at most four times as many bytes.
+   * The events that one statement blocks have at most this many, unless a single event is larger. Default 16,777,216.
    */
   readonly readBytesMax: number;
   /** How long after the last event a cursor is saved; until then, a crash repeats what was handled. Default 1,000. */
@@ -49,7 +49,10 @@ export const defaultDeliverySettings: DeliverySettings = {
 /** What the parts of delivery use: the settings, and what is fixed or derived from them. */
 export interface EngineSettings extends DeliverySettings, DeliveryTuning {}
 
-/** Larger events are read without payload and params, which are loaded when the handler is called. */
+/**
+ * The largest size, in bytes, at which an event is read completely. Larger ones are read without payload and params, which are
+ * loaded when the handler is called.
+ */
 export function eventBytesMax({
   readMax,
   readBytesMax,
@@ -114,11 +117,11 @@ interface NumberRange {
 /** Settings that are numbers. */
 export type SettingName = Exclude<keyof DeliverySettings, 'retry'> | keyof HandlerRetry;
 
-/** The longest time of a timer. */
+/** The upper bound is the longest delay of a timer. */
 const wait: NumberRange = { min: 1, max: 2 ** 31 - 1 };
-/** As many as a process, or one statement, can reasonably hold. */
+/** The upper bound is what a process, or one statement, can reasonably hold. */
 const count: NumberRange = { min: 1, max: 1_000_000 };
-/** The largest value in PostgreSQL. */
+/** The upper bound is the size of the largest value in PostgreSQL. */
 const bytes: NumberRange = { min: 1, max: 2 ** 30 };
 
 /** The range of each setting, which is a whole number. */

@@ -5,7 +5,7 @@
 export interface DeliveryTuning {
   /** The shortest time between two polls of the log, unless something wakes delivery earlier. */
   readonly pollMinMs: number;
-  /** How often blocked events are polled while none of them is due at a known time; finds replayed events, for example. */
+  /** How often blocked events are polled while none of them is due at a known time, for example to find replayed ones. */
   readonly blockedPollMs: number;
   /** About how many events are read at once. */
   readonly readMax: number;
@@ -31,20 +31,22 @@ export interface DeliveryTuning {
   readonly abandonedMax: number;
   /** How long the number of such calls may stay at that limit before the process releases its leases and requests a restart. */
   readonly abandonedForMs: number;
-  /** How long an event whose process died during its call is tried alone, per process; it doubles with each death. */
+  /**
+   * How long an event is tried alone, within its process, after a process died during its call; it doubles with each such death.
+   */
   readonly quarantineMs: number;
   /**
    * The longest wait after a call that did not count because storage or a shard was unavailable, unless `retry.backoffMaxMs` is
    * less: the event is retried within this time after the outage.
    */
   readonly outageBackoffMaxMs: number;
-  /** The first wait after the database failed; it doubles. */
+  /** The first wait after the database failed; it doubles with each further failure. */
   readonly storeBackoffBaseMs: number;
-  /** The longest such wait. */
+  /** The longest wait after the database failed. */
   readonly storeBackoffMaxMs: number;
   /** The shortest time between two notifications to other processes. */
   readonly notifyCoalesceMs: number;
-  /** How often partitions of the log are created ahead of time and dropped. */
+  /** How often partitions of the log are created ahead of time, and old ones dropped. */
   readonly partitionsMs: number;
 }
 
@@ -68,7 +70,7 @@ const fixedTuning = {
 /** The shortest time between two notifications to other processes, also in a process that does not deliver. */
 export const { notifyCoalesceMs } = fixedTuning;
 
-/** The longest time of a timer. */
+/** The longest delay of a timer. */
 const timerMaxMs = 2 ** 31 - 1;
 
 /** What is derived from the settings, and what is fixed. */

@@ -48,11 +48,11 @@ export interface DeliveryOptions {
   /** Returns a number from 0 to 1, for jitter. Default: `Math.random`. */
   readonly random?: () => number;
   /**
-   * Called with errors that no caller waits for, such as those of a database that is down, with the shards of the database.
-   * During an outage, each text is reported once. Default: standard error.
+   * Called with each error that no caller waits for, such as one of a database that is down, and with the shards of that
+   * database. During an outage, each error text is reported once. Default: standard error.
    */
   readonly onError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
-  /** Called once at the end of such an outage, with the shards of the database. Default: standard error. */
+  /** Called once at the end of an outage that was reported, with the shards of the database. Default: standard error. */
   readonly onRecovered?: (shards: readonly ShardIdentifier[]) => void;
   /** Called with every call of a handler that did not succeed. Default: a line on standard error. */
   readonly onAttemptFailed?: AttemptFailureHook;
@@ -169,8 +169,9 @@ export class Delivery {
   }
 
   /**
-   * Begins, once. It does not wait for the databases: it tries again until a database is available. A new handler that starts
-   * `'now'` misses what is committed before {@link started} resolves; one that starts at the `'beginning'` misses nothing.
+   * Begins to deliver; calling it again does nothing. It does not wait for the databases: for each one, it tries until that
+   * database is available. A new handler that starts `'now'` misses what is committed before {@link started} resolves; one that
+   * starts at the `'beginning'` misses nothing.
    *
    * A process should end when {@link started} rejects: no handler gets any events from a database that refuses one of them.
    *

@@ -36,7 +36,7 @@ export class CommitNotifications {
   /** Returns at once, whatever happens to the notification: no commit waits for it. */
   notify(): void {
     this.#pending = true;
-    // This delay also covers commits that happen meanwhile.
+    // If the loop is already sending, it also sends for this commit.
     if (!this.#sending) outsideRequests(() => void this.#send());
   }
 
@@ -60,7 +60,10 @@ export class CommitNotifications {
   }
 }
 
-/** Calls the listener at notifications of other processes until delivery stops. They only save time; polling finds everything. */
+/**
+ * Calls the listener whenever another process notifies, until delivery stops. Notifications only save time; polling finds
+ * everything.
+ */
 export async function listenForNotifications(
   context: WorkerContext,
   channel: Pick<NotificationChannel, 'listen'>,
@@ -76,14 +79,14 @@ export async function listenForNotifications(
 /**
  * Notifies other processes of this one's commits, in a process that executes actions but delivers nothing itself.
  *
- * @returns a function that ends it
+ * @returns a function that ends the notifications
  */
 export function notifyOfCommits(options: {
   readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
   readonly executor: Pick<ActionExecutor, 'onCommit'>;
   /** Default: the computer's clock. */
   readonly clock?: Clock;
-  /** Called with errors and the shards of the database; notifications only save time. Default: errors are ignored. */
+  /** Called with each error and the shards of its database. Default: errors are ignored, because notifications only save time. */
   readonly onError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
 }): () => void {
   const { databases, executor, clock = systemClock, onError = () => undefined } = options;

@@ -14,7 +14,7 @@ function faultsOf(section: Readonly<Record<string, unknown>>): Readonly<Record<s
   }
 }
 
-describe('a section of delivery', () => {
+describe('a delivery section', () => {
   test('changes what it names, and nothing else', () => {
     expect(parseDeliverySettings({})).toEqual({});
     expect(parseDeliverySettings({ leaseMs: 5_000, retry: { attemptsMax: 3 } })).toEqual({
@@ -39,7 +39,7 @@ describe('a section of delivery', () => {
     });
   });
 
-  test('is refused with the present value of every former setting', () => {
+  test('is refused for every former setting, with the value that applies now', () => {
     expect(faultsOf({ pollMinMs: 5, retry: { outageBackoffMaxMs: 5 } })).toEqual({
       'framework.delivery.poll-min-ms':
         'is no longer a setting: remove it (now it is a quarter of poll-max-ms)',
@@ -49,7 +49,7 @@ describe('a section of delivery', () => {
   });
 
   test.each([0, -1, 1.5, Number.NaN, Infinity, 2 ** 53, '10000', '', null, true, [1], {}])(
-    'is refused with the value %j, which is not shown',
+    'is refused for the value %j, which is not shown',
     (value) => {
       expect(faultsOf({ pollMaxMs: value, retry: { backoffBaseMs: value } })).toEqual({
         'framework.delivery.poll-max-ms': 'must be a whole number from 1 to 2,147,483,647',
@@ -58,7 +58,7 @@ describe('a section of delivery', () => {
     },
   );
 
-  test('is refused with the range of every invalid number', () => {
+  test('is refused for every invalid number, with its range', () => {
     const retry = { attemptsMax: 1_000_001, backoffMaxMs: 2 ** 31 };
     expect(
       faultsOf({

@@ -32,7 +32,10 @@ export function storeBackoff({ clock, random, settings }: WorkerContext): StoreB
   });
 }
 
-/** The waits after operations that the database refuses for now: each is longer than the last one, until one succeeds. */
+/**
+ * The waits after operations that the database refuses for now: each wait is longer than the one before, up to a maximum, until
+ * an operation succeeds.
+ */
 export class StoreBackoff {
   readonly #clock: Clock;
   readonly #random: () => number;
@@ -56,7 +59,7 @@ export class StoreBackoff {
     this.#failures = 0;
   }
 
-  /** How long to wait after a failure: at least half of the full wait, so that no loop is ever tight. */
+  /** How long to wait after a failure, in milliseconds: at least half of the full wait, so that no loop is ever tight. */
   failedMs(): number {
     const dueMs = Math.min(this.#maxMs, this.#baseMs * 2 ** this.#failures++);
     return dueMs * (0.5 + this.#random() / 2);
@@ -103,7 +106,7 @@ export class WakeSignal {
   }
 }
 
-/** Resolves when a signal is aborted, at once if it already is; a signal that is already aborted calls no listeners. */
+/** Resolves when a signal is aborted; at once if it already is, because it would never call a listener then. */
 export function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
@@ -133,7 +136,7 @@ export async function untilDone<T>(
   return undefined;
 }
 
-/** A hook that reports an error must not cause another one, neither at once nor later. */
+/** Wraps a hook so that it never throws or rejects: reporting an error must not cause another one. */
 export function quiet<Report>(hook: (report: Report) => unknown): (report: Report) => void {
   return (report) => {
     // There is nobody left to report this to.
@@ -142,8 +145,8 @@ export function quiet<Report>(hook: (report: Report) => unknown): (report: Repor
 }
 
 /**
- * The codes of errors by which a database says that it is unavailable, or that cursors must be loaded again; handlers deal with
- * these themselves.
+ * The codes of errors by which a database says that it is unavailable, or that cursors must be loaded again; such errors of
+ * handlers do not get here, because they are failed attempts.
  */
 const outageCodes: ReadonlySet<ErrorCode> = new Set([
   'shard-unavailable',

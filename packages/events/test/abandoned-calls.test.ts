@@ -5,7 +5,7 @@ import { AbandonedCalls, type RestartNeed, logRestartNeed } from '../src/call/ca
 
 const forMs = 10_000;
 
-/** The abandoned calls of a process that may have at most two. */
+/** The abandoned calls of a process that makes no new calls while it has two of them. */
 function abandonedCalls() {
   const clock = new VirtualClock();
   const needs: RestartNeed[] = [];
@@ -82,7 +82,7 @@ describe('a restart', () => {
     expect(clock.sleeperCount).toBe(0);
   });
 
-  test('is written with the count of abandoned calls of each handler when there is no hook', () => {
+  test('is requested on standard error, with the abandoned calls of each handler, when there is no hook', () => {
     const write = vi.spyOn(console, 'error').mockReturnValue();
     const countByHandler = new Map([
       ['mails', 2],
@@ -90,8 +90,8 @@ describe('a restart', () => {
     ]);
     logRestartNeed({ abandonedCount: 3, countByHandler });
     expect(write).toHaveBeenCalledExactlyOnceWith(
-      'Delivery has stopped, and this process must be restarted: 3 calls of handlers ignore their aborted signal and keep ' +
-        'running, of mails (2), books (1)',
+      'Delivery has stopped, and this process must be restarted: 3 calls of handlers keep running, although ' +
+        'their signal was aborted: mails (2), books (1)',
     );
     write.mockRestore();
   });

@@ -25,37 +25,37 @@ function lineOf(own: Partial<AttemptFailure> = {}): string {
 
 test.each<[string, Partial<AttemptFailure>, string]>([
   [
-    'is tried again',
+    'is followed by another',
     {},
-    'DepositedEvent a1 of Account a: attempt 2 failed, it is retried after 500 ms: Error: no',
+    'DepositedEvent a1 of Account a: attempt 2 failed; the next attempt is due after 500 ms: Error: no',
   ],
   [
-    'is tried again at once',
+    'is followed by another at once',
     { retryAfterMs: 0 },
-    'DepositedEvent a1 of Account a: attempt 2 failed, it is retried after 0 ms: Error: no',
+    'DepositedEvent a1 of Account a: attempt 2 failed; the next attempt is due after 0 ms: Error: no',
   ],
   [
-    'could not be made',
+    'does not count',
     { counted: false },
-    'DepositedEvent a1 of Account a: attempt 2 could not be made, it is retried after 500 ms: Error: no',
+    'DepositedEvent a1 of Account a: attempt 2 failed, but does not count; the next attempt is due after 500 ms: Error: no',
   ],
   [
-    'is one of a batch',
+    'was made at a batch',
     { eventCount: 3 },
-    'DepositedEvent a1 and 2 more of Account a: attempt 2 failed, it is retried after 500 ms: Error: no',
+    'DepositedEvent a1 and 2 more of Account a: attempt 2 failed; the next attempt is due after 500 ms: Error: no',
   ],
   [
     'has an error of several lines',
     { error: new Error('first\r\n  second') },
-    'DepositedEvent a1 of Account a: attempt 2 failed, it is retried after 500 ms: Error: first second',
+    'DepositedEvent a1 of Account a: attempt 2 failed; the next attempt is due after 500 ms: Error: first second',
   ],
-])('the line on an attempt says what happens next when it %s', (_what, failure, line) => {
+])('the line about an attempt says what happens next when it %s', (_what, failure, line) => {
   expect(lineOf(failure)).toBe(`Handler one, ${line}`);
 });
 
 test('the line about a dead letter says that later events wait, and what to do', () => {
   expect(lineOf({ willRetry: false, retryAfterMs: undefined })).toBe(
-    'Handler one, DepositedEvent a1 of Account a: attempt 2 failed, it is a dead letter now, and later events of the model wait ' +
+    'Handler one, DepositedEvent a1 of Account a: attempt 2 failed; the event is a dead letter now, and later events of the model wait ' +
       'behind it until you replay or skip it with DeliveryOperator: Error: no',
   );
 });
@@ -64,7 +64,7 @@ test('the line about an attempt that needs another shard says what it waits for'
   const error = new UnknownShardError(ShardIdentifier.of(1, 0));
   const line = lineOf({ counted: false, error: new Error('cannot', { cause: error }) });
   expect(line).toContain(
-    'it is retried after 500 ms, and waits until the shard is in the configuration of this process, or a process that has it takes ' +
-      'over: Error: cannot, caused by UnknownShardError: ',
+    'the next attempt is due after 500 ms, and so on until the shard is in the configuration of this process, or a process that ' +
+      'has it takes over: Error: cannot, caused by UnknownShardError: ',
   );
 });

@@ -14,7 +14,7 @@ function failing(name = 'one', attemptsMax = 2): ReturnType<typeof handlerOf> {
   });
 }
 
-test('a database that is down is missing only in its own part of an answer', async () => {
+test('an answer lacks only the part of a database that is down', async () => {
   const bench = new DeliveryBench();
   bench.database.commit(deposited('a', 1));
   bench.start([failing('one', 1)]);
@@ -113,7 +113,7 @@ describe('dead letters', () => {
     expect(steps).toEqual([{ limit: 1_000 }, { limit: 1_000, after: 'a place' }]);
   });
 
-  test('are an empty page if there is no database', async () => {
+  test('are none if there is no database', async () => {
     expect(await new DeliveryOperator({ deliveries: () => [] }).replay({})).toBe(0);
   });
 
@@ -140,7 +140,7 @@ describe('dead letters', () => {
     expect(handlers.map(({ seen }) => seen)).toEqual([['a1'], ['a1', 'a1'], ['a1']]);
   });
 
-  test('refuse a limit that is not a whole number', async () => {
+  test('cannot be listed with a limit that is not a whole number, or is negative', async () => {
     const operator = operatorOf(new DeliveryBench());
     for (const limit of [Number.NaN, Number.POSITIVE_INFINITY, -1, 1.5]) {
       await expect(operator.findBlocked({}, { limit })).rejects.toMatchObject({
@@ -149,7 +149,7 @@ describe('dead letters', () => {
     }
   });
 
-  test('refuse a cursor that no page has returned', async () => {
+  test('cannot be listed after a cursor that no page has returned', async () => {
     const operator = operatorOf(new DeliveryBench());
     for (const after of ['', 'x', '7:', '1:', '-1:', '0.5:', ':', ' :', 'x:', 'x0:']) {
       await expect(operator.findBlocked({}, { after })).rejects.toMatchObject({ code: 'invalid-cursor' });
@@ -188,7 +188,7 @@ describe('dead letters', () => {
     },
   );
 
-  test('of more than ten databases are found from any page on', async () => {
+  test('of more than ten databases are found from any page onwards', async () => {
     const benches = Array.from({ length: 12 }, () => new DeliveryBench());
     for (const bench of benches) block(bench, deposited('a', 1));
     const operator = operatorOf(...benches);
@@ -196,7 +196,7 @@ describe('dead letters', () => {
     expect((await operator.findBlocked({}, { after: first.next! })).items).toHaveLength(1);
   });
 
-  test('are the only events that are replayed, and a dry run says so', async () => {
+  test('are the only events that are replayed, and a dry run counts only them', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     block(bench, deposited('a', 1));

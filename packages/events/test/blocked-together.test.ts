@@ -16,7 +16,7 @@ describe('an event that fails together with others', () => {
     expect(access.calls.get('blocked.block')).toBeLessThan(6);
   });
 
-  test('is blocked by itself when they are refused together', async () => {
+  test('is blocked in a statement of its own when the common one is refused', async () => {
     const bench = new DeliveryBench();
     bench.database.commit(...events);
     const process = bench.start([failingHandler()]);

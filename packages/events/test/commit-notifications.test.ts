@@ -75,7 +75,7 @@ describe('notifications', () => {
     expect(clock.sleeperCount).toBe(0);
   });
 
-  test('follow once more when something is committed while one is being sent', async () => {
+  test('are sent once more when something is committed while one is being sent', async () => {
     const sent = new SentNotifications();
     const { opened, open } = gate();
     sent.outcome = () => opened;

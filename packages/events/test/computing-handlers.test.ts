@@ -42,7 +42,7 @@ class ComputingClock implements Clock {
 
 const models = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 
-test('handlers that compute without waiting share one limit of time per turn, after which the event loop goes on', async () => {
+test('handlers that compute without waiting share one time limit per turn, after which the event loop goes on', async () => {
   const bench = new DeliveryBench();
   const clock = new ComputingClock(bench.clock);
   for (let version = 1; version <= 50; version++)
@@ -56,7 +56,7 @@ test('handlers that compute without waiting share one limit of time per turn, af
   expect(clock.longestTurnMs).toBeLessThanOrEqual(24);
 });
 
-test('a handler that computes through a long backlog takes turns with the others', async () => {
+test('a handler that computes during a long backlog takes turns with the others', async () => {
   const bench = new DeliveryBench();
   const clock = new ComputingClock(bench.clock);
   for (let version = 1; version <= 50; version++)

@@ -43,7 +43,7 @@ test('the documented section with every default is accepted unchanged', () => {
   expect(parseDeliverySettings(delivery)).toEqual(defaultDeliverySettings);
 });
 
-test('the changelog lists as removed what is refused as removed, with what it is now', () => {
+test('the settings that the changelog lists as removed are refused with what applies now', () => {
   const changelog = readFileSync(new URL('../../../CHANGELOG.md', import.meta.url), 'utf8');
   const cells = [...changelog.matchAll(/^ {3}\| (`.*`) +\| .+ \|$/gm)].map(([, cell = '']) => cell);
   const names = cells.flatMap((cell) => [...cell.matchAll(/`(\w+)`/g)].map(([, name = '']) => name));

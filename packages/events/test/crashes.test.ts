@@ -24,7 +24,7 @@ function killable(
   return started;
 }
 
-/** A process whose handler is slow for some events, after which one of them ends the process. */
+/** A process whose handler is slow for some events, and one of whose events ends the process after that time. */
 function startSlow(
   bench: DeliveryBench,
   options: {
@@ -64,7 +64,7 @@ describe('a process that dies', () => {
     await second.delivery.stop();
   });
 
-  test('repeats only what it had not saved', async () => {
+  test('makes the next one repeat only what was not saved', async () => {
     const bench = new DeliveryBench();
     const [before, after]: [string[], string[]] = [[], []];
     bench.database.commit(deposited('a', 1), deposited('a', 2));
@@ -135,7 +135,7 @@ describe('an event that kills its process', () => {
     expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 3, dead: true }]);
   });
 
-  test('is alone when an attempt is counted', async () => {
+  test('is being handled alone whenever an attempt at it is counted', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
@@ -246,7 +246,7 @@ async function handledSince(
   expect(handled.toSorted()).toEqual(ids.map((id) => `${id}1`));
 }
 
-describe('after a crash, retries that wait for an outage', () => {
+describe('after a crash, retries that wait for the end of an outage', () => {
   const unavailable = new ShardUnavailableError(shard, 'silent');
 
   /** A process whose calls for models `x…` take five seconds each, and fail because of the outage. */
@@ -296,8 +296,8 @@ describe('after a crash, retries that wait for an outage', () => {
   });
 });
 
-describe('a slot that another process took', () => {
-  test('is no longer worked on, and writes for it are refused', async () => {
+describe('a slot', () => {
+  test('that another process took is no longer worked on, and writes for it are refused', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     const { access, executor } = killable(bench, undefined, seen);
@@ -321,7 +321,7 @@ describe('a slot that another process took', () => {
     expect(access.calls.get('leases.renew')).toBeGreaterThan(1);
   });
 
-  test('and that comes back with queued work has all of it done, under the new lease', async () => {
+  test('that comes back with queued work under a new lease has all of that work done', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const seen: string[][] = [];
@@ -349,7 +349,7 @@ describe('a slot that another process took', () => {
     expect(bench.database.cursors.get('one 0')).toBe(3);
   });
 
-  test('is given up when renewals fail for longer than the lease', async () => {
+  test('whose lease could not be renewed in time is given up', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     const { access, executor, errors } = killable(bench, undefined, seen);

@@ -97,9 +97,9 @@ export class DeliveryBench {
   /**
    * Starts a process with its own handlers.
    *
-   * @param ready when the database is ready. Default: at once
-   * @param shards that the process knows; the database has them all
-   * @param clock of the process. Default: that of the bench
+   * @param ready resolves when the database is ready. Default: at once
+   * @param shards the shards that the process knows; the database has them all
+   * @param clock the clock of the process. Default: that of the bench
    */
   start(
     handlers: readonly AnyEventHandler[],

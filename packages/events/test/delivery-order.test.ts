@@ -15,7 +15,7 @@ describe('a delivery', () => {
     }
   });
 
-  test('never handles two events of one model at the same time, but other models meanwhile', async () => {
+  test('never handles two events of one model at the same time, but handles other models meanwhile', async () => {
     const bench = new DeliveryBench();
     const first = gate();
     const handler = handlerOf({ name: 'slow' }, ({ eventId }) =>
@@ -50,7 +50,7 @@ describe('a delivery', () => {
     expect(handler.seen).toEqual(['a1']);
   });
 
-  test('costs one read for handlers at the same position', async () => {
+  test('makes one read for all handlers at the same position', async () => {
     const bench = new DeliveryBench();
     const handlers = Array.from({ length: 10 }, (_item, index) => handlerOf({ name: `handler-${index}` }));
     const { access, executor } = bench.start(handlers);

@@ -24,7 +24,7 @@ describe('the tuning of delivery', () => {
     });
   });
 
-  test('has times from a millisecond to the longest time of a timer', () => {
+  test('has times from a millisecond to the longest delay of a timer', () => {
     const longest = 2 ** 31 - 1;
     expect(engineSettings({ pollMaxMs: longest, cursorSaveMs: longest })).toMatchObject({
       blockedPollMs: longest,
@@ -37,7 +37,7 @@ describe('the tuning of delivery', () => {
     });
   });
 
-  test('can be changed by tests, also in a copy of settings in which it was changed before', () => {
+  test('can be changed by tests, even in a copy of settings in which it was changed before', () => {
     const overrides = tuned({ leaseMs: 300, readMax: 7 });
     expect(Object.keys(overrides)).toEqual(['leaseMs']);
     expect(engineSettings(tuned({ ...overrides, readMax: 8, dueMax: 9 }))).toMatchObject({
@@ -66,7 +66,7 @@ describe('the settings of a delivery', () => {
     expect(engineSettings(unset)).toEqual(engineSettings());
   });
 
-  test('change one by one', () => {
+  test('can be changed one by one', () => {
     expect(engineSettings({ leaseMs: 100, retry: { backoffMaxMs: 7 } })).toEqual({
       ...engineSettings(),
       leaseMs: 100,
@@ -90,7 +90,7 @@ describe('the settings of a delivery', () => {
   });
 });
 
-test('an event is read completely if it stays within its share of the bytes', () => {
+test('an event is read completely if it is no larger than its share of the bytes of a read', () => {
   expect(eventBytesMax(engineSettings())).toBe(16_777);
   expect(eventBytesMax(testSettings({ readMax: 3, readBytesMax: 11 }))).toBe(3);
   expect(eventBytesMax(testSettings({ readMax: 1_000, readBytesMax: 10 }))).toBe(1);

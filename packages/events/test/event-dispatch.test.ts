@@ -135,7 +135,7 @@ describe('the events of a handler', () => {
   test.each([
     ['it is paused', (one: Dispatching, is: boolean) => one.dispatch.setPaused(is)],
     [
-      'too many calls ignore that they were given up',
+      'too many abandoned calls are still running',
       ({ abandoned }: Dispatching, is: boolean) => {
         for (let count = 0; count < 2; count++) abandoned[is ? 'add' : 'remove']('other');
       },
@@ -176,12 +176,12 @@ describe('retries', () => {
     [1, 1],
     [3, 1],
     [4, 2],
-  ])('of a handler with %i places have %i of them', (concurrency, places) => {
+  ])('of a handler with a concurrency of %i use at most %i of it', (concurrency, places) => {
     const { dispatch } = new Dispatching({ concurrency });
     expect([dispatch.retriesMax, dispatch.retriesOfSlotMax]).toEqual([places, Infinity]);
   });
 
-  test('of a batch handler are one that is running and one that is next, for each slot', () => {
+  test('of a batch handler are at most one that is running and one that is next, for each slot', () => {
     expect(new Dispatching({ batchMax: 1 }).dispatch.retriesOfSlotMax).toBe(2);
   });
 
@@ -370,8 +370,8 @@ describe('a batch that waits', () => {
 
 describe('a model that was checked', () => {
   test.each([
-    ['flows again when nothing of it is blocked', false, ['check a'], ['a1']],
-    ['stays blocked when something is', true, ['check a', 'block a1'], []],
+    ['is handled normally again when none of its events is blocked', false, ['check a'], ['a1']],
+    ['stays blocked when one of its events is', true, ['check a', 'block a1'], []],
   ])('%s', async (_what, isStillBlocked, asked, calls) => {
     const one = new Dispatching();
     const slot = slotOf(0);
@@ -399,7 +399,7 @@ describe('a model that was checked', () => {
 
   test.each([
     ['stays blocked', true, ['check a', 'check a', 'block a2'], []],
-    ['flows again', false, ['check a', 'check a'], ['a2']],
+    ['is handled normally again', false, ['check a', 'check a'], ['a2']],
   ])(
     'is checked again when one of its events was blocked before the answer came, and %s',
     async (_what, isStillBlocked, asked, calls) => {

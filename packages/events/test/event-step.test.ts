@@ -9,7 +9,7 @@ import { testSettings, workerContext } from './worker-context.js';
 
 type StepOptions = ConstructorParameters<typeof EventStep>[0];
 
-/** The step of a batch handler; `called` and `blocked` contain what it was called with, and what was blocked. */
+/** The step of a handler; `called` and `blocked` contain what it was called with, and what was blocked. */
 function stepOf(
   outcome: 'done' | 'failed',
   { batches = true, isLost = false, models = new BlockedModelSet() } = {},
@@ -78,7 +78,7 @@ function oneBlocked(): BlockedModelSet {
   return models;
 }
 
-test('events behind blocked ones are left to another process that took over their slot before that', async () => {
+test('events behind blocked ones are left to another process if it has taken over their slot', async () => {
   const { step, called, blocked } = stepOf('done', { isLost: true, models: oneBlocked() });
   const slot = slotWith('1');
   const finished: string[] = [];
@@ -111,7 +111,7 @@ test('later events of a model count no attempt when their batch fails, because t
   ]);
 });
 
-test('only as many events are suspects after a crash as the previous process can have had', async () => {
+test('only as many events are suspects after a crash as the previous process may have had', async () => {
   const bench = new DeliveryBench();
   const handler = handlerOf({ name: 'one' }, () => new Promise(() => undefined));
   bench.database.commit(...Array.from({ length: 100 }, (_item, index) => deposited('a', index + 1)));

@@ -128,7 +128,7 @@ describe('explain', () => {
     });
   });
 
-  test('says how long a failed event waits, and with which error it failed', async () => {
+  test('says until when a failed event waits, and with which error it failed', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     bench.database.commit(deposited('a', 1));
@@ -190,7 +190,7 @@ describe('explain', () => {
   });
 });
 
-test('explain says which process holds the slot for each handler, and that none does yet', async () => {
+test('explain says which process holds the slot for each handler, or that none does yet', async () => {
   const bench = new DeliveryBench();
   for (const name of ['one', 'two']) bench.start([handlerOf({ name })]);
   await bench.clock.advance(1_000);

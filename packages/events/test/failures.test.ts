@@ -18,7 +18,7 @@ const unavailable = new ShardUnavailableError(shard, 'no connection could be had
 
 describe('recording a failure', () => {
   test.each([
-    ['an error cut in an emoji', new Error('👍'.slice(0, 1))],
+    ['an error whose message ends within an emoji', new Error('👍'.slice(0, 1))],
     ['an error whose message throws', Object.defineProperty(new Error(), 'message', { get: () => fail() })],
     [
       'a proxy that refuses everything',
@@ -60,7 +60,7 @@ describe('an attempt', () => {
       'an outage is wrapped as a cause',
       new Error('cannot', { cause: new Error('query', { cause: unavailable }) }),
     ],
-  ])('is not counted when %s, however long that takes', async (_when, thrown) => {
+  ])('is not counted when %s, however long that lasts', async (_when, thrown) => {
     const bench = new DeliveryBench();
     let broken = true;
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, () => {
@@ -101,7 +101,7 @@ describe('an attempt', () => {
     },
   );
 
-  test('that fails by itself after a long outage waits as long as the first one', async () => {
+  test('that fails by itself after a long outage is followed by the same wait as a first failure', async () => {
     const bench = new DeliveryBench();
     let thrown: Error = unavailable;
     const handler = handlerOf({ name: 'one' }, () => {
@@ -116,7 +116,7 @@ describe('an attempt', () => {
     expect(own.map(({ retryAfterMs }) => retryAfterMs)).toEqual([500, 1_000, 2_000]);
   });
 
-  test('after an outage waits no longer than after an error, if that is shorter', async () => {
+  test('after an outage waits no longer than the longest wait after an error', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', retry: { backoffMaxMs: 700 } }, () => {
       throw unavailable;
@@ -127,7 +127,7 @@ describe('an attempt', () => {
     expect(new Set(failures.map(({ retryAfterMs }) => retryAfterMs))).toEqual(new Set([500, 700]));
   });
 
-  test('that fails by itself counts between outages', async () => {
+  test('that fails by itself between outages is counted', async () => {
     const bench = new DeliveryBench();
     const errors = [unavailable, new Error('by itself'), unavailable, unavailable, new Error('by itself')];
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, () => {
@@ -150,7 +150,7 @@ describe('an attempt', () => {
     ['an unknown action', new UnknownActionError('Nothing')],
     ['invalid params', new InvalidParamsError('Deposit', [{ path: 'amount', message: 'is missing' }])],
     ['a wrapped refusal', new Error('cannot', { cause: new UnknownActionError('Nothing') })],
-  ])('is the last one when the error says that another cannot succeed: %s', async (_what, thrown) => {
+  ])('is the last one when its error says that another one cannot succeed: %s', async (_what, thrown) => {
     expect(FrameworkError.find(thrown)?.retryable).toBe(false);
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' }, ({ modelId }) => {
@@ -169,7 +169,7 @@ describe('an attempt', () => {
     ]);
   });
 
-  test('is the last one for such an error, even if others have failed before', async () => {
+  test('is the last one when its error says that another one cannot succeed, even after other failures', async () => {
     const bench = new DeliveryBench();
     const errors = [new Error('by itself'), new UnknownActionError('Nothing')];
     const handler = handlerOf({ name: 'one' }, () => {
@@ -223,7 +223,7 @@ describe('an attempt', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('is counted once when it was counted and the answer was lost', async () => {
+  test('is counted once even if the answer to a statement that records it is lost', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 3 } }, () => {
       throw new Error('by itself');
@@ -293,7 +293,7 @@ describe('an attempt', () => {
 });
 
 describe('a handler in an endless loop', () => {
-  test('ends as a dead letter, however many processes it stops before', async () => {
+  test('makes its event a dead letter, however many processes it stops before that', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
@@ -330,7 +330,7 @@ describe('failures', () => {
     ]);
   });
 
-  test('of the same outage are reported once for each text, as is its end', async () => {
+  test('of the same outage are reported once for each text, and its end is reported once', async () => {
     const bench = new DeliveryBench();
     const { access, errors, recoveries } = bench.start([handlerOf({ name: 'one' })]);
     await bench.clock.advance(60_000);
@@ -376,16 +376,16 @@ describe('failures', () => {
     lines.mockRestore();
     expect(written).toHaveLength(3);
     expect(written[0]).toMatch(
-      /Handler one, DepositedEvent a1 of Account a: attempt 1 failed, .* Error: no$/,
+      /Handler one, DepositedEvent a1 of Account a: attempt 1 failed; .* Error: no$/,
     );
     expect(written[1]).toMatch(/Delivery from the database of shard .* continues .*the database is down/);
     expect(written[2]).toMatch(
-      /Handler one, DepositedEvent a1 of Account a: attempt 2 failed, it is a dead letter now, .*Error: no$/,
+      /Handler one, DepositedEvent a1 of Account a: attempt 2 failed; the event is a dead letter now, .*Error: no$/,
     );
     expect(written[2]).toMatch(/later events of the model wait.*replay or skip/);
   });
 
-  test('are one line on standard error each, however many lines the error has', async () => {
+  test('take one line each on standard error, however many lines the error has', async () => {
     const lines = vi.spyOn(console, 'error').mockReturnValue();
     const bench = new DeliveryBench();
     const { store, executor } = bench.process();

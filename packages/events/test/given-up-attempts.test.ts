@@ -11,8 +11,8 @@ function down(count: number): Error[] {
 }
 
 /**
- * A process with a blocked event that failed once by itself, so its next attempt is the last one. Then a process ended during an
- * attempt, so the next attempt is made alone, and counted beforehand. The handler does the given work.
+ * A process with a blocked event that failed once by itself, so its next attempt is the last one. Another process ended during an
+ * attempt at it, so the next attempt is made alone, and counted beforehand. In it, the handler does the given work.
  */
 function failedOnce(
   bench: DeliveryBench,
@@ -44,7 +44,7 @@ async function stop(bench: DeliveryBench, { delivery }: BenchProcess): Promise<v
 }
 
 describe('the last attempt is not counted', () => {
-  test('when its outage could not be recorded before its process stopped', async () => {
+  test('when it failed in an outage, which could not be recorded before its process stopped', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => {
       throw unavailable;
@@ -57,7 +57,7 @@ describe('the last attempt is not counted', () => {
     expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
-  test('when its process stops while it is made', async () => {
+  test('when its process stops while it is running', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => new Promise(() => undefined));
     // The attempt is still running alone.
@@ -68,7 +68,7 @@ describe('the last attempt is not counted', () => {
     expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
-  test('when its process has stopped before it knew that it was counted', async () => {
+  test('when its process stops before it learns that the attempt was counted', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const running = failedOnce(bench, () => undefined);
@@ -84,7 +84,7 @@ describe('the last attempt is not counted', () => {
     expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
-  test('when its process stops while no answer says that it was counted', async () => {
+  test('when its process stops without any answer to say that the attempt was counted', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => undefined);
     running.access.lostAnswers.set('blocked.beginAttempt', down(100));
@@ -95,7 +95,7 @@ describe('the last attempt is not counted', () => {
     expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
-  test('when its process has lost its lease, and says so after another one has it', async () => {
+  test('when its process lost the lease and reports that only after another process has it', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const running = failedOnce(bench, () => hold.opened);
@@ -141,7 +141,7 @@ describe('an attempt that must be made alone', () => {
         access.delays.set('blocked.beginAttempt', [clock.sleep(5_000)]),
     ],
     ['fails for a while', ({ access }: BenchProcess) => access.failures.set('blocked.beginAttempt', down(5))],
-  ])('ends as others do when the statement that begins it %s', async (_how, disturb) => {
+  ])('ends like any other when the statement that begins it %s', async (_how, disturb) => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => undefined);
     disturb(running, bench);
@@ -154,8 +154,8 @@ describe('an attempt that must be made alone', () => {
 });
 
 /**
- * Keeps one of the statements that begin attempts from the database, although its caller gives up waiting; returns a function
- * that lets it through.
+ * Holds back one of the statements that begin attempts, whose caller gives up waiting; returns a function that lets it through to
+ * the database.
  */
 function holdBack({ store }: BenchProcess, which: number): () => Promise<unknown> {
   const begin = store.blocked.beginAttempt.bind(store.blocked);
@@ -191,7 +191,7 @@ describe('a statement that begins an attempt', () => {
     expect(standing(bench)).toEqual([[1, 0, false]]);
   });
 
-  test('changes nothing when the attempt was to continue in parallel with others, either', async () => {
+  test('changes nothing then, even if it would have let the attempt continue in parallel with others', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, async () => {
       await bench.clock.sleep(3_000);

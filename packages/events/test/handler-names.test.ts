@@ -117,7 +117,7 @@ describe('processes that know different shards', () => {
 });
 
 describe('an operator', () => {
-  test('names a handler by any of its names, and gets an error for an unknown name', async () => {
+  test('can use any of the names of a handler, and gets an error for an unknown name', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     bench.start([handlerOf({ name: 'old' })]);
@@ -153,7 +153,7 @@ describe('an operator', () => {
     expect(accesses.map(({ calls }) => calls.get('cursors.setPaused'))).toEqual([1, undefined]);
   });
 
-  test('retires a handler that no process has any more, if its blocked events may be lost', async () => {
+  test('can retire a handler that no process has any more, if its blocked events are discarded', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const failing = handlerOf({ name: 'gone', retry: { attemptsMax: 1 } }, () => {

@@ -51,7 +51,7 @@ function codeOf(work: () => unknown): string | undefined {
   }
 }
 
-/** The error of a registry of handlers with these names, each followed by its aliases. */
+/** The code of the error of a registry of handlers with these names, each followed by its aliases. */
 const registryCode = (...names: readonly (readonly [string, ...string[]])[]): string | undefined =>
   codeOf(() => new EventHandlerRegistry(names.map(([name, ...aliases]) => handlerOf({ name, aliases }))));
 
@@ -244,7 +244,7 @@ describe('static fields of a handler', () => {
 
   test.each([
     ['that no handler has', { startsFrom: 'beginning' }],
-    ['for the name', { name: 'plain' }],
+    ['that include the name', { name: 'plain' }],
     ['that are not an object', 'beginning'],
   ])('are refused with options %s', (_what, options) => {
     class Wrong extends Plain {
@@ -287,7 +287,7 @@ test('an envelope contains the typed event and all values of its row', async () 
   });
 });
 
-/** Runs a handler with its context, for longer than it may; returns what it executed. */
+/** Runs a handler with its context, for longer than its timeout allows; returns what it executed. */
 const run = async (
   work: (context: HandlerContext) => Promise<unknown>,
 ): Promise<ReturnType<DeliveryBench['start']>['executor']['executed']> => {
@@ -374,7 +374,7 @@ describe('a new handler', () => {
     expect(handlers.map(({ seen }) => seen)).toEqual([['a1', 'a2', 'a3'], ['a3'], ['a2', 'a3']]);
   });
 
-  test('takes over the state of its old name', async () => {
+  test('takes over the state that is stored under its old name', async () => {
     const bench = new DeliveryBench();
     const old = handlerOf({ name: 'old', retry: { attemptsMax: 1 } }, ({ modelId }) => {
       if (modelId === 'b') throw new Error('no');
@@ -456,7 +456,7 @@ describe('a batch handler', () => {
     },
   );
 
-  test('waits with the batch if it says so, and blocks nothing', async () => {
+  test('waits with a failed batch if its options say so, and blocks nothing', async () => {
     const bench = new DeliveryBench();
     let left = 3;
     const handler = batchHandler({ name: 'relay', whenBatchFails: 'wait' }, () => {
@@ -525,7 +525,7 @@ test.each([
   ['readMax', { readMax: 5 }],
   ['retry.attemptsMax', { retry: { attemptsMax: Infinity } }],
   ['leaseMS', { leaseMS: 5_000 }],
-])('the setting %s that cannot work is refused by its name, also when code gives it', (name, settings) => {
+])('the invalid setting %s is refused by its name, even when code passes it', (name, settings) => {
   const options = { databases: { deliveries: () => [] }, handlers: [] };
   const executor = { onCommit: () => () => undefined, execute: () => Promise.reject(new Error('never')) };
   expect(() => new Delivery({ ...options, executor, settings: settings as DeliveryOverrides })).toThrow(
@@ -570,7 +570,7 @@ test.each([
   ['timeoutMS', { timeoutMS: 5 }],
   ['retry.maxAttempts', { retry: { maxAttempts: 5 } }],
   ['batch, retry.outageBackoffMaxMs', { batch: 1, retry: { outageBackoffMaxMs: 5 } }],
-])('a handler that declares %s, which no handler has, is refused by the names', (names, options) => {
+])('a handler that declares %s, which no handler has, is refused with those names', (names, options) => {
   const handler = handlerOf({ name: 'one', ...(options as object) });
   expect(() => new DeliveryBench().start([handler])).toThrow(
     `declares ${names}: a handler has no such option`,

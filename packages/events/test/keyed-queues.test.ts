@@ -96,7 +96,7 @@ function settled(): Promise<void> {
 }
 
 describe('queues', () => {
-  test('run in parallel up to a limit, each one item at a time, and take turns', async () => {
+  test('run in parallel up to a limit, each of them one item at a time, and take turns', async () => {
     const { queues, started, end } = queuesOf(2);
     for (const key of ['a', 'b', 'c']) for (const number of [1, 2]) queues.add(key, `${key}${number}`);
     expect(started).toEqual([]);
@@ -147,7 +147,7 @@ describe('queues', () => {
     expect(started).toEqual(['a1']);
   });
 
-  test('give the capacity of one that is held back to others, until it is released', async () => {
+  test('use the capacity of one that is held back for others, until it is released', async () => {
     const { queues, started, end, queueOf } = queuesOf(1);
     for (const item of ['a1', 'a2']) queues.add('a', item);
     for (const item of ['b1', 'b2']) queues.add('b', item);
@@ -165,7 +165,7 @@ describe('queues', () => {
     expect(started.at(-1)).toBe('a2');
   });
 
-  test('do one item at a time of one that is released before its step has ended', async () => {
+  test('run one item at a time, even of a queue that is released before its step has ended', async () => {
     const { queues, started, end, queueOf } = queuesOf(2);
     for (const item of ['a1', 'a2', 'a3']) queues.add('a', item);
     queues.resume();
@@ -211,7 +211,7 @@ describe('queues', () => {
     expect(isIdle).toBe(true);
   });
 
-  test('do one item at a time, even if all waiting items of one were removed before', async () => {
+  test('run one item at a time, even of a queue whose waiting items were all removed before', async () => {
     const { queues, started, end } = queuesOf(2);
     queues.add('a', 'a1');
     queues.add('b', 'b1');

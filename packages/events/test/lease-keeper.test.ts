@@ -64,7 +64,7 @@ test('a keeper counts a lease from the request, because the database may have an
   expect(keeper.slots).toEqual([]);
 });
 
-test('a process that learns late of its lease calls no handler if the database gives the lease to another one', async () => {
+test('a process that learns of its lease late calls no handler if the database has given the lease to another one', async () => {
   const bench = new DeliveryBench();
   const [first, second] = [handlerOf({ name: 'one' }), handlerOf({ name: 'one' })];
   const { access } = bench.start([first]);
@@ -86,7 +86,7 @@ test('a process that learns late of its lease calls no handler if the database g
   expect(second.seen.toSorted()).toEqual(['a1', 'b1', 'c1', 'd1', 'e1', 'f1']);
 });
 
-test('a keeper whose renewal is refused only after a while renews its leases before they end', async () => {
+test('a keeper whose renewal fails only after a while renews its leases before they end', async () => {
   const clock = new VirtualClock();
   let renewalCount = 0;
   const keeper = new LeaseKeeper({
@@ -113,8 +113,8 @@ test('a keeper whose renewal is refused only after a while renews its leases bef
   expect(slot?.held).toBe(true);
 });
 
-describe('an event of a process that dies right after a renewal', () => {
-  test('is taken over as soon as its lease ends', async () => {
+describe('an event whose process dies right after a renewal', () => {
+  test('is taken over as soon as the lease ends', async () => {
     const bench = new DeliveryBench();
     const { access } = bench.start([handlerOf({ name: 'one' })]);
     await bench.clock.advance(leaseMs / 3 - 1_000);

@@ -123,7 +123,7 @@ describe('a failed batch that waits', () => {
 });
 
 describe('large headers', () => {
-  test('are also left to the call, and the parts of large events in memory count as read', async () => {
+  test('are loaded only for the call, too, and the parts of large events in memory count as read', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const headers: string[] = [];
@@ -211,7 +211,7 @@ describe('large events', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('are blocked in statements of limited size, as soon as there are many of one model or of several', async () => {
+  test('are blocked in statements of limited size, whether there are many of one model or of several', async () => {
     const bench = new DeliveryBench();
     const large = { payload: { amount: 1, text: 'x'.repeat(2_000) } };
     for (let version = 1; version <= 8; version++)
@@ -231,7 +231,7 @@ describe('large events', () => {
     expect(Math.max(...sizes)).toBe(2);
   });
 
-  test('limit a batch by its bytes, and are delivered alone if one is larger', async () => {
+  test('limit a batch by its bytes, and one that exceeds the limit is delivered alone', async () => {
     const bench = new DeliveryBench();
     const sizes: number[] = [];
     class Batches implements BatchEventHandler<DepositedEvent> {

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { listenForNotifications } from '../src/notifications.js';
 import { workerContext } from './worker-context.js';
 
-test('notifications are listened for until delivery stops, even if the database refuses at first', async () => {
+test('a delivery listens for notifications until it stops, even if the database refuses at first', async () => {
   const clock = new VirtualClock();
   const stopping = new AbortController();
   const errors: unknown[] = [];
@@ -31,7 +31,7 @@ test('notifications are listened for until delivery stops, even if the database 
   expect([listeners.size, errors.length]).toEqual([0, 1]);
 });
 
-test('a delivery that stops before, or while, the database accepts its listener stops listening', async () => {
+test('a delivery that stops before the database has accepted its listener does not listen', async () => {
   const stopping = new AbortController();
   const answer = Promise.withResolvers<() => Promise<void>>();
   let listenCount = 0;

@@ -27,7 +27,7 @@ class RunningPoll {
   }
 }
 
-test('the log is polled less often the longer nothing comes, down to the longest time between two polls', async () => {
+test('the log is polled less often the longer nothing comes, until the longest time between polls is reached', async () => {
   const { clock, looks } = new RunningPoll();
   await clock.advance(1_400);
   expect(looks).toEqual([100, 300, 650, 1_000, 1_350]);

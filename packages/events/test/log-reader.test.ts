@@ -67,9 +67,9 @@ test('handlers at other positions, or in other slots, have their own reads', () 
 test.each([
   ['nothing', [], false, 2],
   ['something', [deposited('a', 1)], false, 1],
-  ['nothing of what is there', [], true, 1],
+  ['no event, although there are more', [], true, 1],
 ])(
-  'a read that found %s is repeated after a commit, if that can change it',
+  'a read that found %s is repeated after a commit, if that can change its result',
   async (_what, found, more, readCount) => {
     const log = new AskedLog();
     const reader = readerOf(log);

@@ -5,12 +5,12 @@ import { LoopWatch } from '../src/slots/lease-keeper.js';
 
 const leaseMs = 9_000;
 
-/** Time that passes while the event loop is blocked. */
+/** Lets time pass while the event loop is blocked. */
 function standStill(clock: VirtualClock, durationMs: number): Promise<void> {
   return clock.advance(durationMs);
 }
 
-test('an event loop has stopped when nothing ran for more than two thirds of a lease', async () => {
+test('an event loop counts as stopped when nothing has run for more than two thirds of a lease', async () => {
   const clock = new VirtualClock();
   const watch = new LoopWatch(clock, leaseMs);
   await standStill(clock, 6_000);
@@ -24,7 +24,7 @@ test('an event loop has stopped when nothing ran for more than two thirds of a l
   expect(watch.stoodSince(beginMs)).toBe(false);
 });
 
-test('an event loop that was idle for a long time has not stopped, because it is checked regularly', async () => {
+test('an event loop that was idle for a long time does not count as stopped, because it is checked regularly', async () => {
   const clock = new VirtualClock();
   const ended = new AbortController();
   const watch = new LoopWatch(clock, leaseMs);

@@ -40,7 +40,7 @@ describe('a paused handler', () => {
     expect(handlers[0].seen).toEqual(['a1', 'a2']);
   });
 
-  test('keeps the events that it has read for later, and leaves them to others when its process stops', async () => {
+  test('keeps for later the events that it has read, and leaves them to others when its process stops', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const holds = [gate(), gate()];
@@ -152,7 +152,7 @@ describe('a paused handler', () => {
     expect(bench.database.cursors.get('one 0')).toBe(2);
   });
 
-  test('is not called with a batch while other events of it are being blocked, and gets it afterwards', async () => {
+  test('is not called with the rest of a batch whose other events are being blocked, and gets it afterwards', async () => {
     const bench = new DeliveryBench();
     const batches: string[][] = [];
     class Batches {
@@ -202,7 +202,7 @@ describe('a paused handler', () => {
     expect(handler.seen).toEqual(['a1']);
   });
 
-  test('stays paused when an earlier question is answered late', async () => {
+  test('stays paused when the answer to an earlier query arrives late', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' });
     const { access, executor } = bench.start([handler]);
@@ -219,7 +219,7 @@ describe('a paused handler', () => {
     expect(handler.seen).toEqual([]);
   });
 
-  test('has no blocked events tried, either', async () => {
+  test('has no attempts made at its blocked events, either', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const handler = failing();
@@ -250,7 +250,7 @@ describe('a paused handler', () => {
   });
 });
 
-test('leases state which process delivers, and where', async () => {
+test('the listed leases name the process that delivers, and its host', async () => {
   const bench = new DeliveryBench();
   const hold = gate();
   bench.start([handlerOf({ name: 'one' }, () => hold.opened)]);

@@ -48,7 +48,7 @@ function databaseOf(clock: VirtualClock, member: number) {
   return { shard, tables, faults, delivery: { store, shards: [shard], ready: async () => undefined } };
 }
 
-/** Blocks an event. This many processes have ended during attempts at it. */
+/** Blocks an event as if this many processes had ended during attempts at it. */
 function blockOpen(tables: MemoryDeliveryTables, openCount: number): void {
   const event = deposited('a', 1);
   tables.commit(event);

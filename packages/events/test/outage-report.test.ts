@@ -49,7 +49,7 @@ describe('an outage', () => {
     expect(told).toEqual([lost, 'recovered', lost, 'recovered']);
   });
 
-  test('with ever new texts is reported with all of them, and forgets the first ones', () => {
+  test('with ever new texts is reported with all of them, although the first ones are forgotten', () => {
     const { report, told } = reported();
     const tell = (from: number, to: number): number => {
       const before = told.length;

@@ -12,7 +12,7 @@ import {
 import { deposited } from './account.js';
 import { DeliveryBench, operatorOf } from './delivery-bench.js';
 
-/** A batch handler of all events; `faults` has the errors of events that fail, by their ids, until they are deleted. */
+/** A batch handler of all events; `faults` contains the errors of events that fail, by their ids, until a test deletes them. */
 function partialHandler(options: EventHandlerOptions = {}): BatchEventHandler<undefined> & {
   readonly batches: string[][];
   readonly faults: Map<string, unknown>;
@@ -34,7 +34,7 @@ function partialHandler(options: EventHandlerOptions = {}): BatchEventHandler<un
   return new PartialHandler();
 }
 
-/** Slot 0 has two models, `a` and `e`; each event of the batch comes once. */
+/** The models `a`, `e` and `i` are all in slot 0; each event of the batch comes once. */
 const batch: readonly DeliverableEvent[] = [
   deposited('a', 1),
   deposited('e', 1),
@@ -44,7 +44,7 @@ const batch: readonly DeliverableEvent[] = [
 ];
 
 describe('a batch that fails in part', () => {
-  test('is done except for those, and for later events of their models', async () => {
+  test('is done except for the failed events, and for later events of their models', async () => {
     const bench = new DeliveryBench();
     const handler = partialHandler();
     handler.faults.set('e1', new Error('too large'));
@@ -63,7 +63,7 @@ describe('a batch that fails in part', () => {
     expect(bench.database.blockedOf('publish')).toEqual([]);
   });
 
-  test('blocks each model with a failed event, for the reason of the first one', async () => {
+  test('blocks each model with a failed event, with the error of the first one', async () => {
     const bench = new DeliveryBench();
     const handler = partialHandler();
     handler.faults

@@ -73,7 +73,7 @@ describe('an attempt that must be alone', () => {
     expect(noted).toEqual(['suspect alone', 'suspect alone no more', 'a beside']);
   });
 
-  test('runs one after the other with its like, and lets the others run in between', async () => {
+  test('takes turns with others that must be alone, and lets the rest run in between', async () => {
     const { clock, noted, beside, alone, end } = attempts();
     void alone('one');
     void alone('two');
@@ -90,7 +90,7 @@ describe('an attempt that must be alone', () => {
     expect(noted.slice(4)).toEqual(['two alone no more', 'three alone']);
   });
 
-  test('ends for those that wait when it fails, which is reported to its caller', async () => {
+  test('no longer keeps others out once it has failed, which is reported to its caller', async () => {
     const { clock, noted, beside, alone, end } = attempts();
     const failures: unknown[] = [];
     void alone('bad').catch((error: unknown) => failures.push(error));

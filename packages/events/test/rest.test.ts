@@ -63,8 +63,8 @@ describe('cursors', () => {
   });
 });
 
-describe('at rest', () => {
-  test('a process queries its database less than three times a second, whatever the number of handlers', async () => {
+describe('a process at rest', () => {
+  test('queries its database less than three times a second, whatever the number of handlers', async () => {
     const bench = new DeliveryBench();
     const handlers = Array.from({ length: 10 }, (_item, index) => handlerOf({ name: `handler-${index}` }));
     const { access } = bench.start(handlers);
@@ -74,7 +74,7 @@ describe('at rest', () => {
     expect(access.callCount - before).toBeLessThanOrEqual(60 * 3);
   });
 
-  test('does the same with dead letters', async () => {
+  test('queries its database no more often if there are dead letters', async () => {
     const bench = new DeliveryBench();
     const failing = handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, () => {
       throw new Error('no');
@@ -106,7 +106,7 @@ describe('notifications', () => {
   });
 });
 
-describe('stop', () => {
+describe('a stop', () => {
   test('ends while blocked events wait for others that are being tried', async () => {
     const bench = new DeliveryBench();
     const hanging = gate();
@@ -150,7 +150,7 @@ describe('stop', () => {
     ).toBe(true);
   });
 
-  test('waits no longer than it may, aborts running calls and starts no waiting ones', async () => {
+  test('waits no longer than its timeout, aborts running calls and starts no waiting ones', async () => {
     const bench = new DeliveryBench();
     const signals: AbortSignal[] = [];
     const handler = handlerOf({ name: 'one' }, (_envelope, { signal }) => {

@@ -17,7 +17,7 @@ async function retireMeanwhile(
 }
 
 describe('a handler that was retired while its process could not renew', () => {
-  test('is registered as new with a report, and receives later events', async () => {
+  test('is registered and reported as new, and receives later events', async () => {
     const bench = new DeliveryBench();
     const mails = handlerOf({ name: 'mails', startFrom: 'now' });
     const process = bench.start([mails, handlerOf({ name: 'books' })]);
@@ -33,7 +33,7 @@ describe('a handler that was retired while its process could not renew', () => {
     expect([...bench.database.handlers.keys()].toSorted()).toEqual(['books', 'mails']);
   });
 
-  test('continues under its current name if an earlier one was kept', async () => {
+  test('is registered under its current name even if it had others', async () => {
     const bench = new DeliveryBench();
     const before = bench.start([handlerOf({ name: 'old' })]);
     await bench.clock.advance(1_000);

@@ -72,7 +72,7 @@ describe('retries of one handler', () => {
     expect(other.seen).toEqual(['b1', 'c1']);
   });
 
-  test('are read once, up to those that are running or next', async () => {
+  test('are read once, and only as many as can run or be next', async () => {
     const bench = new DeliveryBench();
     bench.database.commit(...Array.from({ length: 20 }, (_item, index) => deposited(`x${index}-`, 1)));
     const { store } = bench.start([hangingRetries(4)]);
@@ -123,7 +123,7 @@ describe('retries of a batch handler', () => {
     },
   );
 
-  test('held back by a pause let no second batch of their slot begin beside the first', async () => {
+  test('that a pause holds back let no second batch of their slot begin beside the first', async () => {
     const bench = new DeliveryBench();
     const holds = new Map(['b1', 'c1', 'a1'].map((id) => [id, gate()]));
     const running: string[] = [];
@@ -141,7 +141,7 @@ describe('retries of a batch handler', () => {
     bench.database.commit(deposited('b', 1), deposited('c', 1));
     const { store, executor } = bench.start([new Batches()]);
     await bench.clock.advance(1_000);
-    // The retry of x1 waits for one of the two places.
+    // The retry of x1 waits until one of the two calls has ended.
     block(bench, 'one', deposited('x', 1, { slot: 0 }));
     await bench.clock.advance(12_000);
     await store.cursors.setPaused('one', true);
@@ -173,8 +173,8 @@ describe('retries of a batch handler', () => {
   });
 });
 
-describe('a slot whose holder vanished', () => {
-  test('is not read further before its suspects were tried, however long retries have been due', async () => {
+describe('a slot whose holder died', () => {
+  test('is not read further until its suspects have been tried, however long retries have been due', async () => {
     const bench = new DeliveryBench();
     const xs = Array.from({ length: 20 }, (_item, index) => deposited(`x${index}-`, 1, { slot: 0 }));
     bench.database.commit(...xs);
@@ -198,7 +198,7 @@ describe('a slot whose holder vanished', () => {
     expect(after.seen.filter((id) => !id.startsWith('x'))).toEqual(['a1', 'e1', 'i1']);
   });
 
-  test('is not read further before suspects that a pause delayed were tried', async () => {
+  test('is not read further until suspects that a pause delayed have been tried', async () => {
     const bench = new DeliveryBench();
     const before = bench.start([handlerOf({ name: 'one' })]);
     await bench.clock.advance(300);

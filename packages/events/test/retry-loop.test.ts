@@ -261,7 +261,7 @@ describe('the loop of retries', () => {
     expect(looping.one.tried.slice(4)).toEqual(['check a1']);
   });
 
-  test('requests for each handler as many events as run and are next, without known ones', async () => {
+  test('requests for each handler as many events as may run and be next, without those that it has', async () => {
     const looping = new Looping({}, (one) => {
       one.block(a1);
       one.block(e1, { handler: 'other' });
@@ -334,7 +334,7 @@ describe('the loop of retries', () => {
     expect(attempts(looping.one)).toEqual(['a1', 'b1', 'e1']);
   });
 
-  test('takes no more from one slot than allowed, including the events that it has', async () => {
+  test('takes no more from one slot than allowed, counting the events that it already has', async () => {
     const looping = new Looping({}, (one) => {
       one.one.retriesOfSlotMax = 2;
       one.block(a1);
@@ -359,7 +359,7 @@ describe('the loop of retries', () => {
   });
 
   test.each([false, true])(
-    'drops the work of a handler that was retired while the database was answering (which settled: %s)',
+    'drops the work of a handler that was retired while the database was answering (in quarantine: %s)',
     async (isInQuarantine) => {
       const looping = new Looping({}, (one) => {
         if (isInQuarantine) one.one.inQuarantine = [one.held.get('one 0')!];
@@ -416,7 +416,7 @@ describe('the loop of retries', () => {
     [4, 8_000],
     [40, 2 ** 31 - 1],
   ])(
-    'leaves an event alone for longer after each process that died: %i of them',
+    'tries an event alone for longer after each process that died: %i of them',
     async (openCount, aloneMs) => {
       const looping = new Looping({}, (one) => one.block(e1, { openCount }));
       await looping.settled();
@@ -458,7 +458,7 @@ describe('the loop of retries', () => {
     expect(attempts(looping.one)).toEqual(['e1', 'a1', 'b1', 'm1']);
   });
 
-  test('lets slots be read further once no suspect is left or being tried', async () => {
+  test('lets slots be read further once none of their suspects is left or being tried', async () => {
     const looping = new Looping({}, (one) => {
       const [first, second] = [one.held.get('one 0')!, one.held.get('one 1')!];
       one.one.inQuarantine = [first, second];
@@ -475,7 +475,7 @@ describe('the loop of retries', () => {
     expect(looping.one.tried.slice(3)).toEqual(['settled 0', 'check a1']);
   });
 
-  test('polls again at once when there may be more than one statement returns', async () => {
+  test('polls again at once when more events may be due than one statement returns', async () => {
     const looping = new Looping({ dueMax: 1 }, (one) => {
       for (const event of [a1, b1]) one.block(event);
     });
@@ -519,7 +519,7 @@ describe('the loop of retries', () => {
     expect(looping.asked).toHaveLength(2);
   });
 
-  test('reports a failed database, and polls again after growing waits until it answers', async () => {
+  test('reports each failure of the database, and polls again after growing waits until it answers', async () => {
     const [down, late] = [new Error('down'), new Error('late')];
     const looping = new Looping({ storeBackoffBaseMs: 100 }, ({ failures }) => failures.push(down, down));
     await looping.settled();

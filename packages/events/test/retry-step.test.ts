@@ -18,7 +18,7 @@ const { leaseMs } = defaultDeliverySettings;
 const attemptsMax = 3;
 const unavailable = new ShardUnavailableError(shard, 'silent');
 
-/** A retry of one handler, and its results: what the database was told, failures and errors. */
+/** The retries of one handler, and their results: what the database was told, failures and errors. */
 class Retries {
   readonly clock = new VirtualClock();
   readonly stopping = new AbortController();
@@ -111,7 +111,7 @@ const down = new Error('down');
 const done = { kind: 'done' };
 
 describe('an attempt at a blocked event', () => {
-  test('is begun before the call with the next number, and ended after it', async () => {
+  test('is begun before its call, which gets the next number, and ended after it', async () => {
     const retries = new Retries();
     await retries.run();
     expect(retries.calls).toEqual([['a1', 2]]);
@@ -124,7 +124,7 @@ describe('an attempt at a blocked event', () => {
 
   test.each([
     ['alone', new AbortController().signal, true],
-    ['alone no more', AbortSignal.abort(), false],
+    ['no longer alone', AbortSignal.abort(), false],
   ])('is counted before the call only if it is made alone: %s', async (_how, alone, counted) => {
     const retries = new Retries();
     await retries.run({}, { alone });
@@ -172,7 +172,7 @@ describe('an attempt at a blocked event', () => {
     expect(retries.asked.at(-1)).toEqual(['end', true, done]);
   });
 
-  test('that fails is tried again after its backoff, and the last one makes a dead letter', async () => {
+  test('that fails is followed by another after a backoff, until the last makes a dead letter', async () => {
     const retries = new Retries();
     retries.outcome = failedWith(new Error('no'));
     await retries.run();
@@ -188,7 +188,7 @@ describe('an attempt at a blocked event', () => {
     ]);
   });
 
-  test('that fails in an outage is postponed by the number of outages, even the last one', async () => {
+  test('that fails in an outage is postponed for longer each time, even the last one', async () => {
     const retries = new Retries();
     retries.outcome = failedWith(unavailable);
     await retries.run({ attempts: 2, uncounted: 1 });
@@ -262,7 +262,7 @@ describe('an attempt during which the event loop stopped', () => {
 });
 
 describe('the beginning of an attempt', () => {
-  test('is tried until the database answers, with pauses', async () => {
+  test('is recorded again and again until the database answers, with pauses', async () => {
     const retries = new Retries();
     retries.answers.push(down, down);
     const running = retries.run();
@@ -321,7 +321,7 @@ describe('the beginning of an attempt', () => {
 });
 
 describe('the end of an attempt', () => {
-  test('is reported until the database answers, with pauses', async () => {
+  test('is recorded again and again until the database answers, with pauses', async () => {
     const retries = new Retries();
     retries.answers.push(true, down, down);
     const running = retries.run();
@@ -350,7 +350,7 @@ describe('the end of an attempt', () => {
   });
 });
 
-describe('an attempt that is taken back', () => {
+describe('an attempt that must be taken back', () => {
   test('is taken back as soon as the database can serve, however long that takes', async () => {
     const retries = new Retries();
     retries.outcome = () => ({ kind: 'held-back' });
@@ -362,7 +362,7 @@ describe('an attempt that is taken back', () => {
     expect(retries.errors).toHaveLength(20);
   });
 
-  test('is left after three tries once delivery has ended', async () => {
+  test('stays counted after three failed tries once delivery has ended', async () => {
     const retries = new Retries();
     retries.outcome = () => ({ kind: 'held-back' });
     retries.answers.push(true, ...Array.from({ length: 20 }, () => down));

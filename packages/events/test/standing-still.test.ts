@@ -6,7 +6,8 @@ import { type DepositedEvent, deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, handlerOf } from './delivery-bench.js';
 
 /**
- * The clock of one process whose event loop can stand still: its sleepers wake when it continues, after what was already ready.
+ * The clock of one process whose event loop can stand still: what sleeps wakes when the loop continues, after everything that was
+ * already ready.
  */
 class ProcessClock implements Clock {
   readonly #clock: VirtualClock;
@@ -46,7 +47,7 @@ class ProcessClock implements Clock {
   }
 }
 
-/** Processes with one handler. At a certain event, it blocks the process's event loop for longer than the lease. */
+/** Processes with one handler, which blocks the process's event loop for longer than the lease when it gets a certain event. */
 class StandingBench extends DeliveryBench {
   readonly blocked: string[] = [];
   readonly handled = new Set<string>();
@@ -91,7 +92,7 @@ test('with several processes, an event that blocks the event loop for longer tha
     { event: { id: 'a1' }, attempts: 3, dead: true },
     { event: { id: 'a2' }, attempts: 0, dead: false },
   ]);
-  // The first call came from the log, and the second one was made beside others: neither is counted beforehand.
+  // The first call came from the log, and the second one was made while others were running: neither is counted beforehand.
   expect(bench.blocked).toEqual(['a1 1', 'a1 1', 'a1 1', 'a1 2', 'a1 3']);
   expect(others.filter((id) => !bench.handled.has(id))).toEqual([]);
   const told = processes
@@ -106,7 +107,7 @@ test('with several processes, an event that blocks the event loop for longer tha
   expect(String(told[0]?.error)).toContain('event loop');
 });
 
-test('an event that blocks the event loop of the only process for longer than the lease is done by its next call', async () => {
+test('an event that blocks the event loop of the only process for longer than the lease is done after its next call', async () => {
   const bench = new StandingBench();
   const { access, failures } = bench.startBlocking('a1');
   // The answers arrive when the leases have ended.

@@ -26,7 +26,7 @@ test('the waits start again after a success', () => {
   expect(waiting.failedMs()).toBe(100);
 });
 
-test('a wait ends on time, or with delivery', async () => {
+test('a wait ends on time, or when delivery ends', async () => {
   const clock = new VirtualClock();
   const ended = new AbortController();
   const waiting = backoff(1, clock);

@@ -27,7 +27,7 @@ class Subscribed {
   readonly answers: (Partial<ReadBatch> | Error | Promise<Partial<ReadBatch>>)[] = [];
   readonly moved: UnsavedCursor[] = [];
   readonly blocked: string[] = [];
-  /** The other queries of the database, in order. */
+  /** The other queries to the database, in order. */
   readonly asked: string[] = [];
   generation = 0;
   save = (): Promise<void> => Promise.resolve();
@@ -134,7 +134,7 @@ describe('the subscription of a handler', () => {
     ]);
   });
 
-  test('passes a transaction only after all of it was read, saving no position within', async () => {
+  test('passes a transaction only after all of it was read, and saves no position within it', async () => {
     const one = new Subscribed({ unsavedMax: 1 });
     const part = { more: true, partial: true };
     one.answers.push({ ...batch('c0, a1', a1), ...part }, { ...batch('c0, a2', a2), ...part });
@@ -170,7 +170,7 @@ describe('the subscription of a handler', () => {
     expect(one.reads.slice(2)).toEqual([['0', 'c2']]);
   });
 
-  test('reads for four positions at a time, those unread for longest first', async () => {
+  test('reads at four positions at a time, beginning with those that have waited longest', async () => {
     const one = new Subscribed();
     const hold = gate();
     for (let slot = 0; slot < 4; slot++)
@@ -332,7 +332,7 @@ describe('a blocked event', () => {
   });
 });
 
-describe('a slot whose holder vanished', () => {
+describe('a slot whose holder died', () => {
   test('has the events after its cursor blocked and saved before any attempt', async () => {
     const one = new Subscribed();
     one.answers.push(batch('c1', a1, a2));
@@ -350,7 +350,7 @@ describe('a slot whose holder vanished', () => {
     expect(one.handler.seen).toEqual(['e1']);
   });
 
-  test('waits for its suspects even if none is left after them', async () => {
+  test('is in quarantine at first, even if no event follows its cursor', async () => {
     const one = new Subscribed();
     one.gain(0, { abandoned: true });
     await one.settled();
@@ -369,7 +369,7 @@ describe('a slot whose holder vanished', () => {
     expect([one.errors, one.asked.at(-1)]).toEqual([[down], 'told that some are blocked']);
   });
 
-  test('and that is lost during the blocking does not advance', async () => {
+  test('and that is lost while its events are being blocked does not move on', async () => {
     const one = new Subscribed();
     one.answers.push(batch('c1', a1));
     const slot = one.gain(0, { abandoned: true });
@@ -378,7 +378,7 @@ describe('a slot whose holder vanished', () => {
     expect([one.moved, one.asked]).toEqual([[], []]);
   });
 
-  test('waits for no other slot that is read at the same time', async () => {
+  test('holds up no other slot that is read at the same time', async () => {
     const one = new Subscribed();
     const saved = gate();
     one.save = () => saved.opened;

@@ -67,7 +67,7 @@ describe('a handler that waits when its batches fail', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('loses no event whose batch fails beside a blocked one', async () => {
+  test('loses no event of a batch that fails while another event is blocked', async () => {
     const bench = new PublishingBench();
     bench.database.commit(deposited('a', 1));
     const first = bench.publish();
@@ -87,9 +87,9 @@ describe('a handler that waits when its batches fail', () => {
   });
 
   test.each([
-    ['was read already', 0],
-    ['is read while its process stops', 3_000],
-  ])('is not called after a batch that fails while its process stops: what %s', async (_what, readMs) => {
+    ['were read already', 0],
+    ['are read during it', 3_000],
+  ])('is not called after a failure during a stop, even for events that %s', async (_what, readMs) => {
     const bench = new DeliveryBench();
     const called: string[] = [];
     const hold = gate();

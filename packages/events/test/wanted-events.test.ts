@@ -67,7 +67,7 @@ test('a handler of several event classes receives those of a model in order', as
   expect(handler.lines).toHaveLength(3);
 });
 
-/** The wider version has failed at an event that only it wants, and was rolled back an hour ago. */
+/** The wider version has failed to handle an event that only it wants, and was rolled back an hour ago. */
 async function rolledBack() {
   const bench = new DeliveryBench();
   const versions = new Versions();
@@ -111,7 +111,7 @@ describe('a blocked event that the running handler version does not want', () =>
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('can be skipped only explicitly, as a waiting event', async () => {
+  test('is skipped only by a filter with dead: false', async () => {
     const { bench, versions, operator } = await rolledBack();
     const waiting = { handler: 'project', eventType: 'ClosedEvent', dead: false };
     expect(await operator.skip({ handler: 'project', eventType: 'ClosedEvent' })).toBe(0);

@@ -13,7 +13,7 @@ export function testSettings(settings: TestSettings = {}): EngineSettings {
   return engineSettings(tuned(settings));
 }
 
-/** What a part of a delivery gets if its process is not stopping; errors and failed attempts are ignored. */
+/** The context of a part of a delivery whose process is not stopping; errors and failed attempts are ignored. */
 export function workerContext(own: Partial<WorkerContext> = {}): WorkerContext {
   const { clock = new VirtualClock() } = own;
   return {

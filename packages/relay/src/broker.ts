@@ -17,8 +17,8 @@ export interface BrokerMessage {
 /**
  * What became of a message.
  *
- * `confirmed`: the broker has it durably. `refused`: the broker will never take it, for a reason in the broker's words. `held-back`:
- * it was not published, because an earlier one of its key was refused.
+ * `confirmed`: the broker has stored it durably. `refused`: the broker will never take it, for the reason that it gave.
+ * `held-back`: it was not published, because an earlier one of its key was refused.
  */
 export type PublishOutcome =
   | { readonly kind: 'confirmed' }
@@ -27,7 +27,10 @@ export type PublishOutcome =
 
 /** A message broker, as a relay uses it. */
 export interface Broker {
-  /** What one call of {@link publish} takes at most. Default: 1,000 messages, and as long as a handler may take. */
+  /**
+   * The maximum number of messages in one call of {@link publish}, and the longest time that it may take. Default: 1,000
+   * messages, and the timeout of handlers.
+   */
   readonly limits?: { readonly messagesMax: number; readonly timeoutMs: number };
   /**
    * Publishes messages: those of one key in order, each only once the one before is confirmed, or so that the broker cannot take it
@@ -44,7 +47,7 @@ export interface Broker {
   close(): Promise<void>;
 }
 
-/** Thrown for a message that the broker will never take, with the broker's words as the message. */
+/** Thrown for a message that the broker will never take; its own `message` is the broker's reason. */
 export class RefusedByBroker extends Error {
   override readonly name = 'RefusedByBroker';
 }
@@ -55,9 +58,10 @@ const heldBack: PublishOutcome = { kind: 'held-back' };
 /**
  * Publishes the messages of each key one after the other, and those of different keys at the same time.
  *
- * @param publishOne resolves when the message is confirmed; throws {@link RefusedByBroker}, or anything else if nothing is known
- * @param concurrency how many messages are published at the same time. Default: one of each key
- * @throws the first other error that `publishOne` threw, or the signal's reason; then nothing further is published
+ * @param publishOne resolves when the message is confirmed; rejects with {@link RefusedByBroker} if it is refused, and with any
+ * other error if its fate is unknown
+ * @param concurrency how many messages are published at the same time. Default: no limit but one of each key
+ * @throws the first of those other errors, or the signal's reason; then nothing further is published
  */
 export async function publishByKey(
   messages: readonly BrokerMessage[],

@@ -19,7 +19,7 @@ export class ConnectionOnDemand<C> {
   /** @throws what opening it throws; the next call tries again */
   async get(): Promise<C> {
     for (;;) {
-      if (this.#closed) throw new Error('This broker was closed');
+      if (this.#closed) throw new Error('This broker was closed: create a new one');
       const current = (this.#current ??= this.#open());
       try {
         const connection = await current;
@@ -38,7 +38,7 @@ export class ConnectionOnDemand<C> {
     if (current !== undefined && this.#isOpen(current)) await this.#end(current);
   }
 
-  /** Another caller may have opened the next one already. */
+  /** Forgets a connection that has ended, unless another caller has already replaced it. */
   #forget(ended: Promise<C>): void {
     if (this.#current === ended) this.#current = undefined;
   }

@@ -89,8 +89,9 @@ export class NatsAcknowledgements {
   /** No answer arrives on a connection that was lost, although the client opens another one. */
   async #failWhenLost(): Promise<void> {
     for await (const { type } of this.#connection.status())
-      if (type === 'disconnect') this.#failAll(new Error('the connection was lost'));
-    this.#failAll(new Error('the connection was closed'));
+      if (type === 'disconnect')
+        this.#failAll(new Error('The connection to NATS was lost before JetStream answered'));
+    this.#failAll(new Error('The connection to NATS was closed before JetStream answered'));
   }
 }
 
@@ -105,6 +106,8 @@ function refusalIn(status: number | undefined, data: Uint8Array): Error | undefi
     };
     return error && new NatsRefusal(error.err_code ?? 0, error.description ?? 'refused');
   } catch (error) {
-    return new Error('the answer is not one of JetStream', { cause: error });
+    return new Error('The answer does not come from JetStream: does something else reply to this subject?', {
+      cause: error,
+    });
   }
 }

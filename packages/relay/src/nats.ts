@@ -105,7 +105,7 @@ function reasonOf(error: unknown, subject: string): string {
     : message;
 }
 
-/** Whether a stream takes a subject, or nothing is known. */
+/** Whether a stream takes a subject; true as well if that cannot be found out. */
 async function isTaken(subject: string, { streams }: JetStreamManager): Promise<boolean> {
   try {
     await streams.find(subject);

@@ -17,7 +17,10 @@ export interface RabbitMqOptions {
   readonly exchange: string;
   /** Declares the exchange, durable and of the type `topic`, if it does not exist. Default false. */
   readonly declare?: boolean;
-  /** The largest body that is published; the server's own `max_message_size` closes the channel. Default 134,217,728. */
+  /**
+   * The largest body that is published, in bytes; one that exceeds the server's own `max_message_size` closes the channel.
+   * Default 134,217,728.
+   */
   readonly messageBytesMax?: number;
   /** Further options of the client's socket, such as `ca` for TLS. */
   readonly socket?: object;
@@ -76,7 +79,9 @@ class RabbitMqBroker implements Broker {
     const { exchange, messageBytesMax = messageBytesMaxDefault } = this.#options;
     const { id, attributes, body } = message;
     if (body.byteLength > messageBytesMax)
-      throw new RefusedByBroker(`the body has ${body.byteLength} bytes, more than ${messageBytesMax}`);
+      throw new RefusedByBroker(
+        `the body has ${body.byteLength} bytes, more than messageBytesMax (${messageBytesMax})`,
+      );
     const routingKey = `${attributes['modelname'] ?? ''}.${message.eventType}`;
     return new Promise((resolve, reject) => {
       const onAnswer = (error: unknown): void => {
@@ -98,7 +103,7 @@ class RabbitMqBroker implements Broker {
 
 async function openRabbitMq({ url, exchange, declare = false, socket }: RabbitMqOptions): Promise<Connected> {
   const connection = await connect(url, socket);
-  // Each publisher learns the reason by the rejection of what it waits for.
+  // Each publisher learns the reason from the rejection of what it waits for.
   connection.on('error', () => undefined);
   try {
     const channel = await connection.createConfirmChannel();

@@ -11,7 +11,7 @@ export interface RedisOptions {
   readonly stream?: string;
   /** About how many entries a stream keeps; older ones are removed. Default: all. */
   readonly maxLength?: number;
-  /** The largest body that is published. Default 33,554,432. */
+  /** The largest body that is published, in bytes. Default 33,554,432. */
   readonly messageBytesMax?: number;
   /** Further options of the client, such as `password` or `socket.tls`. */
   readonly client?: Omit<RedisClientOptions, 'url'>;
@@ -82,7 +82,7 @@ class RedisBroker implements Broker {
       if (keys.has(message.key)) outcomes.set(message, heldBack);
       if (keys.has(message.key) || byteLength <= messageBytesMax) continue;
       keys.add(message.key);
-      const reason = `the body has ${byteLength} bytes, more than ${messageBytesMax}`;
+      const reason = `the body has ${byteLength} bytes, more than messageBytesMax (${messageBytesMax})`;
       outcomes.set(message, { kind: 'refused', reason });
     }
     return outcomes;
@@ -102,14 +102,14 @@ const confirmed: PublishOutcome = { kind: 'confirmed' };
 const heldBack: PublishOutcome = { kind: 'held-back' };
 
 function clientOf({ url, client }: RedisOptions) {
-  // A connection that is lost is opened by the next call, so that nothing is sent twice behind the back of the caller.
+  // A lost connection is reopened by the next call, not by the client, so that nothing is sent twice behind the caller's back.
   const made = createClient({
     ...client,
     url,
     disableOfflineQueue: true,
     socket: { ...client?.socket, reconnectStrategy: false } as NonNullable<RedisClientOptions['socket']>,
   });
-  // Each publisher learns the reason by the rejection of what it waits for.
+  // Each publisher learns the reason from the rejection of what it waits for.
   made.on('error', () => undefined);
   return made;
 }

@@ -33,8 +33,8 @@ export interface RelayState {
 /**
  * Publishes every event to a broker: at least once, those of one model in order. Pass it to a `Delivery` among the handlers.
  *
- * While the broker is down, the log keeps the events. A message that the broker refuses holds up only the events of its model; it is
- * a dead letter with the broker's words.
+ * While the broker is down, the log keeps the events. A message that the broker refuses holds up only the later events of its
+ * model; it becomes a dead letter with the broker's reason as its error.
  */
 export interface Relay extends BatchEventHandler<undefined> {
   readonly name: string;

@@ -25,7 +25,7 @@ export interface WebhookOptions {
 
 const timeoutMsDefault = 10_000;
 const concurrencyDefault = 8;
-/** Small, because a batch may consist of one model, whose messages are sent one after the other. */
+/** Small, because all messages of a batch may be of one model, and those are sent one after the other. */
 const messagesMax = 100;
 /** Answers of status 4xx that say "later", not "never". */
 const laterStatuses: ReadonlySet<number> = new Set([408, 425, 429]);
@@ -34,10 +34,10 @@ const reasonLengthMax = 500;
 /**
  * A webhook as the broker of a relay: each event is a POST request, signed as Standard Webhooks describes.
  *
- * An answer of status 2xx confirms a message. One of 4xx refuses it, except 408, 425 and 429; after every other answer the message
- * is sent again. Redirects are not followed.
+ * An answer of status 2xx confirms a message. One of 4xx refuses it, except 408, 425 and 429; after every other answer the
+ * message is sent again. Redirects are not followed.
  *
- * @throws Error when the secret is not one of Standard Webhooks, or the URL is none of HTTP
+ * @throws Error when the secret is not one of Standard Webhooks, or the URL is not an HTTP URL
  * @see https://www.standardwebhooks.com
  */
 export function webhooks(options: WebhookOptions): Broker {
@@ -54,7 +54,7 @@ class WebhookBroker implements Broker {
   constructor(options: WebhookOptions) {
     const { protocol } = new URL(options.url);
     if (protocol !== 'https:' && protocol !== 'http:')
-      throw new Error(`The URL of a webhook begins with https: or http:, not ${protocol}`);
+      throw new Error(`The URL of a webhook must begin with https: or http:, not ${protocol}`);
     this.#options = options;
     this.#webhook = new Webhook(options.secret);
     this.#timeoutMs = options.timeoutMs ?? timeoutMsDefault;
@@ -67,14 +67,14 @@ class WebhookBroker implements Broker {
     return publishByKey(messages, ended, (message) => this.#post(message, ended), concurrency);
   }
 
-  /** Resolves when anything answers at the URL, whatever the status is: a webhook has no address of its own for this. */
+  /** Resolves when anything answers at the URL, whatever the status is: a webhook has no separate URL for checks. */
   async ping(): Promise<void> {
     const answer = await this.#fetch({ method: 'HEAD' }, this.#closed.signal);
     await answer.body?.cancel();
   }
 
   async close(): Promise<void> {
-    this.#closed.abort(new Error('This broker was closed'));
+    this.#closed.abort(new Error('This broker was closed: create a new one'));
   }
 
   async #post(message: BrokerMessage, signal: AbortSignal): Promise<void> {

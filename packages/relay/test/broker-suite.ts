@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Broker, BrokerMessage } from '../src/index.js';
 import { unlessAborted } from '../src/relay.js';
 
-/** A message as a consumer of the broker has it. */
+/** A message as a consumer of the broker sees it. */
 export interface ReceivedMessage {
   readonly attributes: Readonly<Record<string, string>>;
   readonly body: string;
@@ -42,7 +42,7 @@ export function faultsOf(proxy: FaultProxy): Pick<BrokerFixture, 'cut' | 'restor
 
 let messageCount = 0;
 
-/** The n-th message of a model; each call makes another event. */
+/** The message of an event that made this version of a model; each call makes another event. */
 export function messageFor(
   topic: string,
   modelId: string,
@@ -81,12 +81,13 @@ export function describeBroker(
     });
     afterAll(() => fixture.close());
 
-    /** Publishes, and returns what arrived of these messages, in the order of its first arrival. */
+    /** Publishes messages, and returns what became of each. */
     async function publish(messages: readonly BrokerMessage[], signal = forever) {
       const outcomes = await fixture.broker.publish(messages, signal);
       return outcomes.map(({ kind }) => kind);
     }
 
+    /** What has arrived of these messages, each once, in the order of first arrival. */
     async function arrivalsOf(messages: readonly BrokerMessage[]): Promise<readonly ReceivedMessage[]> {
       const ids = new Set(messages.map(({ id }) => id));
       const arrived = await fixture.received();
@@ -103,7 +104,7 @@ export function describeBroker(
       expect(await arrivalsOf([message])).toMatchObject([{ attributes: message.attributes, body }]);
     });
 
-    test('stores the messages of each key in order, also when they are published again', async () => {
+    test('stores the messages of each key in order, even when they are published again', async () => {
       const messages = Array.from({ length: 1_000 }, (_, index) =>
         messageFor(fixture.topic, `m${index % 20}`, Math.floor(index / 20)),
       );
@@ -144,7 +145,7 @@ export function describeBroker(
       expect(await arrivalsOf(messages)).toEqual([]);
     });
 
-    test('leaves a caller who no longer waits for a silent broker, and publishes in order afterwards', async () => {
+    test('lets a caller stop waiting while it is silent, and publishes in order afterwards', async () => {
       const messages = [1, 2, 3].map((version) => messageFor(fixture.topic, 'g', version));
       fixture.silence();
       const waiting = new AbortController();

@@ -7,7 +7,7 @@ import { nats } from '../src/nats.js';
 import { type BrokerFixture, type ReceivedMessage, describeBroker, faultsOf } from './broker-suite.js';
 import { brokerServer } from './servers.js';
 
-/** More than a stream of these tests takes, and less than the server does. */
+/** The largest message that a stream of these tests takes, in bytes; the server takes larger ones. */
 const messageSizeMax = 100_000;
 
 const server = await brokerServer('NATS', 'NATS_URL', 'nats://127.0.0.1:4222');

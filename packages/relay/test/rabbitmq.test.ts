@@ -18,19 +18,22 @@ const messageBytesMax = 100_000;
 const server = await brokerServer('RabbitMQ', 'RABBITMQ_URL', 'amqp://guest:guest@127.0.0.1:5672');
 describeBroker('RabbitMQ', server, open);
 
-test.skipIf(server === undefined)('RabbitMQ refuses a route of more than 255 bytes', async () => {
-  const fixture = await open(server ?? new URL('amqp://127.0.0.1'));
-  const messages = [
-    { ...messageFor(fixture.topic, 'a', 1), eventType: 'E'.repeat(300) },
-    messageFor(fixture.topic, 'b', 1),
-  ];
-  const outcomes = await fixture.broker.publish(messages, new AbortController().signal);
-  expect(outcomes).toMatchObject([
-    { kind: 'refused', reason: expect.stringContaining('up to 255') as string },
-    { kind: 'confirmed' },
-  ]);
-  await fixture.close();
-});
+test.skipIf(server === undefined)(
+  'RabbitMQ refuses a message whose routing key has more than 255 bytes',
+  async () => {
+    const fixture = await open(server ?? new URL('amqp://127.0.0.1'));
+    const messages = [
+      { ...messageFor(fixture.topic, 'a', 1), eventType: 'E'.repeat(300) },
+      messageFor(fixture.topic, 'b', 1),
+    ];
+    const outcomes = await fixture.broker.publish(messages, new AbortController().signal);
+    expect(outcomes).toMatchObject([
+      { kind: 'refused', reason: expect.stringContaining('up to 255') as string },
+      { kind: 'confirmed' },
+    ]);
+    await fixture.close();
+  },
+);
 
 async function open(url: URL): Promise<BrokerFixture> {
   const proxy = await FaultProxy.to({ host: url.hostname, port: Number(url.port) });

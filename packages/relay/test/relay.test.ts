@@ -5,10 +5,10 @@ import { describe, expect, test } from 'vitest';
 import { type Broker, type BrokerMessage, RefusedByBroker, publishByKey, relay } from '../src/index.js';
 import { Counters } from './counter.js';
 
-/** A broker whose answers a test decides; `published` has what it has confirmed. */
+/** A broker whose answers a test decides; `published` contains the messages that it has confirmed. */
 class ScriptedBroker implements Broker {
   readonly published: BrokerMessage[] = [];
-  /** How many messages each call had. */
+  /** The number of messages in each call. */
   readonly sizes: number[] = [];
   readonly limits: NonNullable<Broker['limits']>;
   isDown = false;
@@ -114,7 +114,7 @@ describe('a relay', () => {
     expect(publisher.state.kind).toBe('publishing');
   });
 
-  test('waits for a silent broker as long as necessary, and asks for no restart', async () => {
+  test('waits for a silent broker as long as necessary, and requests no restart', async () => {
     const { clock, counters, broker, delivery, bodies } = await relayed();
     broker.isSilent = true;
     for (let count = 0; count < 32; count++) await counters.increase(await counters.open(), 1);

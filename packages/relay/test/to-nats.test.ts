@@ -14,7 +14,7 @@ import { brokerServer } from './servers.js';
 const server = await brokerServer('NATS', 'NATS_URL', 'nats://127.0.0.1:4222');
 
 test.skipIf(server === undefined)(
-  'events reach a consumer of NATS in order, also after an outage',
+  'events reach a consumer of NATS in order, even after an outage',
   async () => {
     const { hostname: host = '', port } = server ?? {};
     const proxy = await FaultProxy.to({ host, port: Number(port) });

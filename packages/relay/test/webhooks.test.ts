@@ -20,7 +20,7 @@ const bytesMax = 100_000;
 
 describeBroker('a webhook', new URL('http://127.0.0.1'), async () => (await open()).fixture);
 
-/** What this partner never takes. */
+/** The status with which this partner refuses a request, if it does. */
 function refusalOf({ method, headers }: IncomingMessage, body: Buffer): number | undefined {
   if (method === 'HEAD') return 405;
   if (headers['ce-modelname'] === 'Nothing') return 404;
@@ -69,16 +69,16 @@ async function open() {
 }
 
 describe('a webhook', () => {
-  test.each<readonly [number, PublishOutcome['kind'] | undefined]>([
-    [202, 'confirmed'],
-    [400, 'refused'],
-    [410, 'refused'],
-    [408, undefined],
-    [429, undefined],
-    [302, undefined],
-    [500, undefined],
-    [503, undefined],
-  ])('whose answer is %i leads to the outcome %s, and without one to another try', async (status, kind) => {
+  test.each<readonly [number, string, PublishOutcome['kind'] | undefined]>([
+    [202, 'confirms the message', 'confirmed'],
+    [400, 'refuses the message', 'refused'],
+    [410, 'refuses the message', 'refused'],
+    [408, 'gets the message again', undefined],
+    [429, 'gets the message again', undefined],
+    [302, 'gets the message again', undefined],
+    [500, 'gets the message again', undefined],
+    [503, 'gets the message again', undefined],
+  ])('that answers with status %i %s', async (status, _what, kind) => {
     const { fixture, answers } = await open();
     answers.push(status);
     const published = fixture.broker.publish([messageFor('t', 'a', 1)], new AbortController().signal);
@@ -90,8 +90,8 @@ describe('a webhook', () => {
     await fixture.close();
   });
 
-  test('needs a secret and a URL of HTTP', () => {
-    expect(() => webhooks({ url: 'ftp://example.com', secret })).toThrow('begins with https: or http:');
+  test('needs a secret and an HTTP URL', () => {
+    expect(() => webhooks({ url: 'ftp://example.com', secret })).toThrow('must begin with https: or http:');
     expect(() => webhooks({ url: 'https://example.com', secret: '' })).toThrow("Secret can't be empty");
   });
 });

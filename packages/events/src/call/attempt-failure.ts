@@ -11,9 +11,9 @@ export interface EventFailure {
 /**
  * Thrown by a batch handler that knows which events of its batch failed, such as one that sends them with a bulk request.
  *
- * The events that it names are blocked and retried one by one, also with `whenBatchFails: 'wait'`, and so are later events of their
- * models in the batch, which are delivered again even if they were handled. All others are done. If it names an event that is
- * not in the batch, or none, the whole batch has failed.
+ * The events that it names are blocked and retried one by one, even with `whenBatchFails: 'wait'`, and so are later events of
+ * their models in the batch, which are delivered again even if they were handled. All others are done. If it names an event that
+ * is not in the batch, or none, the whole batch has failed.
  */
 export class PartialBatchError extends Error {
   override readonly name = 'PartialBatchError';
@@ -37,7 +37,7 @@ export function partialFailure(
   return new Map(thrown.failures.map(({ eventId, error }) => [eventId, error]));
 }
 
-/** A proxy may throw when it is inspected. */
+/** False, too, for a proxy that throws when it is inspected. */
 function isPartial(thrown: unknown): thrown is PartialBatchError {
   return attempted(() => thrown instanceof PartialBatchError, false);
 }
@@ -73,20 +73,20 @@ export function logAttemptFailure({ handler, event, eventCount, ...failure }: At
   const events = eventCount === 1 ? event.id : `${event.id} and ${eventCount - 1} more`;
   const next =
     retryAfterMs === undefined
-      ? 'it is a dead letter now, and later events of the model wait behind it until you replay or skip it with DeliveryOperator'
-      : `it is retried after ${Math.ceil(retryAfterMs)} ms${untilConfigured(error)}`;
-  const made = counted ? `attempt ${attempt} failed` : `attempt ${attempt} could not be made`;
+      ? 'the event is a dead letter now, and later events of the model wait behind it until you replay or skip it with DeliveryOperator'
+      : `the next attempt is due after ${Math.ceil(retryAfterMs)} ms${untilConfigured(error)}`;
+  const made = counted ? `attempt ${attempt} failed` : `attempt ${attempt} failed, but does not count`;
   const reason = errorText(error).replaceAll(/\s+/g, ' ');
   // oxlint-disable-next-line no-console -- silence is never the default
   console.error(
-    `Handler ${handler}, ${event.type} ${events} of ${event.modelName} ${event.modelId}: ${made}, ${next}: ${reason}`,
+    `Handler ${handler}, ${event.type} ${events} of ${event.modelName} ${event.modelId}: ${made}; ${next}: ${reason}`,
   );
 }
 
 /** Tells operators what the retries wait for, if somebody must do something. */
 function untilConfigured(error: unknown): string {
   if (FrameworkError.find(error)?.code !== 'unknown-shard') return '';
-  return ', and waits until the shard is in the configuration of this process, or a process that has it takes over';
+  return ', and so on until the shard is in the configuration of this process, or a process that has it takes over';
 }
 
 /**
@@ -111,7 +111,7 @@ export function attemptVerdict(thrown: unknown): AttemptVerdict {
     if (known.retryable || waitingCodes.has(known.code)) return 'outage';
     return 'final';
   } catch {
-    // It is a proxy around an error, and refuses to be read.
+    // What was thrown is a proxy that refuses to be read.
     return 'counts';
   }
 }
@@ -150,7 +150,7 @@ function partText(part: unknown): string {
   return isError(part) ? `${propertyText(part, 'name')}: ${propertyText(part, 'message')}` : textOf(part);
 }
 
-/** A proxy may throw when it is inspected. */
+/** False, too, for a proxy that throws when it is inspected. */
 function isError(value: unknown): value is Error {
   return attempted(() => value instanceof Error, false);
 }
@@ -159,7 +159,7 @@ function propertyText(error: Error, property: 'name' | 'message'): string {
   return attempted(() => textOf(error[property]), '(unreadable)');
 }
 
-/** `String` may throw, and its result may be anything. */
+/** `String` may throw, and may return a text of any length. */
 function textOf(thrown: unknown): string {
   return attempted(() => bounded(String(thrown)), `a thrown ${typeof thrown} that has no text`);
 }

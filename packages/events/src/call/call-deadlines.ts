@@ -69,16 +69,16 @@ export function logRestartNeed({ abandonedCount, countByHandler }: RestartNeed):
   const handlers = [...countByHandler].map(([handler, count]) => `${handler} (${count})`).join(', ');
   // oxlint-disable-next-line no-console -- silence is never the default
   console.error(
-    `Delivery has stopped, and this process must be restarted: ${abandonedCount} calls of handlers ignore ` +
-      `their aborted signal and keep running, of ${handlers}`,
+    `Delivery has stopped, and this process must be restarted: ${abandonedCount} calls of handlers keep running, ` +
+      `although their signal was aborted: ${handlers}`,
   );
 }
 
 /**
  * Counts the abandoned calls of all handlers of a process that are still running.
  *
- * Nothing ends a call that ignores its signal. Beyond a limit no further calls are made. If that lasts, the process would never
- * deliver again, and requests a restart.
+ * Nothing ends a call that ignores its signal. At a limit, no further calls are made. If that lasts, the process might never
+ * deliver again, so it requests a restart.
  */
 export class AbandonedCalls {
   readonly #max: number;
@@ -89,7 +89,7 @@ export class AbandonedCalls {
   readonly #countByHandler = new Map<string, number>();
   readonly #stopped = new AbortController();
   #count = 0;
-  /** Stops waiting for calls to end. */
+  /** Aborted when there is room again; `undefined` while nothing waits for that. */
   #room: AbortController | undefined;
 
   /**
@@ -114,7 +114,7 @@ export class AbandonedCalls {
     return this.#count >= this.#max;
   }
 
-  /** Calls the listener whenever it is no longer {@link AbandonedCalls.full}. */
+  /** Calls the listener whenever further calls may be made again, after {@link AbandonedCalls.full}. */
   onRoom(listener: () => void): void {
     this.#onRoom.add(listener);
   }
@@ -166,8 +166,8 @@ const turnMaxMs = 20;
 /**
  * How long the handlers of a process have computed in this turn of its event loop.
  *
- * Handlers that wait for nothing are called one after the other within one turn. With a long backlog no lease would be renewed
- * meanwhile, and no request answered: once they have computed for long enough, further calls wait for the next turn.
+ * Handlers that wait for nothing are called one after the other within one turn. During a long backlog, no lease would be renewed
+ * and no request answered. So once handlers have computed for long enough, further calls wait for the next turn.
  */
 export class TurnTime {
   readonly #clock: Clock;
@@ -184,7 +184,10 @@ export class TurnTime {
     return this.#spentMs >= turnMaxMs;
   }
 
-  /** After each turn whose time was {@link TurnTime.spent}, calls back in the next one, or later if other listeners spend that. */
+  /**
+   * After each turn whose time was {@link TurnTime.spent}, calls the listener in the next turn, or in a later one if other
+   * listeners spend the time of that turn.
+   */
   onNextTurn(listener: () => void): void {
     this.#onNextTurn = [...this.#onNextTurn, listener];
   }
@@ -206,7 +209,7 @@ export class TurnTime {
     this.#clock.after(0, () => this.#begin());
   }
 
-  /** Those that come after the listener which spends the time come first in the next turn: one backlog would keep them out. */
+  /** Listeners after the one that spends the time come first in the next turn: otherwise, one long backlog would keep them out. */
   #begin(): void {
     this.#spentMs = 0;
     const listeners = this.#onNextTurn;

@@ -31,13 +31,13 @@ function cyclic(): Error {
 }
 
 describe('the text of an error', () => {
-  test('says the name and message of an error and of its causes', () => {
+  test('contains the name and message of an error and of its causes', () => {
     const error = new TypeError('outer', { cause: new RangeError('inner', { cause: 'a text' }) });
     expect(errorText(error)).toBe('TypeError: outer, caused by RangeError: inner, caused by a text');
   });
 
   test.each([
-    ['a message cut in an emoji', new Error('👍'.slice(0, 1)), 'Error: \ufffd'],
+    ['a message that ends within an emoji', new Error('👍'.slice(0, 1)), 'Error: \ufffd'],
     ['a NUL', new Error('a\0b'), 'Error: ab'],
     ['undefined', undefined, 'undefined'],
     ['null', null, 'null'],
@@ -45,7 +45,7 @@ describe('the text of an error', () => {
     ['a bigint', 1n, '1'],
     ['an object without a prototype', Object.create(null), 'a thrown object that has no text'],
     [
-      'a message that is no text',
+      'a message that is not a string',
       Object.assign(new Error(), { message: { a: 1 } }),
       'Error: [object Object]',
     ],
@@ -55,12 +55,12 @@ describe('the text of an error', () => {
     ['a proxy that refuses everything', hostile, 'a thrown object that has no text'],
     ['causes in a circle', cyclic(), 'Error: one, caused by Error: two'],
     [
-      'several errors in one that are gone',
+      'an AggregateError whose errors are gone',
       Object.assign(new AggregateError([], 'all failed'), { errors: undefined }),
       'AggregateError: all failed',
     ],
     [
-      'several errors in one',
+      'an AggregateError',
       new AggregateError([new Error('a'), 'b', hostile], 'all failed'),
       'AggregateError: all failed [Error: a; b; a thrown object that has no text]',
     ],
@@ -69,7 +69,7 @@ describe('the text of an error', () => {
   });
 
   test('is never cut in the middle of a character', () => {
-    // Also for the first and the last surrogates that exist.
+    // This includes the first and the last characters that need surrogates.
     for (const character of ['👍', '\u{10000}', '\u{10ffff}']) {
       for (const prefix of ['', 'x']) {
         const text = errorText(new Error(prefix + character.repeat(5_000)));
@@ -85,7 +85,7 @@ describe('the text of an error', () => {
     expect(errorText(new Error('x'.repeat(5_000)))).toBe(`Error: ${'x'.repeat(1_993)}`);
   });
 
-  test('says the first five of the causes in causes', () => {
+  test('contains the first five errors of a chain of causes', () => {
     let error = new Error('6');
     for (const message of ['5', '4', '3', '2', '1']) error = new Error(message, { cause: error });
     expect(errorText(error)).toBe(

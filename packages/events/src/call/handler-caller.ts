@@ -70,7 +70,7 @@ export class HandlerCaller {
     readonly log: Pick<DeliveryLog, 'load'>;
     /** The abandoned calls of all handlers of the process. */
     readonly abandoned: AbandonedCalls;
-    /** That of all handlers of the process. */
+    /** The time that all handlers of the process share in a turn of the event loop. */
     readonly turn: TurnTime;
     /** Asked right before each call of the handler. */
     readonly mayCall: () => boolean;
@@ -126,14 +126,17 @@ export class HandlerCaller {
     } catch (error) {
       return slot.held ? { kind: 'failed', error } : dropped;
     }
-    // Its events may belong to another process by now.
+    // The slot's events may belong to another process by now.
     if (!slot.held) return dropped;
     const byId = new Map(loaded.map((event) => [event.id, event]));
     const [first = events[0], ...others] = events.map((event) => byId.get(event.id) ?? event);
     return this.#call([first, ...others], attempt, slot);
   }
 
-  /** Its preparation may have taken other turns than the check that there was time for it. */
+  /**
+   * Begins a call, in a later turn if the time of this one is spent: it may have been checked in an earlier turn, before the call
+   * was prepared.
+   */
   #call(
     events: readonly [DeliverableEvent, ...DeliverableEvent[]],
     attempt: number,

@@ -16,7 +16,7 @@ import {
 
 /** An idempotency key of 255 characters must have room for this name, the event's id and the action's name. */
 const nameCharactersMax = 100;
-/** Later years have more than four digits, and no database reads them as a date. */
+/** JavaScript writes later years with a sign and six digits, which databases do not accept as a date. */
 const yearMax = 9_999;
 
 const knownOptions: Readonly<Record<keyof EventHandlerOptions, true>> = {
@@ -94,7 +94,7 @@ function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
   for (const each of [name, ...(options.aliases ?? [])]) {
     if (!isStorableText(each) || each.length === 0 || each.length > nameCharactersMax) {
       throw new InvariantViolationError(
-        `${className} declares the name '${each}': give it a text of 1 to ${nameCharactersMax} characters`,
+        `${className} declares the invalid name '${each}': use 1 to ${nameCharactersMax} characters, without NUL or half a surrogate pair`,
       );
     }
   }

@@ -17,9 +17,10 @@ export type EventSelection<E extends AnyHandledEvent> = [E] extends [ModelEvent<
   : 'all';
 
 /**
- * Reacts to committed events, one at a time: at least once each, those of one model in order.
+ * Reacts to committed events, one per call: to every event at least once, and to the events of one model in order.
  *
- * One instance serves all events at once, so it holds no state of any of them. If it throws, the attempt has failed.
+ * One instance handles many events at the same time, so its fields must not hold state of a single one. If a call throws, the
+ * attempt has failed.
  *
  * ```ts
  * class NotifyRecipientOnDeposit implements EventHandler<WalletMoneyDepositedEvent> {
@@ -35,8 +36,8 @@ export interface EventHandler<E extends AnyHandledEvent> {
   /** The classes of the events that it wants. */
   readonly event: EventSelection<E>;
   /**
-   * Handles one event. If it throws, the attempt has failed: `retry` says how many there are, and how long the waits between them.
-   * It should end soon after `context.signal` is aborted.
+   * Handles one event. If it throws, the attempt has failed: the option `retry` says how many attempts there are, and how long
+   * the waits between them may be. It should end soon after `context.signal` is aborted.
    */
   handle(envelope: EventEnvelope<E>, context: HandlerContext): Promise<void>;
 }
@@ -44,13 +45,16 @@ export interface EventHandler<E extends AnyHandledEvent> {
 /**
  * Reacts to several committed events of one slot at a time, for bulk work such as indexing or publishing.
  *
- * The envelopes are in the order of the log. A batch succeeds or fails as a whole, see `whenBatchFails`, unless the handler
+ * The envelopes are in the order of the log. A batch succeeds or fails as a whole (see `whenBatchFails`), unless the handler
  * throws a `PartialBatchError`, which names the events that failed.
  */
 export interface BatchEventHandler<E extends AnyHandledEvent> {
   /** The classes of the events that it wants. */
   readonly event: EventSelection<E>;
-  /** Handles events of one slot, at least one; should end soon after `context.signal` is aborted. If it throws, none is handled. */
+  /**
+   * Handles one or more events of one slot; should end soon after `context.signal` is aborted. If it throws, none counts as
+   * handled.
+   */
   handleBatch(envelopes: readonly EventEnvelope<E>[], context: HandlerContext): Promise<void>;
 }
 
@@ -65,7 +69,7 @@ export type AnyEventHandler = {
 /**
  * An event as a handler receives it: read from the log, and the same at each delivery, except for `attempt`.
  *
- * Its fields are getters; a copy by spread has none of them.
+ * Its fields, except `attempt`, are getters: a copy made by spreading lacks them.
  */
 export interface EventEnvelope<E extends AnyHandledEvent> {
   /**
@@ -88,7 +92,7 @@ export interface EventEnvelope<E extends AnyHandledEvent> {
   readonly modelName: string;
   /** The version that the change produced. */
   readonly modelVersion: number;
-  /** The event's position among those of its action. */
+  /** The event's position among the events of its action. */
   readonly ordinal: number;
   readonly actionId: string;
   readonly actionName: string;
@@ -137,7 +141,7 @@ const declared = new Map<unknown, Partial<NamedHandlerOptions>>();
  * ```
  */
 export function FrameworkEventHandler(): (handler: EventHandlerClass & EventHandlerDeclaration) => void;
-/** Marks a handler for discovery, and declares its name and options. What the static fields declare, too, must be the same. */
+/** Marks a handler for discovery, and declares its name and options. What the static fields also declare must be the same there. */
 export function FrameworkEventHandler(options: NamedHandlerOptions): (handler: EventHandlerClass) => void;
 export function FrameworkEventHandler(
   options: Partial<NamedHandlerOptions> = {},
@@ -194,7 +198,7 @@ export interface HandlerRetry {
 }
 
 /**
- * How long to wait after a failed attempt.
+ * How long to wait after a failed attempt, in milliseconds.
  *
  * @param attempts how many were made, from 1
  * @param random a number from 0 to 1
@@ -211,7 +215,7 @@ export interface OutageRetry extends HandlerRetry {
 }
 
 /**
- * How long to wait after a call that did not count; earlier failed attempts do not lengthen it.
+ * How long to wait after a call that did not count, in milliseconds; earlier failed attempts do not lengthen it.
  *
  * @param calls how many such calls were made, from 1
  * @param random a number from 0 to 1
@@ -222,8 +226,8 @@ export function outageRetryAfterMs(retry: OutageRetry, calls: number, random: nu
 }
 
 /**
- * How one execution by a handler differs from the executor's defaults. It has a key, so it cannot span shards: each step of a
- * saga is an action on one shard.
+ * How one execution by a handler differs from the executor's defaults. Such an execution has an idempotency key, so it cannot
+ * span shards: each step of a saga is an action on one shard.
  */
 export interface HandlerExecution extends Omit<
   ExecutionConfiguration,
@@ -245,8 +249,9 @@ export interface HandlerContext {
    * Executes an action at most once for this handler and event, however often the event is delivered.
    *
    * A repeat must pass the same params: make them from the event alone. The idempotency key consists of the handler's permanent
-   * id, the event's id, the action's durable name and `key`. For a batch, the id is that of the first event, so the key is the
-   * same only while the batch consists of the same events: pass ids of events as `key`.
+   * id, the event's id, the action's durable name and `key`. For a batch, the event's id is that of the first event: tell the
+   * executions of one batch apart by `key`, such as the id of the event that each is for. An event that is delivered again in a
+   * batch with another first event has its action executed again.
    *
    * @throws the signal's reason when it is aborted: an abandoned handler starts no further effects; what it has started may still
    * be committed, within the deadlines of its statements and attempts

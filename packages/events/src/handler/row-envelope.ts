@@ -19,7 +19,7 @@ export class EnvelopeFactory {
   };
 
   /**
-   * @param shards whose events the log holds; at least one
+   * @param shards the shards whose events the log holds; at least one
    * @param models the classes that `event.model` returns; for other models it returns an empty class with the model's name
    * @throws InvariantViolationError `invariant-violation` when two models have the same name
    */

@@ -105,7 +105,7 @@ export async function askDatabases<Item>(
 /**
  * Throws the errors of databases, if there are any: a single one unchanged, several together.
  *
- * @throws unknown the error of the one that failed, or an AggregateError
+ * @throws the error of the database that failed, or an AggregateError if several failed
  */
 export function throwFailures(failures: readonly DatabaseFailure[]): void {
   const [first] = failures;
@@ -113,6 +113,6 @@ export function throwFailures(failures: readonly DatabaseFailure[]): void {
   if (failures.length === 1) throw first.error;
   throw new AggregateError(
     failures.map(({ error }) => error),
-    `${failures.length} databases failed`,
+    `${failures.length} databases failed: see the errors of this AggregateError`,
   );
 }

@@ -23,7 +23,7 @@ import {
 import { type EventExplanation, explainEvent } from './explain-event.js';
 
 const countPageMax = 1_000;
-/** How many dead letters one statement changes. */
+/** The maximum number of dead letters that one statement changes. */
 const stepMax = 1_000;
 
 /** How far a handler is behind in one database. */
@@ -32,17 +32,17 @@ export interface ShardLag extends HandlerLag {
   readonly shards: readonly ShardIdentifier[];
 }
 
-/** Which process delivers the events of one database. */
+/** Which processes deliver the events of one database. */
 export interface ShardLeases {
   readonly shards: readonly ShardIdentifier[];
   readonly slots: readonly LeasedSlot[];
 }
 
 /**
- * What operators can query and change in delivery, over all databases; needs no running delivery.
+ * What operators can query and change in delivery, across all databases; needs no running delivery.
  *
- * A database that is down affects only its own part: queries return the `failures` of those that did not answer, and changes are
- * made in all other databases before the call rejects, and can be repeated.
+ * A database that is down affects only its own part. A query also returns `failures`, which lists the databases that did not
+ * answer. A change is made in all other databases before the call rejects; it is safe to repeat the call.
  *
  * @example examples/dead-letter.ts
  *
@@ -72,8 +72,8 @@ export class DeliveryOperator {
   }
 
   /**
-   * Blocked events, database by database and oldest first; with `dead: true` only dead letters. To get those of a database that
-   * failed, ask again with the same `after`.
+   * Blocked events, database by database and oldest first; with `dead: true` only dead letters. To get the events of a database
+   * that failed, ask again with the same `after`.
    *
    * @param page.limit the maximum number, 1 to 1,000; there are fewer if events are large. Default 100
    * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
@@ -87,7 +87,8 @@ export class DeliveryOperator {
   }
 
   /**
-   * Gives dead letters their attempts back; the events behind them follow in order. Returns how many.
+   * Retries dead letters, with all their attempts again; the events behind them follow in order. Returns how many dead letters
+   * there were.
    *
    * @param options.dryRun only counts them
    * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
@@ -100,7 +101,7 @@ export class DeliveryOperator {
   }
 
   /**
-   * Removes dead letters, so that the events behind them continue. Returns how many.
+   * Removes dead letters, so that the events behind them continue. Returns how many there were.
    *
    * If the saved cursor of the handler has not passed an event yet (`explain` says `pending`), the event is read from the log
    * again if the process that holds its slot dies before the cursor is saved.
@@ -139,8 +140,8 @@ export class DeliveryOperator {
   /**
    * Removes a handler that no code has any more: its cursors, which keep old partitions of the log from being dropped, its names,
    * and with `discardBlocked` its blocked events. A handler with the same name starts as a new one afterwards, but while the old
-   * one's idempotency keys are kept, it does not repeat actions that the old one has executed, because both use the same keys.
-   * For a handler that was renamed, that is true only if the new one has the old one's first name, its permanent id.
+   * one's idempotency keys are kept, it does not repeat actions that the old one has executed, because both use the same keys. If
+   * the old one was renamed, they do so only if the new one has the old one's first name, which is its permanent id.
    *
    * @param handler one of its names
    * @param options.discardBlocked whether its blocked events and dead letters are removed as well; without it, they prevent the
@@ -180,10 +181,10 @@ export class DeliveryOperator {
   }
 
   /**
-   * Applies a change to a handler in every database that knows it, even if another database fails. Each database finds the
-   * handler by the permanent id that it has there.
+   * Applies a change to a handler in every database that knows it, even if another database fails. In each database, the name is
+   * first resolved to the permanent id that the handler has there.
    *
-   * @throws the error of the one that failed, after the others are done; all errors if several have failed
+   * @throws the error of the database that failed, after all others are done, or an AggregateError if several failed
    */
   async #eachOf(handler: string, work: (store: DeliveryStore, id: string) => Promise<void>): Promise<void> {
     const { items: known, failures } = await askDatabases(this.#databases, async ({ store }) => {
@@ -210,7 +211,7 @@ export class DeliveryOperator {
     return count;
   }
 
-  /** A handler is unknown if all databases say so. */
+  /** A handler counts as unknown only if every database has answered that it does not know it. */
   async #assertKnown({ handler }: BlockedFilter): Promise<void> {
     if (handler === undefined) return;
     const { items, failures } = await askDatabases(this.#databases, async ({ store }) => {
@@ -248,12 +249,12 @@ export class DeliveryOperator {
 
 type PauseListener = (handler: string, paused: boolean) => void;
 
-/** The deliveries in this process, by the store that they share with its operators. */
+/** The listeners of this process's deliveries, by the store that deliveries share with operators. */
 const listenersByStore = new WeakMap<DeliveryStore, Set<PauseListener>>();
 
 /**
- * Calls the listener when an operator of this process pauses or resumes a handler, by permanent id; returns a function that ends
- * it.
+ * Calls the listener with a handler's permanent id when an operator of this process pauses or resumes it; returns a function that
+ * removes the listener.
  */
 export function onPause(store: DeliveryStore, listener: PauseListener): () => void {
   const listeners = listenersByStore.get(store) ?? new Set();
@@ -262,8 +263,8 @@ export function onPause(store: DeliveryStore, listener: PauseListener): () => vo
 }
 
 /**
- * Tells at once what other processes learn when they renew their leases; work that this triggers does not belong to the
- * operator's request.
+ * Tells the deliveries of this process at once that a handler was paused or resumed; other processes learn it when they renew
+ * their leases. Work that this triggers does not belong to the operator's request.
  */
 export function tellPause(store: DeliveryStore, handler: string, paused: boolean): void {
   for (const listener of listenersByStore.get(store) ?? []) outsideRequests(() => listener(handler, paused));

@@ -45,7 +45,7 @@ async function standing(
   isGone: boolean,
 ): Promise<HandlerStanding> {
   if (row !== undefined) return { handler, paused, ...(await blockedStanding(store.deadLetters, row)) };
-  // A partition is dropped when every cursor has passed it.
+  // A partition is dropped only when every cursor has passed it.
   if (isGone || (await store.cursors.hasPassed(handler, event))) return { handler, paused, kind: 'passed' };
   const lease = (await store.leases.list()).find(
     (each) => each.handler === handler && each.slot === event.slot,
@@ -113,7 +113,7 @@ export type HandlerStanding = { readonly handler: string; readonly paused: boole
       readonly error: string | undefined;
     }
   | {
-      /** It failed, and will be retried; at once when the date has passed. */
+      /** It failed, and will be retried at this date, or at once if the date has passed. */
       readonly kind: 'backing-off';
       readonly attempts: number;
       readonly error: string | undefined;

@@ -9,7 +9,7 @@ export interface UnsavedCursor {
   readonly slot: HeldSlot;
   readonly cursor: Cursor;
   readonly wantedCount: number;
-  /** Called with the number of wanted events that are now before a saved cursor. */
+  /** Called with the number of wanted events that the saved cursor has passed since the last save. */
   readonly onSaved: (wantedCount: number) => void;
 }
 
@@ -58,12 +58,12 @@ export class CursorSaver {
     const earlier = this.#pending.get(keyOf(unsaved));
     if (earlier?.slot !== unsaved.slot) return this.#remember(unsaved);
     const pending = together(earlier, unsaved);
-    // A cursor that then passes only unwanted events does not delay the save of the wanted ones before them.
+    // Passing only unwanted events after wanted ones does not delay the save for the wanted ones.
     if (unsaved.wantedCount === 0) this.#pending.set(keyOf(unsaved), { ...earlier, ...pending });
     else this.#remember(pending, earlier.latestMs);
   }
 
-  /** Saves at once the cursors that have passed wanted events, because a caller waits for it. */
+  /** Saves at once all cursors that have passed wanted events, because a caller is waiting for that. */
   flushSoon(): void {
     for (const pending of this.#pending.values()) {
       if (pending.wantedCount > 0) this.#remember(pending, -Infinity);
@@ -99,7 +99,7 @@ export class CursorSaver {
   /**
    * Saves the cursors of slots that this process still holds, as soon as the save in progress is over.
    *
-   * @param all also cursors that are not due
+   * @param all whether cursors that are not due yet are saved, too
    */
   save(all: boolean): Promise<void> {
     const saved = this.#saving.catch(() => undefined).then(() => this.#save(all));

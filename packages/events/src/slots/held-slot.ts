@@ -1,14 +1,16 @@
 import type { Cursor, SlotLease } from '@framework/core/adapter';
 
-/** A slot that this process holds for a handler, until it is lost. Everything done there for the handler checks this first. */
+/**
+ * A slot that this process holds for a handler, until it is lost. Code that works in the slot first checks that it is still held.
+ */
 export class HeldSlot {
   /** The handler's permanent id. */
   readonly handler: string;
   readonly slot: number;
   readonly token: string;
   /**
-   * Whether the previous holder died while holding it, or its event loop stopped for too long: any event beyond the cursor may be
-   * why.
+   * Whether the previous holder died while holding it, or this process's event loop stopped for too long: any event beyond the
+   * cursor may have been the cause.
    */
   readonly abandoned: boolean;
   readonly #lost = new AbortController();
@@ -31,7 +33,7 @@ export class HeldSlot {
   }
 
   lose(): void {
-    this.#lost.abort(new Error(`Slot ${this.slot} of ${this.handler} is held by another process now`));
+    this.#lost.abort(new Error(`This process no longer holds slot ${this.slot} of handler ${this.handler}`));
   }
 }
 
@@ -51,7 +53,10 @@ export interface ProgressStep {
 export class SlotProgress {
   readonly #steps: ProgressStep[] = [];
   readonly #onMoved: (cursor: Cursor, wantedCount: number) => void;
-  /** How many wanted events of a transaction are finished; the cursor passes them together with the rest of it. */
+  /**
+   * How many wanted events are finished in a transaction that is not finished itself; the cursor passes them together with the
+   * rest of it.
+   */
   #partCount = 0;
 
   /** @param onMoved called with the new position, and the number of wanted events between the previous one and it */

@@ -78,7 +78,7 @@ export class LeaseKeeper {
     }
   }
 
-  /** From now on asks for leases of other handlers, by their permanent ids. */
+  /** From now on asks for the leases of these handlers instead, given by their permanent ids. */
   setHandlers(handlers: readonly string[]): void {
     this.#handlers = handlers;
     this.#wakeSignal.wake();
@@ -111,11 +111,11 @@ export class LeaseKeeper {
       this.#backoff.succeeded();
       // An answer that took longer than a lease says nothing about the present.
       if (clock.elapsedMs() - startedMs < leaseMs) this.#take(renewal, startedMs);
-      // The leases of a living process end later than those that are renewed now.
+      // A living process renews its leases before they end; those of a dead one are requested as soon as they have ended.
       return Math.min(leaseMs / 3, (renewal.othersEndInMs ?? Infinity) + marginMs);
     } catch (error) {
       onError(error);
-      // If the refusal took long, the leases may have little time left.
+      // If the renewal took long to fail, the leases may have little time left.
       return Math.min(leaseMs / 3, this.#backoff.failedMs());
     }
   }
@@ -125,7 +125,7 @@ export class LeaseKeeper {
     this.#alone = alone;
     const tokens = new Set(leases.map(({ token }) => token));
     for (const token of this.#slots.keys()) if (!tokens.has(token)) this.#lose(token);
-    // An event after the cursors may be why the event loop stopped, just as if another process had died.
+    // An event after the cursors may be why the event loop stopped, just as it may be why a process died.
     const stood = this.#watch.stoodSince(this.#renewedMs);
     this.#renewedMs = this.#watch.now();
     const gained = leases
@@ -142,7 +142,7 @@ export class LeaseKeeper {
     this.#slots.delete(token);
   }
 
-  /** Drops everything if the leases ended without a renewal. */
+  /** Drops all slots at a time of the clock, in milliseconds, unless the leases are renewed before. */
   #expire(atMs: number): void {
     const { clock } = this.#context;
     this.#cancelExpiry();
@@ -151,8 +151,8 @@ export class LeaseKeeper {
 }
 
 /**
- * Knows when the event loop of the process stopped for so long that leases may have been lost by that alone: no answer of a
- * database could have kept them.
+ * Notices when the event loop of the process stops for so long that leases may have been lost for that reason alone, however fast
+ * the database answers.
  */
 export class LoopWatch {
   readonly #clock: Clock;

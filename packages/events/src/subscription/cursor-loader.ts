@@ -26,9 +26,9 @@ export class CursorLoader {
   readonly #saver: Pick<CursorSaver, 'settled'>;
   readonly #subscriptions: ReadonlyMap<string, LoadedSubscription>;
   readonly #onBlocked: () => void;
-  /** Counts the queries of the database, and the changes by operators of this process. */
+  /** Counts the queries to the database, and the changes by operators of this process. */
   #newsCount = 0;
-  /** The last of these that each subscription has been told of; answers may arrive out of order. */
+  /** The number of the last query or change that each subscription was told of; answers may arrive out of order. */
   readonly #knownOf = new WeakMap<LoadedSubscription, number>();
 
   constructor(options: {

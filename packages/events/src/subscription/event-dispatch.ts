@@ -174,7 +174,7 @@ export class EventDispatch {
   /**
    * Tries a blocked event when its model is free; resolves when the attempt has ended, however it did.
    *
-   * @param alone not aborted while no other blocked event is being tried; `undefined` when others are
+   * @param alone aborted once other blocked events may be tried beside this one; `undefined` if they may be from the start
    */
   retry(head: BlockedHead, slot: HeldSlot, alone?: AbortSignal): Promise<void> {
     return new Promise((onEnded) => {
@@ -225,7 +225,7 @@ export class EventDispatch {
     return first === undefined ? Promise.resolve() : this.#runCheck(first.slot, first.event);
   }
 
-  /** New events come after everything else in a slot, so they alternate with retries, which may never end. */
+  /** New events stand behind all else in the queue of a slot, so they take turns with retries, which may never end. */
   #nextOf(queue: KeyedQueue<QueuedWork>): QueuedWork | undefined {
     const [first] = queue.items;
     const event = queue.items[firstEvent(queue.items)];
@@ -236,8 +236,8 @@ export class EventDispatch {
   }
 
   /**
-   * Called when the process stops while the handler is paused or its first events have failed: the next holder of the slots reads
-   * these events again.
+   * Drops the work of a queue when the process stops while the handler is paused, or after its first events have failed: the next
+   * holder of the slots reads these events again.
    */
   #leave(queue: KeyedQueue<QueuedWork>): void {
     const left = queue.items.splice(0);
@@ -264,7 +264,7 @@ export class EventDispatch {
   async #runEvents(first: EventWork, queue: KeyedQueue<QueuedWork>): Promise<void> {
     const waited = this.#waiting.get(queue);
     const works = takeEvents(queue.items, waited ?? this.#events.takeMax(first));
-    // It waits until it has succeeded: otherwise each attempt would let more of its slot be read.
+    // The queue counts as waiting until the batch has succeeded: otherwise each attempt would let more of its slot be read.
     if (waited !== undefined) this.#waiting.set(queue, { ...waited, tried: loadOf(works) });
     const attempt = (waited?.attempt ?? 0) + 1;
     let left: LeftEvents | undefined;

@@ -46,10 +46,10 @@ export class EventStep {
     this.#onBlocked = options.onBlocked;
   }
 
-  /** How many events of a queue belong together, from this one on, and how many bytes they have. */
+  /** How many events of a queue are taken together at most, from this one on, and with how many bytes. */
   takeMax(first: EventWork): { readonly count: number; readonly bytes: number } {
     const { blockMax, batchBytesMax } = this.#context.settings;
-    // Events are blocked by copying them within the database.
+    // Blocking copies events within the database, so their size does not matter to this process.
     if (!this.#policy.batches && this.#isBlocked(first)) return { count: blockMax, bytes: Infinity };
     return { count: this.#policy.batchMax, bytes: batchBytesMax };
   }

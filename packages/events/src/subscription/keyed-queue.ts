@@ -16,7 +16,7 @@ export interface RetryWork {
   readonly kind: 'retry';
   readonly head: BlockedHead;
   readonly slot: HeldSlot;
-  /** Not aborted while no other blocked event is being tried; `undefined` when others are. */
+  /** Aborted once other blocked events may be tried beside this one; `undefined` if they may be from the start. */
   readonly alone: AbortSignal | undefined;
   /** Called once when the attempt has ended, however it did. */
   readonly onEnded: () => void;

@@ -9,7 +9,7 @@ import type {
 import { type EngineSettings, eventBytesMax } from '../delivery-settings.js';
 import { type WorkerContext, WakeSignal } from '../worker-context.js';
 
-/** The approximate bytes of an event in memory: of large ones, little more than the headers. */
+/** The approximate bytes of an event in memory; of a large event, little more than the headers is in memory. */
 export function heldBytes(event: DeliverableEvent): number {
   return event.omitted === true ? JSON.stringify(event.headers).length : (event.bytes ?? 0);
 }
@@ -106,7 +106,7 @@ export class LogReader {
     this.#forget();
   }
 
-  /** Keeps the batches that were used last; those that have been read contain at most as many bytes as one read may return. */
+  /** Forgets all but the most recently used batches; the ones that are kept have at most as many bytes as one read may return. */
   #forget(): void {
     let [count, bytes] = [0, 0];
     for (const [key, entry] of [...this.#entries].toReversed()) {
@@ -157,7 +157,7 @@ export class LogPoll {
   }
 }
 
-/** How long to wait before the next try when a long read of the log has prevented the change. */
+/** How long to wait before the next try when partitions could not be changed, for example because of a long read of the log. */
 const retryMs = 60_000;
 
 /** Creates partitions of the log ahead of time and drops old ones, once per interval until delivery stops. */

@@ -7,14 +7,14 @@ import type { EventBlocker } from './blocked-events.js';
 import { type BlockedModelSet, modelKey } from './keyed-queue.js';
 
 /**
- * When suspects are blocked, they count as due for a hundred years already. A slot waits until they have been tried, so they must
- * come before retries, which may be overdue by as long as an outage or a pause has lasted.
+ * Suspects are blocked as if they had been due for a hundred years. A slot waits until they have been tried, so they must come
+ * before retries, which may be overdue by as long as an outage or a pause has lasted.
  */
 const dueSinceMs = 36_525 * 86_400_000;
 
 /**
  * The phases of a slot whose holder died. `entering-quarantine`: events after its cursor are blocked as they are read.
- * `in-quarantine`: everything that the holder can have read is blocked, and tried alone. `open`: events are handled as in any
+ * `in-quarantine`: everything that the holder may have read is blocked, and tried alone. `open`: events are handled as in any
  * other slot.
  */
 export type QuarantinePhase = 'entering-quarantine' | 'in-quarantine' | 'open';
@@ -33,7 +33,7 @@ export class QuarantineIntake {
   readonly #blocker: EventBlocker;
   readonly #blocked: BlockedModelSet;
   readonly #check: (event: DeliverableEvent, slot: HeldSlot) => void;
-  /** As many as the previous holder can have read beyond its saved cursor, and the last batch. */
+  /** As many as the previous holder may have read beyond its saved cursor, and the last batch. */
   readonly #quarantinedMax: number;
 
   constructor(options: {
@@ -52,9 +52,9 @@ export class QuarantineIntake {
   }
 
   /**
-   * Blocks the events of a batch; the slot is in quarantine once this was the last that the previous holder can have read.
+   * Blocks the events of a batch; the slot is in quarantine once this was the last batch that the previous holder may have read.
    *
-   * However large a transaction is, its cursor was before all of it.
+   * A transaction is always blocked as a whole, however large it is: the previous holder's saved cursor was before all of it.
    *
    * @param events the wanted events of the slot in the batch
    * @returns false when the slot belongs to another process now

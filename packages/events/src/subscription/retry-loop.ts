@@ -8,7 +8,7 @@ import { modelKey } from './keyed-queue.js';
 import type { QuarantineGate } from './quarantine.js';
 import type { Subscription } from './subscription.js';
 
-/** The longest timer. */
+/** The longest delay of a timer. */
 const aloneMaxMs = 2 ** 31 - 1;
 
 /** A blocked event that one of the subscriptions can try now. */
@@ -29,7 +29,7 @@ export class RetryLoop {
   readonly #wakeSignal: WakeSignal;
   /** The attempts that are being made, and those that are next, by handler and model. */
   readonly #taken = new Map<string, Attempt>();
-  /** As many of each handler as may run, so that it never waits for the database. */
+  /** The attempts that are next: for each handler, up to as many as may run at once, so that it never waits for the database. */
   #next: ReadonlySet<Attempt> = new Set();
   /** Models whose last attempt has ended, and for which it is not known whether more is blocked. */
   readonly #ended = new Map<string, Attempt>();
@@ -97,7 +97,7 @@ export class RetryLoop {
     return Math.min(settings.blockedPollMs, nextDueMs > 0 ? nextDueMs : settings.pollMinMs);
   }
 
-  /** Asks for as many as can be started soon of each handler, however many others are due. */
+  /** Asks for as many due events of each handler as can be tried soon, however many others are due. */
   async #dueHeads(): Promise<readonly BlockedHead[]> {
     const { settings } = this.#context;
     const taken = [...this.#taken.values()];
@@ -133,7 +133,7 @@ export class RetryLoop {
     return { key: headKey(head), head, slot, subscription };
   }
 
-  /** Leaves to later rounds what would only wait for others of its slot, and would keep out those of other slots. */
+  /** Leaves to later rounds the attempts that would only wait for others of their slot, and keep out those of other slots. */
   #sharedOut(due: readonly Attempt[]): readonly Attempt[] {
     const counts = countBy(this.#taken.values(), ({ slot }) => slot);
     return due.filter(({ subscription, slot }) => {
@@ -220,8 +220,8 @@ export class RetryLoop {
 }
 
 /**
- * Resolves when work has ended, or its slot is lost. Then the call is abandoned, and its end is still to be written to a database
- * that may be down; attempts of other databases do not wait for that.
+ * Resolves when work has ended, or its slot is lost. In that case the call is abandoned, and its end is still to be written to a
+ * database that may be down; attempts in other databases do not wait for that.
  */
 async function whileHeld({ lost }: HeldSlot, work: Promise<void>): Promise<void> {
   const gone = Promise.withResolvers<unknown>();
@@ -238,7 +238,10 @@ function headKey({ handler, event }: BlockedHead): string {
   return `${handler}\0${modelKey(event)}`;
 }
 
-/** Whether its process ended during an attempt: only if it is alone is it known which event ends the next process. */
+/**
+ * Whether a process ended during an attempt at this event: only if the next attempt is alone is it known which event ends the
+ * next process.
+ */
 function isToBeAlone({ head }: Attempt): boolean {
   return head.openCount > 0;
 }

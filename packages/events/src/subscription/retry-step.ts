@@ -60,7 +60,8 @@ export class RetryStep {
   async run({ head, slot, alone }: RetryWork): Promise<void> {
     if (!slot.held || this.#context.ended.aborted) return;
     if (!this.#wants(head.event.type)) return this.#keepUnwanted(head, slot);
-    // If none is open, `attemptsMax` was lowered since: then the next attempt is the last, and fails for a reason of its own.
+    // If no attempt is open, `attemptsMax` has been lowered since: then one more attempt is made, and the dead letter gets the
+    // error of that one.
     if (head.openCount > 0 && head.attempts >= this.#policy.retry.attemptsMax)
       return this.#giveUp(head, slot);
     const begun = { id: randomUuid(), counted: alone?.aborted === false };

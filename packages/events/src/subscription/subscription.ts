@@ -158,8 +158,8 @@ export class Subscription {
   }
 
   /**
-   * Moves one slot beyond a batch; it may have been lost while the batch was read. If the handler stops meanwhile, the slot may
-   * have been left before earlier events.
+   * Moves one slot beyond a batch, unless the slot was lost or the handler stopped while the batch was read: after a stop,
+   * earlier events of the slot may have been left undone.
    */
   async #pass(position: SlotPosition, batch: ReadBatch, events: readonly DeliverableEvent[]): Promise<void> {
     const { slot, progress } = position;
@@ -184,8 +184,8 @@ export class Subscription {
   }
 
   /**
-   * Saves before the events are tried: otherwise the next holder of the slot would block again, as if never tried, events that
-   * are done by then.
+   * Saves before the events are tried: otherwise the next holder of the slot would block events again that are done by then, as
+   * if they had never been tried.
    */
   async #saveBlocked(): Promise<void> {
     const { saver } = this.#around;
