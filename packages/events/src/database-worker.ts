@@ -191,7 +191,7 @@ export class DatabaseWorker {
     this.#ignorePauses();
     await this.#within(
       timeoutMs,
-      // Abandoned attempts are taken back first, so that the next holder of the slots sees how many were made.
+      // Abandoned attempts are taken back first, so that the next holder of the slots does not see them counted.
       this.#within(
         timeoutMs / 2,
         Promise.all(subscriptions.map((subscription) => subscription.dispatch.idle())),

@@ -117,11 +117,11 @@ interface NumberRange {
 /** Settings that are numbers. */
 export type SettingName = Exclude<keyof DeliverySettings, 'retry'> | keyof HandlerRetry;
 
-/** The upper bound is the longest delay of a timer. */
+/** Waits in milliseconds: up to the longest delay of a timer. */
 const wait: NumberRange = { min: 1, max: 2 ** 31 - 1 };
-/** The upper bound is what a process, or one statement, can reasonably hold. */
+/** Counts: up to what a process, or one statement, can reasonably hold. */
 const count: NumberRange = { min: 1, max: 1_000_000 };
-/** The upper bound is the size of the largest value in PostgreSQL. */
+/** Sizes in bytes: up to that of the largest value in PostgreSQL. */
 const bytes: NumberRange = { min: 1, max: 2 ** 30 };
 
 /** The range of each setting, which is a whole number. */

@@ -54,7 +54,7 @@ export interface DeliveryOptions {
   readonly onError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
   /** Called once at the end of an outage that was reported, with the shards of the database. Default: standard error. */
   readonly onRecovered?: (shards: readonly ShardIdentifier[]) => void;
-  /** Called with every call of a handler that did not succeed. Default: a line on standard error. */
+  /** Called for every handler call that did not succeed. Default: a line on standard error. */
   readonly onAttemptFailed?: AttemptFailureHook;
   /**
    * Called once when this process must be restarted, because calls of its handlers hang and nothing ends them. It has then

@@ -12,7 +12,7 @@ export interface WorkerContext {
   readonly random: () => number;
   /** Called with errors that cannot be thrown to a caller; never throws. */
   readonly onError: (error: unknown) => void;
-  /** Called with every call of a handler that did not succeed; never throws. */
+  /** Called for every handler call that did not succeed; never throws. */
   readonly onAttemptFailed: AttemptFailureHook;
   /** How long the handlers of the process have computed in this turn of the event loop. */
   readonly turn: TurnTime;

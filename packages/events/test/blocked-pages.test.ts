@@ -100,7 +100,7 @@ describe('dead letters', () => {
     expect(await operator.replay({})).toBe(1_200);
   });
 
-  test('are replayed step by step, so that those which fail again meanwhile are not replayed twice', async () => {
+  test('are replayed step by step, so that those that fail again meanwhile are not replayed twice', async () => {
     const bench = new DeliveryBench();
     const store = new MemoryDeliveryStore(new MemoryAccess(bench.database));
     const steps: unknown[] = [];
@@ -113,7 +113,7 @@ describe('dead letters', () => {
     expect(steps).toEqual([{ limit: 1_000 }, { limit: 1_000, after: 'a place' }]);
   });
 
-  test('are none if there is no database', async () => {
+  test('are counted as none if there is no database', async () => {
     expect(await new DeliveryOperator({ deliveries: () => [] }).replay({})).toBe(0);
   });
 

@@ -340,7 +340,7 @@ describe('a batch that waits', () => {
     expect(one.calls).toHaveLength(3);
   });
 
-  test('is left to the next process, with the events behind it, when its own one stops', async () => {
+  test('is left to the next process, with the events behind it, when its own process stops', async () => {
     const one = new Dispatching(waits, { unfinishedMax: 1 });
     one.handle(slotOf(0), a1, a2);
     one.handle(slotOf(1), b1);

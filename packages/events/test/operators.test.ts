@@ -219,7 +219,7 @@ describe('a paused handler', () => {
     expect(handler.seen).toEqual([]);
   });
 
-  test('has no attempts made at its blocked events, either', async () => {
+  test('gets no retries of its blocked events, either', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const handler = failing();

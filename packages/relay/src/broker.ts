@@ -33,8 +33,8 @@ export interface Broker {
    */
   readonly limits?: { readonly messagesMax: number; readonly timeoutMs: number };
   /**
-   * Publishes messages: those of one key in order, each only once the one before is confirmed, or so that the broker cannot take it
-   * without the one before.
+   * Publishes messages: those of one key in order, each only once the one before is confirmed, or in such a way that the broker
+   * cannot take it without the one before.
    *
    * @param signal aborted when the caller no longer waits: nothing further is published
    * @returns what became of each message, in the same order
@@ -60,7 +60,7 @@ const heldBack: PublishOutcome = { kind: 'held-back' };
  *
  * @param publishOne resolves when the message is confirmed; rejects with {@link RefusedByBroker} if it is refused, and with any
  * other error if its fate is unknown
- * @param concurrency how many messages are published at the same time. Default: no limit but one of each key
+ * @param concurrency how many messages are published at the same time. Default: one of each key, for all keys
  * @throws the first of those other errors, or the signal's reason; then nothing further is published
  */
 export async function publishByKey(

@@ -77,7 +77,7 @@ export class NatsAcknowledgements {
     for (const [reply, { sentAtMs, reject }] of this.#waiting) {
       if (nowMs - sentAtMs < this.#timeoutMs) return;
       this.#waiting.delete(reply);
-      reject(new Error(`JetStream has not answered within ${this.#timeoutMs} ms`));
+      reject(new Error(`JetStream did not answer within ${this.#timeoutMs} ms`));
     }
   }
 

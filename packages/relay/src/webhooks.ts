@@ -93,7 +93,7 @@ class WebhookBroker implements Broker {
     const reason = `${answer.status} ${answer.statusText}: ${text}`;
     const { status } = answer;
     if (status >= 400 && status < 500 && !laterStatuses.has(status)) throw new RefusedByBroker(reason);
-    throw new Error(`The webhook has answered ${reason}`);
+    throw new Error(`The webhook answered ${reason}`);
   }
 
   #fetch(request: RequestInit, signal: AbortSignal): Promise<Response> {

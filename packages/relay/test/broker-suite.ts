@@ -13,7 +13,7 @@ export interface ReceivedMessage {
 /** A broker under test, reached through a connection that can be cut. */
 export interface BrokerFixture {
   readonly broker: Broker;
-  /** A topic of its own, which the broker routes to what {@link received} reads. */
+  /** A topic that only this fixture uses; {@link received} reads what is published to it. */
   readonly topic: string;
   /** What makes the broker refuse a message, although its size is fine. */
   readonly unrouted: { readonly topic?: string; readonly attributes?: { readonly modelname: string } };
@@ -68,7 +68,7 @@ export function messageFor(
 
 const forever = new AbortController().signal;
 
-/** The promises that every broker keeps. */
+/** Defines the tests of the promises that every broker keeps. */
 export function describeBroker(
   name: string,
   server: URL | undefined,

@@ -26,7 +26,7 @@ export class PartialBatchError extends Error {
   }
 }
 
-/** The errors of the events of a batch by their ids; `undefined` when it failed as a whole. */
+/** The errors of the failed events of a batch, by the ids of the events; `undefined` when the batch failed as a whole. */
 export function partialFailure(
   thrown: unknown,
   events: readonly DeliverableEvent[],
@@ -58,13 +58,13 @@ export interface AttemptFailure {
    * Whether it counts as an attempt. It does not if storage or another shard was unavailable, nor with `whenBatchFails: 'wait'`.
    */
   readonly counted: boolean;
-  /** Whether it is retried automatically; false means that the event is now a dead letter. */
+  /** Whether the event is retried automatically; false means that it is now a dead letter. */
   readonly willRetry: boolean;
   /** The shortest time until the retry, in milliseconds; `undefined` for a dead letter. */
   readonly retryAfterMs: number | undefined;
 }
 
-/** Called with every call of a handler that did not succeed. */
+/** Called for every handler call that did not succeed. */
 export type AttemptFailureHook = (failure: AttemptFailure) => void;
 
 /** Writes the failure to standard error, in one line: the default when no hook is given. */

@@ -46,7 +46,7 @@ export class CallDeadlines<Call extends object> {
       // Even the shortest timer takes a millisecond, which adds up if thousands of calls expire together.
       if (leftMs > 0) await this.#clock.sleep(leftMs, signal);
       if (signal.aborted) break;
-      // It may have returned meanwhile; the loop continues with the oldest call that has not.
+      // The call may have returned meanwhile; the loop continues with the oldest one that has not.
       if (this.#startedMs.has(call)) this.#onExpired(call);
     }
     this.#watching = false;
@@ -77,8 +77,8 @@ export function logRestartNeed({ abandonedCount, countByHandler }: RestartNeed):
 /**
  * Counts the abandoned calls of all handlers of a process that are still running.
  *
- * Nothing ends a call that ignores its signal. At a limit, no further calls are made. If that lasts, the process might never
- * deliver again, so it requests a restart.
+ * Nothing ends a call that ignores its signal. When there are too many, no further calls are made. If that lasts, the process
+ * might never deliver again, so it requests a restart.
  */
 export class AbandonedCalls {
   readonly #max: number;

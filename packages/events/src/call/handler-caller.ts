@@ -36,14 +36,14 @@ const heldBack: CallOutcome = { kind: 'held-back' };
 
 /** What a call is made for: its outcome counts only while this process holds the slot. */
 interface CalledSlot {
-  /** False permanently once the slot is lost. */
+  /** False for ever once the slot is lost. */
   readonly held: boolean;
 }
 
 interface RunningCall {
   readonly slot: CalledSlot;
   readonly context: CallContext;
-  /** Stops waiting for the call, which itself may run on. */
+  /** Ends the wait for the call, which itself may still be running. */
   readonly onOutcome: (outcome: CallOutcome) => void;
 }
 
@@ -134,8 +134,8 @@ export class HandlerCaller {
   }
 
   /**
-   * Begins a call, in a later turn if the time of this one is spent: it may have been checked in an earlier turn, before the call
-   * was prepared.
+   * Begins a call, or leaves it to a later turn if this turn's time is spent: that was last checked before the call was prepared,
+   * perhaps in another turn.
    */
   #call(
     events: readonly [DeliverableEvent, ...DeliverableEvent[]],

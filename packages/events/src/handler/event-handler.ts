@@ -119,7 +119,7 @@ export interface EventHandlerDeclaration {
   readonly options?: EventHandlerOptions;
 }
 
-/** What the decorator of a handler declares: the same, with the name as `name`. */
+/** What the decorator of a handler declares: the same as the static fields, but with the name as `name`. */
 export interface NamedHandlerOptions extends EventHandlerOptions {
   /** Durable and unique: cursors, blocked events and idempotency keys are stored under it. At most 100 characters. */
   readonly name: string;
@@ -233,7 +233,7 @@ export interface HandlerExecution extends Omit<
   ExecutionConfiguration,
   'idempotencyKey' | 'handledEvent' | 'allowCrossShard'
 > {
-  /** Distinguishes several executions of one action for one event. Default: none, which allows only one. */
+  /** Distinguishes several executions of one action for one event. Default: none, which allows only one execution. */
   readonly key?: string;
   /** The principal of the action. Default: the principal of the event. */
   readonly principal?: Principal;

@@ -81,7 +81,7 @@ interface EnvelopeNames {
   readonly shardOf: (modelId: string) => ShardIdentifier;
 }
 
-/** An envelope around a row of the log; decodes each field once, when a handler accesses it. */
+/** An envelope around a row of the log; decodes the payload and the event once each, when a handler accesses them. */
 class RowEnvelope implements EventEnvelope<never> {
   readonly attempt: number;
   readonly #row: DeliverableEvent;

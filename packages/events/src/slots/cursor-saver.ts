@@ -140,7 +140,7 @@ export class CursorSaver {
     }
   }
 
-  /** Nothing was saved: the later position counts, with the events of both. */
+  /** Puts back a cursor that could not be saved: if it has moved since, its later position counts, with the events of both. */
   #putBack(failed: PendingCursor): void {
     const later = this.#pending.get(keyOf(failed));
     if (later === undefined) this.#remember(failed, failed.latestMs);

@@ -22,7 +22,7 @@ export class HeldSlot {
     this.abandoned = abandoned;
   }
 
-  /** False permanently once the slot is lost or given back. */
+  /** Whether this process still holds the slot; false for ever once the slot is lost or given back. */
   get held(): boolean {
     return !this.#lost.signal.aborted;
   }

@@ -142,7 +142,7 @@ export class LeaseKeeper {
     this.#slots.delete(token);
   }
 
-  /** Drops all slots at a time of the clock, in milliseconds, unless the leases are renewed before. */
+  /** Drops all slots when the clock's elapsed time reaches `atMs`, unless the leases are renewed before that. */
   #expire(atMs: number): void {
     const { clock } = this.#context;
     this.#cancelExpiry();

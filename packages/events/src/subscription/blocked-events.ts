@@ -75,7 +75,7 @@ export class EventBlocker {
     this.#blocking = false;
   }
 
-  /** How many of the first events, at least one, fit into one statement: events are copied, however large they are. */
+  /** How many of the first loads, at least one, fit into one statement, which copies events completely, however large they are. */
   #fittingCount(loads: readonly Load[]): number {
     const { blockMax, readBytesMax } = this.#context.settings;
     let [count, bytes] = [0, 0];
@@ -134,7 +134,7 @@ export class BlockedCheck {
 
   /**
    * Returns what was true at some instant after the call; true when the answer cannot be found out, because the lease is no
-   * longer valid or delivery ends before.
+   * longer valid or delivery ends first.
    */
   isBlocked(model: LeasedModel): Promise<boolean> {
     return new Promise((answer) => {

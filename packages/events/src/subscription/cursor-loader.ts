@@ -95,7 +95,7 @@ export class CursorLoader {
     this.#apply(handler, paused, ++this.#newsCount);
   }
 
-  /** Ignores an answer to an older question if something newer is already known. */
+  /** Pauses or resumes a subscription, unless something newer is already known than the answer or change with this number. */
   #apply(handler: string, paused: boolean, news: number): void {
     const subscription = this.#subscriptions.get(handler);
     if (subscription === undefined || news < (this.#knownOf.get(subscription) ?? 0)) return;

@@ -309,7 +309,7 @@ export class EventDispatch {
     while (slot.held) {
       const addition = this.#blocked.additionOf(slot.slot, key);
       if ((await this.#around.check.isBlocked(model)) || !slot.held) return;
-      // Suspects are blocked outside the queues: the answer may not include one that was blocked after the question.
+      // Suspects are blocked outside the queues: the answer might not include one that was blocked after the question.
       if (this.#blocked.additionOf(slot.slot, key) !== addition) continue;
       this.#blocked.delete(slot.slot, key);
       return;
@@ -323,7 +323,7 @@ interface Waiting {
   readonly count: number;
   /** How often they were tried. */
   readonly attempt: number;
-  /** Those of them that are being tried again, and are in no queue meanwhile. */
+  /** The ones that are being tried again, and so are in no queue. */
   readonly tried: Load;
 }
 

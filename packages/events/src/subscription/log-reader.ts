@@ -22,13 +22,13 @@ export interface ReadBatch extends EventBatch {
 interface Entry {
   readonly generation: number;
   readonly batch: Promise<ReadBatch>;
-  /** Whether it contains events; once true, it stays true. Undefined while it is being read. */
+  /** Whether there are events after its cursor; once true, that stays true. Undefined while the batch is being read. */
   full: boolean | undefined;
   /** The bytes of its events; 0 while it is being read. */
   bytes: number;
 }
 
-/** Handlers at the same position ask at about the same time, so keeping more batches would only use memory. */
+/** How many batches are kept. Handlers at the same position ask at about the same time, so more would only use memory. */
 const entriesMax = 4;
 
 /** Reads the log of one database; handlers at the same position share one read. */
@@ -54,7 +54,7 @@ export class LogReader {
     return this.#generation;
   }
 
-  /** How many events were read so far. */
+  /** How many events have been read so far. */
   get foundCount(): number {
     return this.#foundCount;
   }
@@ -126,7 +126,7 @@ export class LogPoll {
 
   constructor(options: {
     readonly context: WorkerContext;
-    /** How many events were found so far. */
+    /** How many events have been found so far. */
     readonly foundCount: () => number;
     readonly look: () => void;
   }) {
@@ -141,7 +141,7 @@ export class LogPoll {
     this.#wakeSignal.wake();
   }
 
-  /** Continues until delivery stops. */
+  /** Polls until delivery stops. */
   async run(): Promise<void> {
     const { settings, stopping } = this.#context;
     const { pollMinMs, pollMaxMs } = settings;

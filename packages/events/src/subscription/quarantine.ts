@@ -93,7 +93,8 @@ export class QuarantineIntake {
  * Runs the attempts at blocked events of all databases of a process, in parallel or alone, so that it is clear which event is to
  * blame if the process dies.
  *
- * A long attempt keeps the others out only for a limited time. Before the next lone attempt begins, the waiting ones may run.
+ * A long attempt keeps the others out only for a limited time. Before the next lone attempt begins, waiting ones that need not be
+ * alone may run.
  */
 export class QuarantineGate {
   readonly #clock: Clock;

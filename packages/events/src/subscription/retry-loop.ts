@@ -83,7 +83,7 @@ export class RetryLoop {
   async #round(): Promise<number> {
     const { settings } = this.#context;
     await this.#release();
-    // Only these are checked below: the answer may not cover models that are added while the database is asked.
+    // Only these are checked below: the answer might not cover models that are added while the database is asked.
     const ended = new Map(this.#ended);
     const heads = await this.#dueHeads();
     const due = this.#sharedOut(heads.flatMap((head) => this.#attempt(head) ?? []));

@@ -17,12 +17,12 @@ import type { RetryWork } from './keyed-queue.js';
 
 type FailedCall = Extract<CallOutcome, { readonly kind: 'failed' | 'partly-failed' }>;
 
-/** How often delivery tries to take a count back while it ends, because there is no later opportunity. */
+/** The maximum number of tries to take an attempt back once delivery must end; before that, there is no limit. */
 const lastTriesMax = 3;
 
 /**
  * Retries blocked events. Every attempt is recorded before it is made, because it may end the process, or stop its event loop. An
- * attempt that is made alone is counted then, because only that event can be to blame; attempts in parallel are not.
+ * attempt that is made alone is counted beforehand, because only its event can be to blame; attempts in parallel are not.
  */
 export class RetryStep {
   readonly #context: WorkerContext;
@@ -34,7 +34,7 @@ export class RetryStep {
   readonly #wants: (eventType: string) => boolean;
   /** Events without attempts left, whose last attempt may yet be taken back by a process that is alive. */
   readonly #lastChances = new Set<string>();
-  /** Types of blocked events that the handler does not want and that were reported. */
+  /** Types of blocked events that the handler does not want and that have been reported. */
   readonly #unwantedTypes = new Set<string>();
 
   constructor(options: {
@@ -82,8 +82,8 @@ export class RetryStep {
   }
 
   /**
-   * Takes the count back if the attempt is no longer alone before the call is over: from then on other events may be what ends
-   * the process.
+   * Takes the count back if the attempt stops being alone before the call is over: from then on other events may be what ends the
+   * process.
    *
    * @returns the recorded attempt when the call is over
    */

@@ -76,7 +76,7 @@ export class Subscription {
     return !this.#blocked.empty || this.slots.inQuarantine.length > 0;
   }
 
-  /** Starts on a slot that this process holds now, until it is lost. */
+  /** Works on a slot that this process holds now, until the slot is lost. */
   gain(slot: HeldSlot, cursor: Cursor, blockedModels: readonly string[]): void {
     this.#blocked.drop(slot.slot);
     for (const model of blockedModels) this.#blocked.add(slot.slot, model);
@@ -241,7 +241,7 @@ export class SubscriptionSlots {
     return count;
   }
 
-  /** Starts on a slot, until it is lost. */
+  /** Works on a slot until it is lost. */
   gain(slot: HeldSlot, cursor: Cursor): void {
     const handler = this.#handler;
     const onSaved = (wantedCount: number): void => {
@@ -267,7 +267,7 @@ export class SubscriptionSlots {
     this.#onReadable();
   }
 
-  /** Called when a slot has no suspect left that could be tried now: reading continues. */
+  /** Reads on in a slot that has no suspect left that could be tried now. */
   released(slot: HeldSlot): void {
     const position = this.#positions.get(slot.slot);
     if (position?.slot !== slot || position.phase !== 'in-quarantine') return;
