@@ -11,9 +11,9 @@ export interface DeliveryTuning {
   readonly readMax: number;
   /** How many events of one handler may be read and not finished. */
   readonly unfinishedMax: number;
-  /** How many events of one handler may be finished beyond its saved cursors; a crash repeats up to this many. */
+  /** How many events of one handler may be finished beyond its saved cursors; after a crash, up to this many are handled again. */
   readonly unsavedMax: number;
-  /** After how many wanted events a cursor is saved; a crash repeats about this many per slot. */
+  /** After how many wanted events a cursor is saved; after a crash, about this many per slot are handled again. */
   readonly cursorSaveEvents: number;
   /** The longest time until a cursor that passed wanted events is saved. */
   readonly cursorSaveMaxMs: number;

@@ -36,7 +36,7 @@ describe('a handler that throws', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('handles events without blocking them again once nothing is blocked', async () => {
+  test('handles new events without blocking them once nothing is blocked any more', async () => {
     const bench = new DeliveryBench();
     let failures = 1;
     const handler = handlerOf({ name: 'one' }, () => (failures-- > 0 ? fail() : undefined));
@@ -52,7 +52,7 @@ describe('a handler that throws', () => {
     expect(bench.database.writes.blocked).toBe(blocked);
   });
 
-  test('resumes direct handling even if it learns late that events of its slot were blocked', async () => {
+  test('handles events directly again even if it learns late that events of its slot were blocked', async () => {
     const bench = new DeliveryBench();
     const models = ['a', 'b', 'c', 'd'];
     const failing = new Set(models.map((model) => `${model}1`));
@@ -83,7 +83,7 @@ describe('a handler that throws', () => {
     expect(bench.database.writes.blocked).toBe(blocked);
   });
 
-  test('resumes direct handling even if its attempt ends after it regained the slot under the same lease', async () => {
+  test('handles events directly again even if its attempt ends after it regained the slot under the same lease', async () => {
     const bench = new DeliveryBench();
     let failures = 1;
     const handler = handlerOf({ name: 'one' }, () => (failures-- > 0 ? fail() : undefined));
@@ -215,7 +215,7 @@ describe('a dead letter', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('lets the others continue after a skip', async () => {
+  test('lets the events behind it continue after a skip', async () => {
     const { bench, seen, letters, executor } = await withDeadLetter();
     expect((await letters.skip({ eventId: 'a1' }, step)).count).toBe(1);
     await bench.clock.advance(3_000);

@@ -156,7 +156,7 @@ describe('dead letters', () => {
     }
   });
 
-  test('are found a hundred at a time', async () => {
+  test('are found a hundred at a time by default', async () => {
     const bench = new DeliveryBench();
     for (let index = 0; index < 101; index++) block(bench, deposited(`a${index}-`, 1));
     const first = await operatorOf(bench).findBlocked();

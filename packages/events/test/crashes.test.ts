@@ -104,7 +104,7 @@ describe('an event that failed, or waited, before a process died', () => {
 });
 
 describe('an event that kills its process', () => {
-  test('is a dead letter after exactly the allowed attempts, and harmless events are not', async () => {
+  test('becomes a dead letter after exactly the allowed attempts, but harmless events do not', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     const ids = ['a', 'b', 'c', 'd', 'e', 'f'];
@@ -174,7 +174,7 @@ describe('an event that kills its process', () => {
     },
   );
 
-  test('is a dead letter even if it kills only after some seconds', async () => {
+  test('becomes a dead letter even if it kills only after some seconds', async () => {
     const bench = new DeliveryBench();
     const done: string[] = [];
     bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
@@ -187,7 +187,7 @@ describe('an event that kills its process', () => {
     expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 3, dead: true }]);
   });
 
-  test('takes no attempt from slow events beside it, even if it kills only after some seconds', async () => {
+  test('uses up no attempt of slow events beside it, even if it kills only after seconds', async () => {
     const bench = new DeliveryBench();
     const done: string[] = [];
     const ids = ['a1', 'b1', 'c1', 'd1', 'e1', 'f1', 'g1', 'h1'];
@@ -201,7 +201,7 @@ describe('an event that kills its process', () => {
     expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 1, dead: true }]);
   });
 
-  test('takes no attempt from another event that is retried beside it', async () => {
+  test('uses up no attempt of another event that is retried beside it', async () => {
     const bench = new DeliveryBench();
     const done: string[] = [];
     let failing = true;
@@ -275,7 +275,7 @@ describe('after a crash, retries that wait for the end of an outage', () => {
     await handledSince(bench, after, handled);
   });
 
-  test('delay a slot only until each suspect was tried once', async () => {
+  test('delay a slot only until each suspect has been tried', async () => {
     const bench = new DeliveryBench();
     const handled: string[] = [];
     const before = startInOutage(bench, []);

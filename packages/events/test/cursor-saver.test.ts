@@ -153,7 +153,7 @@ describe('a cursor', () => {
     expect(saved).toEqual(['30000: one 0 t 30']);
   });
 
-  test('that passes unwanted events is saved for the wanted ones before them, at its position then', async () => {
+  test('that passes unwanted events after wanted ones is saved when the wanted ones are due, at its latest position', async () => {
     const { clock, saved, counts, move } = new RunningSaver();
     const slot = slotOf();
     move(slot, '1', 1);

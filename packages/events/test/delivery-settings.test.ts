@@ -60,7 +60,7 @@ function faultsOf(settings: unknown): readonly string[] {
 }
 
 describe('the settings of a delivery', () => {
-  test('are the defaults if nothing is passed, or undefined', () => {
+  test('are the defaults where nothing is passed, or undefined', () => {
     expect(engineSettings()).toMatchObject(defaultDeliverySettings);
     const unset = { leaseMs: undefined, retry: { attemptsMax: undefined } } as unknown as DeliveryOverrides;
     expect(engineSettings(unset)).toEqual(engineSettings());

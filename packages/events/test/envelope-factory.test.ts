@@ -38,11 +38,11 @@ function modelOf(factory: EnvelopeFactory, modelName: string): ModelClass<unknow
 }
 
 describe('the model of an event', () => {
-  test('is the class with that name that was passed', () => {
+  test('is the class with its name, if one was passed', () => {
     expect(modelOf(new EnvelopeFactory([first], [Account]), 'Account')).toBe(Account);
   });
 
-  test('is an empty class with that name if none was passed, the same for all events', () => {
+  test('is an empty class with its name if none was passed, the same for all events', () => {
     const factory = new EnvelopeFactory([first], [Account]);
     const model = modelOf(factory, 'Purse');
     expect(modelNameOf(model)).toBe('Purse');

@@ -48,7 +48,7 @@ describe('the events of a handler', () => {
     expect(one.calls).toEqual(['a1,a2', 'b1', ...calls.slice(1)]);
   });
 
-  test('are at the limit of unfinished events until one is finished, which is reported', async () => {
+  test('count towards the limit of unfinished events until they are finished, which is reported', async () => {
     const one = new Dispatching({}, { unfinishedMax: 2 });
     one.handle(slotOf(0), a1);
     expect(one.dispatch.full).toBe(false);
@@ -368,10 +368,10 @@ describe('a batch that waits', () => {
   });
 });
 
-describe('a model that was checked', () => {
+describe('a model with blocked events', () => {
   test.each([
-    ['is handled normally again when none of its events is blocked', false, ['check a'], ['a1']],
-    ['stays blocked when one of its events is', true, ['check a', 'block a1'], []],
+    ['is handled normally again when a check finds none', false, ['check a'], ['a1']],
+    ['stays blocked when a check finds one', true, ['check a', 'block a1'], []],
   ])('%s', async (_what, isStillBlocked, asked, calls) => {
     const one = new Dispatching();
     const slot = slotOf(0);
@@ -452,7 +452,7 @@ describe('a model that was checked', () => {
   });
 });
 
-test('an error of the database while events are handled is reported, and others continue', async () => {
+test('an error of the database while events are handled is reported, and other events continue', async () => {
   const one = new Dispatching({ concurrency: 1 });
   one.blocked.add(0, 'Account\0a');
   one.isStillBlocked = () => Promise.reject(no);

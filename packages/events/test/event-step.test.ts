@@ -100,7 +100,7 @@ test.each([
   },
 );
 
-test('later events of a model count no attempt when their batch fails, because they only waited', async () => {
+test('later events of a model have no attempt counted when their batch fails, because they only waited', async () => {
   const { step, blocked } = stepOf('failed');
   const slot = slotWith('1');
   await step.run([work(1, slot), work(2, slot), work(3, slot)], 1);
@@ -111,7 +111,7 @@ test('later events of a model count no attempt when their batch fails, because t
   ]);
 });
 
-test('only as many events are suspects after a crash as the previous process may have had', async () => {
+test('only as many events are suspects after a crash as the previous process may have read', async () => {
   const bench = new DeliveryBench();
   const handler = handlerOf({ name: 'one' }, () => new Promise(() => undefined));
   bench.database.commit(...Array.from({ length: 100 }, (_item, index) => deposited('a', index + 1)));

@@ -43,8 +43,8 @@ async function stop(bench: DeliveryBench, { delivery }: BenchProcess): Promise<v
   await stopped;
 }
 
-describe('the last attempt is not counted', () => {
-  test('when it failed in an outage, which could not be recorded before its process stopped', async () => {
+describe('the count of the last attempt is taken back', () => {
+  test('after a failure in an outage that could not be recorded', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => {
       throw unavailable;
@@ -84,7 +84,7 @@ describe('the last attempt is not counted', () => {
     expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
-  test('when its process stops without any answer to say that the attempt was counted', async () => {
+  test('when its process stops without an answer that it was counted', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => undefined);
     running.access.lostAnswers.set('blocked.beginAttempt', down(100));
@@ -95,7 +95,7 @@ describe('the last attempt is not counted', () => {
     expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
-  test('when its process lost the lease and reports that only after another process has it', async () => {
+  test('when its lease was lost, even after another process has it', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const running = failedOnce(bench, () => hold.opened);
@@ -191,7 +191,7 @@ describe('a statement that begins an attempt', () => {
     expect(standing(bench)).toEqual([[1, 0, false]]);
   });
 
-  test('changes nothing then, even if it would have let the attempt continue in parallel with others', async () => {
+  test('changes nothing after the attempt, even if it lets the attempt run beside others', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, async () => {
       await bench.clock.sleep(3_000);

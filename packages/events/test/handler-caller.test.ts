@@ -47,7 +47,7 @@ function slotOf(slot: number): HeldSlot {
 
 const nothing = (): Promise<void> => Promise.resolve();
 
-test('only the calls for a slot that was lost are abandoned, and the time of the others continues', async () => {
+test('only the calls for a slot that was lost are abandoned, and the others keep their timeouts', async () => {
   const hold = gate();
   const signals: AbortSignal[] = [];
   const handler = handlerOf({ name: 'one' }, async ({ modelId }, { signal }) => {

@@ -6,7 +6,7 @@ import { deposited } from './account.js';
 import { DeliveryBench, handlerOf, operatorOf, shard } from './delivery-bench.js';
 
 describe('a handler that is renamed', () => {
-  test('shares everything with its old name while both run, and after a rollback', async () => {
+  test('shares its state with the version under its old name while both run, and after a rollback', async () => {
     const bench = new DeliveryBench();
     const keys: unknown[] = [];
     let version = 0;

@@ -196,7 +196,7 @@ describe('static fields of a handler', () => {
     });
   });
 
-  test('count where the decorator leaves an option undefined', () => {
+  test('apply where the decorator leaves an option undefined', () => {
     class Marked extends Plain {}
     const options: object = { startFrom: undefined, retry: undefined };
     FrameworkEventHandler({ ...options, name: 'plain', timeoutMs: 5 })(Marked);
@@ -325,7 +325,7 @@ describe('context.execute', () => {
     ]);
   });
 
-  test('refuses once the handler was abandoned', async () => {
+  test('refuses actions once the handler has been abandoned', async () => {
     const refused: unknown[] = [];
     const executed = await run(async (context) => {
       await new Promise<void>((resolve) => context.signal.addEventListener('abort', () => resolve()));
@@ -411,7 +411,7 @@ function batchHandler(
 }
 
 describe('a batch handler', () => {
-  test('receives only wanted events of a slot, together', async () => {
+  test('receives the wanted events of a slot together, and no others', async () => {
     const bench = new DeliveryBench();
     const handler = batchHandler({ name: 'index', batchMax: 3 });
     bench.database.commit(...[1, 2, 3, 4].map((version) => deposited('a', version)), deposited('b', 1));
@@ -437,8 +437,8 @@ describe('a batch handler', () => {
   });
 
   test.each([
-    ['one attempt is all there is', 1, new Error('no')],
-    ['the error says that no other one can succeed', 3, new UnknownActionError('Nothing')],
+    ['only one attempt is allowed', 1, new Error('no')],
+    ['the error says that another attempt cannot succeed', 3, new UnknownActionError('Nothing')],
   ])(
     'makes a dead letter only of the failing event after trying each alone: %s',
     async (_when, attemptsMax, thrown) => {

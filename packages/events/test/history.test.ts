@@ -246,7 +246,7 @@ describe('a start', () => {
     await delivery.stop();
   });
 
-  test('after a stop is refused, and nothing that was not started is waited for', async () => {
+  test('after a stop is refused, and the stop waits for nothing that was not started', async () => {
     const bench = new DeliveryBench();
     const { delivery, access, errors } = bench.start([handlerOf({ name: 'one' })], {}, never);
     const stopped = delivery.stop();

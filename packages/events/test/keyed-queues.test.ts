@@ -192,7 +192,7 @@ describe('queues', () => {
     expect(told).toEqual(['one', 'other']);
   });
 
-  test('are idle when waiting items are removed, also from one that was held back and released', async () => {
+  test('are idle when all waiting items are removed and one that was held back is released', async () => {
     const { queues, end, queueOf, may } = queuesOf(2);
     for (const item of ['a1', 'a2']) queues.add('a', item);
     queues.resume();

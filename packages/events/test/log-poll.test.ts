@@ -33,7 +33,7 @@ test('the log is polled less often the longer nothing comes, until the longest t
   expect(looks).toEqual([100, 300, 650, 1_000, 1_350]);
 });
 
-test('the log is polled at once on request, and often again afterwards', async () => {
+test('the log is polled at once on request, and then at short intervals again', async () => {
   const { clock, looks, poll } = new RunningPoll();
   await clock.advance(1_000);
   poll.wake();
@@ -41,7 +41,7 @@ test('the log is polled at once on request, and often again afterwards', async (
   expect(looks).toEqual([100, 300, 650, 1_000, 1_000, 1_100, 1_300]);
 });
 
-test('the log is polled often again when something came', async () => {
+test('the log is polled at short intervals again after something came', async () => {
   const running = new RunningPoll();
   await running.clock.advance(1_000);
   running.foundCount = 3;

@@ -65,7 +65,7 @@ describe('a paused handler', () => {
     expect(next.seen).toEqual(Array.from({ length: 50 }, (_item, index) => `a${index + 1}`));
   });
 
-  test('is called outside the context of any request, even with events read before it was resumed in one', async () => {
+  test('is called outside the context of any request, even if it was resumed in one after reading events', async () => {
     const request = new AsyncLocalStorage<string>();
     const contexts: unknown[] = [];
     const bench = new DeliveryBench();

@@ -79,7 +79,7 @@ test('suspects are tried at once, even if the cursor behind them could not be sa
   expect(handler.seen).toEqual(['a1']);
 });
 
-test('a model resumes direct handling even if its suspect was tried before others were blocked', async () => {
+test('events of a model are handled directly again even if its suspect was tried before others were blocked', async () => {
   const bench = new DeliveryBench();
   const leaseMs = 10_000;
   bench.database.commit(...['b', 'a', 'e'].map((model) => deposited(model, 1)));

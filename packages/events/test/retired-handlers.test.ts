@@ -119,7 +119,7 @@ test('a handler whose current name was lost in a failover keeps its permanent id
   ]);
 });
 
-test('a failover between a lease and the cursors of its slots is reported once, as a failover', async () => {
+test('a failover between gaining leases and loading their cursors is reported once, as a failover', async () => {
   const bench = new DeliveryBench();
   const replica = bench.database.snapshot();
   const mails = handlerOf({ name: 'mails' });

@@ -245,7 +245,7 @@ describe('the loop of retries', () => {
     expect(attempts(looping.one)).toEqual(['a1', 'b1']);
   });
 
-  test('checks a model once its subscription has started in the slot, and never after its loss', async () => {
+  test('checks a model once its subscription has started in the slot, and never after the slot was lost', async () => {
     const looping = new Looping();
     looping.block(a1);
     looping.block(b1);
@@ -500,7 +500,7 @@ describe('the loop of retries', () => {
     expect(looping.asked).toHaveLength(1);
     await looping.clock.advance(1);
     expect(looping.asked).toHaveLength(2);
-    // A paused handler has none that could be tried.
+    // A paused handler has no events that could be tried.
     expect(looping.askedNext[0]).toEqual(event === undefined ? ['one 0', 'one 1'] : undefined);
   });
 

@@ -10,7 +10,7 @@ class WideBench extends DeliveryBench {
   override readonly database = new MemoryDeliveryTables(this.clock, slots.length);
 }
 
-test('slots at different positions are all read, however long the backlog of others is', async () => {
+test('slots at different positions are all read, however long the backlogs of some are', async () => {
   const bench = new WideBench();
   const { delivery } = bench.start([handlerOf({ name: 'one' })]);
   await bench.clock.advance(300);

@@ -43,8 +43,8 @@ class PublishingBench extends DeliveryBench {
 describe('a handler that waits when its batches fail', () => {
   test.each([
     ['an error of its own', new Error('the broker is down')],
-    ['one that says it cannot succeed', new InvariantViolationError('the broker has no such topic')],
-  ])('makes no dead letters when its process dies while it waits for %s', async (_what, brokerError) => {
+    ['an error that says it cannot succeed', new InvariantViolationError('the broker has no such topic')],
+  ])('makes no dead letters when its process dies while it waits after %s', async (_what, brokerError) => {
     const bench = new PublishingBench();
     bench.brokerError = brokerError;
     const models = ['a', 'b', 'c', 'd', 'e'];

@@ -54,7 +54,7 @@ class Versions {
   }
 }
 
-test('a handler of several event classes receives those of a model in order', async () => {
+test('a handler of several event classes receives the events of a model in order', async () => {
   const bench = new DeliveryBench();
   const handler = new WriteStatement();
   bench.database.commit(deposited('a', 1), deposited('b', 1), closed('a', 2));

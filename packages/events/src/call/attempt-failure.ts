@@ -37,7 +37,7 @@ export function partialFailure(
   return new Map(thrown.failures.map(({ eventId, error }) => [eventId, error]));
 }
 
-/** False, too, for a proxy that throws when it is inspected. */
+/** A proxy that throws when it is inspected does not count as one. */
 function isPartial(thrown: unknown): thrown is PartialBatchError {
   return attempted(() => thrown instanceof PartialBatchError, false);
 }
@@ -150,7 +150,7 @@ function partText(part: unknown): string {
   return isError(part) ? `${propertyText(part, 'name')}: ${propertyText(part, 'message')}` : textOf(part);
 }
 
-/** False, too, for a proxy that throws when it is inspected. */
+/** A proxy that throws when it is inspected does not count as one. */
 function isError(value: unknown): value is Error {
   return attempted(() => value instanceof Error, false);
 }

@@ -20,7 +20,8 @@ interface PendingCursor extends UnsavedCursor {
 }
 
 /**
- * Saves the cursors of all handlers of one database together and rarely; a crash repeats what was not saved.
+ * Saves the cursors of all handlers of one database together and rarely; after a crash, events beyond the saved ones are handled
+ * again.
  *
  * A cursor that passed wanted events is saved when it has rested for `cursorSaveMs`, or when it has passed `cursorSaveEvents` of
  * them, or after `cursorSaveMaxMs`: under load it causes few writes compared with the number of events. Saves are at least

@@ -112,7 +112,7 @@ function loadOf(events: readonly DeliverableEvent[]): Load {
   return { count: events.length, bytes: events.reduce((sum, { bytes = 0 }) => sum + bytes, 0) };
 }
 
-/** How many models one statement asks about. */
+/** The maximum number of models that one statement asks about. */
 const askedMax = 500;
 
 interface Question {

@@ -12,7 +12,7 @@ import { type WorkerContext, untilDone } from '../worker-context.js';
 import { modelKey } from './keyed-queue.js';
 import type { Subscription } from './subscription.js';
 
-/** How many blocked models one statement reads. */
+/** The maximum number of blocked models that one statement reads. */
 const modelsPage = 5_000;
 
 /** The parts of a subscription that are used here. */

@@ -31,7 +31,7 @@ function positionOf(slot: number, fields: Partial<SlotPosition>): SlotPosition {
 }
 
 describe('the slots of a handler', () => {
-  test('are readable while more events are known, or something was committed since they were read', () => {
+  test('are readable while more events are known to follow, or something was committed since the last read', () => {
     const { slots, readableCount } = subscriptionSlots();
     for (const slot of [0, 1]) slots.gain(heldSlot(slot), '');
     expect(readableCount()).toBe(2);
@@ -64,7 +64,7 @@ describe('the slots of a handler', () => {
     expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['open', 'open']);
   });
 
-  test('are removed when they are lost, unless they were gained again before', () => {
+  test('are removed when they are lost, unless they were gained again before that', () => {
     const { slots } = subscriptionSlots();
     const [first, again, other] = [heldSlot(0), heldSlot(0), heldSlot(1)];
     slots.gain(first, 'old');
