@@ -56,7 +56,7 @@ export class DatabaseWorker {
   readonly #retries: RetryLoop;
   readonly #notifications: CommitNotifications;
   readonly #poll: LogPoll;
-  /** By the permanent ids of their handlers, which the database assigns when they are registered. */
+  /** The subscriptions, by the permanent ids of their handlers, which the database assigns when they are registered. */
   readonly #subscriptions = new Map<string, Subscription>();
   readonly #around: SubscriptionDependencies;
   readonly #registered = Promise.withResolvers<void>();

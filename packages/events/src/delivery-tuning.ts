@@ -29,7 +29,10 @@ export interface DeliveryTuning {
   readonly batchBytesMax: number;
   /** How many calls, of all handlers of the process, may ignore their signal and run on before the process makes no new ones. */
   readonly abandonedMax: number;
-  /** How long the number of such calls may stay at that limit before the process releases its leases and requests a restart. */
+  /**
+   * How long as many as `abandonedMax` calls may ignore their signal before the process releases its leases and requests a
+   * restart.
+   */
   readonly abandonedForMs: number;
   /**
    * How long an event is tried alone, within its process, after a process died during its call; it doubles with each such death.
@@ -73,7 +76,7 @@ export const { notifyCoalesceMs } = fixedTuning;
 /** The longest delay of a timer. */
 const timerMaxMs = 2 ** 31 - 1;
 
-/** What is derived from the settings, and what is fixed. */
+/** The tuning that goes with settings: what is derived from them, and what is fixed. */
 export function tuningFor(settings: {
   readonly pollMaxMs: number;
   readonly cursorSaveMs: number;

@@ -203,8 +203,8 @@ export class Delivery {
   }
 
   /**
-   * Resolves when every handler has its position in the log of the database that holds a shard; throws as {@link started}. It
-   * waits as long as that database is unavailable.
+   * Resolves when every handler has its position in the log of the database that holds a shard; rejects as {@link started} does.
+   * It waits as long as that database is unavailable.
    *
    * @throws UnknownShardError `unknown-shard` when the shard is not configured
    */

@@ -22,7 +22,7 @@ export interface WorkerContext {
   readonly ended: AbortSignal;
 }
 
-/** A new backoff from the settings, for one loop. */
+/** Creates a backoff for one loop, with the waits of the settings. */
 export function storeBackoff({ clock, random, settings }: WorkerContext): StoreBackoff {
   return new StoreBackoff({
     clock,

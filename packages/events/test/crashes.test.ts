@@ -122,7 +122,7 @@ describe('an event that kills its process', () => {
     expect(seen).toEqual(expect.arrayContaining(['a2', 'b2', 'd2', 'e2', 'f2']));
   });
 
-  test('becomes a dead letter even if the database ends with the process each time', async () => {
+  test('becomes a dead letter even if the database fails over at each death of the process', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));

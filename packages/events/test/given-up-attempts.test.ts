@@ -12,7 +12,7 @@ function down(count: number): Error[] {
 
 /**
  * A process with a blocked event that failed once by itself, so its next attempt is the last one. Another process ended during an
- * attempt at it, so the next attempt is made alone, and counted beforehand. In it, the handler does the given work.
+ * attempt at it, so the next attempt is made alone, and counted beforehand. In that attempt, the handler does the given work.
  */
 function failedOnce(
   bench: DeliveryBench,

@@ -263,7 +263,7 @@ function never(): Promise<void> {
   return new Promise(() => undefined);
 }
 
-/** A small random number generator with a seed, so that a failure can be repeated. */
+/** A simple random number generator with a seed, so that a failure can be repeated. */
 function randomOf(seed: number): () => number {
   let state = seed;
   return () => {

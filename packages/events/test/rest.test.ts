@@ -64,7 +64,7 @@ describe('cursors', () => {
 });
 
 describe('a process at rest', () => {
-  test('queries its database less than three times a second, whatever the number of handlers', async () => {
+  test('queries its database at most three times a second, whatever the number of handlers', async () => {
     const bench = new DeliveryBench();
     const handlers = Array.from({ length: 10 }, (_item, index) => handlerOf({ name: `handler-${index}` }));
     const { access } = bench.start(handlers);

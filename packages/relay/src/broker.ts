@@ -60,7 +60,7 @@ const heldBack: PublishOutcome = { kind: 'held-back' };
  *
  * @param publishOne resolves when the message is confirmed; rejects with {@link RefusedByBroker} if it is refused, and with any
  * other error if its fate is unknown
- * @param concurrency how many messages are published at the same time. Default: one of each key, for all keys
+ * @param concurrency how many messages are published at the same time. Default: one of each key, without a further limit
  * @throws the first of those other errors, or the signal's reason; then nothing further is published
  */
 export async function publishByKey(

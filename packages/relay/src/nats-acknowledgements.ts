@@ -28,11 +28,11 @@ export class NatsAcknowledgements {
   readonly #connection: NatsConnection;
   readonly #timeoutMs: number;
   readonly #inbox = createInbox();
-  /** In the order in which they were sent. */
+  /** The messages that have no answer yet, in the order in which they were sent. */
   readonly #waiting = new Map<string, Waiting>();
   #sentCount = 0;
 
-  /** @param timeoutMs how long a message may take to be answered */
+  /** @param timeoutMs how long the answer to a message may take */
   constructor(connection: NatsConnection, timeoutMs: number) {
     this.#connection = connection;
     this.#timeoutMs = timeoutMs;

@@ -5,7 +5,7 @@ export class CallDeadlines<Call extends object> {
   readonly #timeoutMs: number;
   readonly #clock: Clock;
   readonly #onExpired: (call: Call) => void;
-  /** In the order in which they began, so that the first one expires first. */
+  /** The calls in the order in which they began, so that the first one expires first. */
   readonly #startedMs = new Map<Call, number>();
   #watching = false;
   #stopped = new AbortController();
@@ -57,7 +57,7 @@ export class CallDeadlines<Call extends object> {
 export interface RestartNeed {
   /** How many abandoned calls are still running. */
   readonly abandonedCount: number;
-  /** How many of them each handler has, by its durable name. */
+  /** How many abandoned calls of each handler are still running, by its durable name. */
   readonly countByHandler: ReadonlyMap<string, number>;
 }
 
@@ -109,7 +109,7 @@ export class AbandonedCalls {
     this.#onRestartNeeded = options.onRestartNeeded;
   }
 
-  /** Whether there are so many that no further call may be made. */
+  /** Whether there are so many abandoned calls that no further call may be made. */
   get full(): boolean {
     return this.#count >= this.#max;
   }
@@ -126,7 +126,7 @@ export class AbandonedCalls {
     if (this.full && this.#room === undefined) void this.#wait();
   }
 
-  /** Records that such a call has ended after all. */
+  /** Records that an abandoned call has ended after all. */
   remove(handler: string): void {
     const wasFull = this.full;
     this.#count--;
@@ -171,7 +171,7 @@ const turnMaxMs = 20;
  */
 export class TurnTime {
   readonly #clock: Clock;
-  /** In the order in which they are called in the next turn. */
+  /** The listeners, in the order in which they are called in the next turn. */
   #onNextTurn: readonly (() => void)[] = [];
   #spentMs = 0;
 

@@ -51,7 +51,7 @@ export interface DatabaseHandler extends RegisteredHandler {
 
 /** The handlers that a delivery calls: one instance of each class, each with a different durable name. */
 export class EventHandlerRegistry {
-  /** In the order in which they were given. */
+  /** The handlers, in the order in which they were given. */
   readonly handlers: readonly RegisteredHandler[];
 
   /**
@@ -215,7 +215,7 @@ function assertOneClass(types: Map<string, EventClass>, type: string, eventClass
   const known = types.get(type) ?? eventClass;
   if (known !== eventClass) {
     throw new InvariantViolationError(
-      `Two event classes have the event_type ${type}: declare another static readonly eventType on one`,
+      `Two event classes have the event_type ${type}: give one of them a different static readonly eventType`,
     );
   }
   types.set(type, eventClass);

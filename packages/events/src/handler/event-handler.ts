@@ -33,7 +33,7 @@ export type EventSelection<E extends AnyHandledEvent> = [E] extends [ModelEvent<
  * ```
  */
 export interface EventHandler<E extends AnyHandledEvent> {
-  /** The classes of the events that it wants. */
+  /** The classes of the events that it wants, or `'all'`. */
   readonly event: EventSelection<E>;
   /**
    * Handles one event. If it throws, the attempt has failed: the option `retry` says how many attempts there are, and how long
@@ -49,7 +49,7 @@ export interface EventHandler<E extends AnyHandledEvent> {
  * throws a `PartialBatchError`, which names the events that failed.
  */
 export interface BatchEventHandler<E extends AnyHandledEvent> {
-  /** The classes of the events that it wants. */
+  /** The classes of the events that it wants, or `'all'`. */
   readonly event: EventSelection<E>;
   /**
    * Handles one or more events of one slot; should end soon after `context.signal` is aborted. If it throws, none counts as
@@ -78,7 +78,7 @@ export interface EventEnvelope<E extends AnyHandledEvent> {
    * @throws UnreadableEventError `unreadable-event` when the payload does not fit the schema
    */
   readonly event: E;
-  /** The same wherever and however often the event is delivered. */
+  /** Identifies the event: the same wherever and however often it is delivered. */
   readonly eventId: string;
   /** The durable name of the event's class. */
   readonly eventType: string;

@@ -30,7 +30,7 @@ export class EnvelopeFactory {
       const known = this.#models.get(name) ?? model;
       if (known !== model) {
         throw new InvariantViolationError(
-          `Two classes of models are named ${name}: declare another static readonly modelName on one`,
+          `Two model classes are named ${name}: give one of them a different static readonly modelName`,
         );
       }
       this.#models.set(name, model);

@@ -40,7 +40,7 @@ export class HeldSlot {
 /** Events of one slot that were read together: the cursor may move beyond them when all are done or blocked. */
 export interface ProgressStep {
   readonly next: Cursor;
-  /** Whether it ends within a transaction that continues after it. */
+  /** Whether the step ends within a transaction that continues after it. */
   readonly isPartial: boolean;
   unfinishedCount: number;
   readonly wantedCount: number;

@@ -17,7 +17,7 @@ export class LeaseKeeper {
   readonly #onRenewed: (gained: readonly HeldSlot[]) => void;
   readonly #wakeSignal: WakeSignal;
   readonly #backoff: StoreBackoff;
-  /** By their tokens. */
+  /** The slots that are held, by their tokens. */
   readonly #slots = new Map<string, HeldSlot>();
   #handlers: readonly string[] = [];
   #alone = false;

@@ -145,7 +145,7 @@ export class EventDispatch {
     return Math.max(1, Math.floor(this.#policy.concurrency / 2));
   }
 
-  /** The same for one slot; if the slot is a single queue, two: the one that is being tried and the next one. */
+  /** How many blocked events of one slot may be taken: two if the slot is a single queue, one being tried and the next. */
   get retriesOfSlotMax(): number {
     return this.#policy.batches ? 2 : Infinity;
   }
@@ -321,7 +321,7 @@ export class EventDispatch {
 interface Waiting {
   readonly slot: number;
   readonly count: number;
-  /** How often they were tried. */
+  /** How often the events were tried. */
   readonly attempt: number;
   /** The ones that are being tried again, and so are in no queue. */
   readonly tried: Load;
@@ -345,7 +345,7 @@ function loadOf(works: readonly QueuedWork[]): Load {
   return { count, bytes };
 }
 
-/** Where the events of a queue begin. */
+/** The index of the first event in a queue; the length of the queue if it has none. */
 function firstEvent(items: readonly QueuedWork[]): number {
   const index = items.findIndex(({ kind }) => kind === 'event');
   return index === -1 ? items.length : index;

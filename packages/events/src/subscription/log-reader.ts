@@ -37,7 +37,7 @@ export class LogReader {
   readonly #readMax: number;
   readonly #bytesMax: number;
   readonly #keptBytesMax: number;
-  /** Ordered by last use. */
+  /** The batches that are kept, ordered by last use. */
   readonly #entries = new Map<string, Entry>();
   #generation = 0;
   #foundCount = 0;

@@ -19,7 +19,7 @@ const dueSinceMs = 36_525 * 86_400_000;
  */
 export type QuarantinePhase = 'entering-quarantine' | 'in-quarantine' | 'open';
 
-/** The position of a handler in such a slot. */
+/** The position of a handler in a slot whose holder died. */
 interface EnteringPlace {
   readonly slot: HeldSlot;
   phase: QuarantinePhase;

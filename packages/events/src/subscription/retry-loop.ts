@@ -31,7 +31,7 @@ export class RetryLoop {
   readonly #taken = new Map<string, Attempt>();
   /** The attempts that are next: for each handler, up to as many as may run at once, so that it never waits for the database. */
   #next: ReadonlySet<Attempt> = new Set();
-  /** Models whose last attempt has ended, and for which it is not known whether more is blocked. */
+  /** Models whose last attempt has ended, and of which it is not known whether further events are blocked. */
   readonly #ended = new Map<string, Attempt>();
 
   constructor(options: {

@@ -305,7 +305,7 @@ export interface SlotPosition {
    * Wanted events beyond the saved cursor, except those of a transaction that is not completely read: these cannot be saved yet.
    */
   unsavedCount: number;
-  /** Wanted events that were read of such a transaction. */
+  /** Wanted events that were read of a transaction that is not completely read. */
   partCount: number;
   /** Wanted events that were blocked because the previous holder died. */
   quarantinedCount: number;
