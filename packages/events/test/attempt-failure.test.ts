@@ -64,7 +64,7 @@ test('the line about an attempt that needs another shard says what it waits for'
   const error = new UnknownShardError(ShardIdentifier.of(1, 0));
   const line = lineOf({ counted: false, error: new Error('cannot', { cause: error }) });
   expect(line).toContain(
-    'the next attempt is due after 500 ms, and so on until the shard is in the configuration of this process, or a process that ' +
-      'has it takes over: Error: cannot, caused by UnknownShardError: ',
+    'the next attempt is due after 500 ms, and attempts continue until the shard is in the configuration of this process, or a ' +
+      'process that has it takes over: Error: cannot, caused by UnknownShardError: ',
   );
 });

@@ -86,7 +86,7 @@ export function logAttemptFailure({ handler, event, eventCount, ...failure }: At
 /** Tells operators what the retries wait for, if somebody must do something. */
 function untilConfigured(error: unknown): string {
   if (FrameworkError.find(error)?.code !== 'unknown-shard') return '';
-  return ', and so on until the shard is in the configuration of this process, or a process that has it takes over';
+  return ', and attempts continue until the shard is in the configuration of this process, or a process that has it takes over';
 }
 
 /**
