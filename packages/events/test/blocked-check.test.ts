@@ -64,7 +64,7 @@ test('a model counts as blocked when delivery ends before its question was answe
   expect(clock.sleeperCount).toBe(0);
 });
 
-test('models with the same name of two handlers get separate answers', async () => {
+test('the same model gets a separate answer for each handler', async () => {
   const check = new BlockedCheck(workerContext(), {
     stillBlocked: async (models) => models.filter(({ handler }) => handler === 'other'),
   });

@@ -321,7 +321,7 @@ test('a slot whose holder died is not read further while its suspects are being 
   expect(bench.database.writes.blocked).toBe(1);
 });
 
-test('a slot whose suspects have not all been seen is not read further', async () => {
+test('a slot is not read further until all of its suspects have been found', async () => {
   const bench = new DeliveryBench();
   const handler = handlerOf({ name: 'one' }, ({ modelVersion }) =>
     modelVersion === 1 ? new Promise(() => undefined) : undefined,

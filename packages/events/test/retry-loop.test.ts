@@ -214,7 +214,7 @@ describe('the loop of retries', () => {
     expect(looping.one.tried.slice(2)).toEqual(['know a2', 'a2']);
     await looping.end(looping.one, 'a2');
     expect(looping.one.tried.slice(4)).toEqual(['check a2']);
-    // However long the slot is held.
+    // No listeners pile up, however long the slot is held.
     expect(getEventListeners(looping.held.get('one 0')!.lost, 'abort')).toEqual([]);
     await looping.look();
     expect(looping.one.tried).toHaveLength(5);

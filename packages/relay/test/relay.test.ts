@@ -137,7 +137,7 @@ describe('a relay', () => {
     expect(broker.published).toHaveLength(12);
   });
 
-  test('makes a dead letter of a message that the broker refuses, and publishes those of other models', async () => {
+  test('turns a message that the broker refuses into a dead letter, and publishes those of other models', async () => {
     const { clock, counters, broker, failures, bodies, operator } = await relayed();
     const [bad, good] = [await counters.open(), await counters.open()];
     broker.refuses = ({ attributes, body }) =>

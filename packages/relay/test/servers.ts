@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 /**
  * A broker's server: the one that the environment names, otherwise what answers on the standard port of this machine.
  *
- * @returns `undefined`, after one line that says how to provide it, when there is none
+ * @returns `undefined` when there is none, after writing a line that says how to provide one
  * @throws Error when there is none, although `RELAY_BROKERS` is `required`
  */
 export async function brokerServer(name: string, variable: string, url: string): Promise<URL | undefined> {

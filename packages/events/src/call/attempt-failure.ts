@@ -37,7 +37,7 @@ export function partialFailure(
   return new Map(thrown.failures.map(({ eventId, error }) => [eventId, error]));
 }
 
-/** A proxy that throws when it is inspected does not count as one. */
+/** A proxy that throws when it is inspected does not count as a PartialBatchError. */
 function isPartial(thrown: unknown): thrown is PartialBatchError {
   return attempted(() => thrown instanceof PartialBatchError, false);
 }
@@ -150,7 +150,7 @@ function partText(part: unknown): string {
   return isError(part) ? `${propertyText(part, 'name')}: ${propertyText(part, 'message')}` : textOf(part);
 }
 
-/** A proxy that throws when it is inspected does not count as one. */
+/** A proxy that throws when it is inspected does not count as an error. */
 function isError(value: unknown): value is Error {
   return attempted(() => value instanceof Error, false);
 }

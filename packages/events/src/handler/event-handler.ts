@@ -112,7 +112,7 @@ export interface EventEnvelope<E extends AnyHandledEvent> {
 /** The class of a handler, as a value. */
 export type EventHandlerClass = abstract new (...args: never[]) => AnyEventHandler;
 
-/** What a handler declares in static fields with these names. They need no decorator, and work everywhere. */
+/** What a handler declares in static fields with these names. Static fields need no decorator, and work everywhere. */
 export interface EventHandlerDeclaration {
   /** Durable and unique: cursors, blocked events and idempotency keys are stored under it. At most 100 characters. */
   readonly handlerName: string;
@@ -181,8 +181,9 @@ export interface EventHandlerOptions {
   /**
    * For a batch handler: what happens to a batch that fails.
    *
-   * `'block'` (default): its events are blocked, and retried one by one. `'wait'`: the same events are retried together with the
-   * backoff of outages, as long as necessary, and their slot waits; for dependencies that are down as a whole, such as a broker.
+   * `'block'` (default): its events are blocked, and retried one by one. `'wait'`: the same events are retried together as long
+   * as necessary, with the backoff of outages, and their slot waits; this is for dependencies that are down as a whole, such as a
+   * broker.
    */
   readonly whenBatchFails?: 'block' | 'wait';
 }

@@ -115,7 +115,7 @@ export class LeaseKeeper {
       return Math.min(leaseMs / 3, (renewal.othersEndInMs ?? Infinity) + marginMs);
     } catch (error) {
       onError(error);
-      // If the renewal took long to fail, the leases may have little time left.
+      // If the renewal took a long time to fail, the leases may have little time left.
       return Math.min(leaseMs / 3, this.#backoff.failedMs());
     }
   }
