@@ -29,6 +29,8 @@ import { serviceStart } from './deposits/service-start.js';
 import { sixteenClients } from './deposits/sixteen-clients.js';
 import { sixtyFourClients } from './deposits/sixty-four-clients.js';
 import { twoShards } from './deposits/two-shards.js';
+import { relayLag } from './relay/relay-lag.js';
+import { relayOutage } from './relay/relay-outage.js';
 import { relayThroughput } from './relay/relay-throughput.js';
 
 /** The benchmarks whose figures are ratios, which are comparable between machines: the short form runs them. */
@@ -52,6 +54,8 @@ const ofAbsolutes: readonly Benchmark[] = [
   takeover,
   idleStatements,
   relayThroughput,
+  relayLag,
+  relayOutage,
 ];
 
 const { parts, rounds, scale, runs, short, record, json } = commandLine(process.argv.slice(2));

@@ -2,8 +2,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import type { Broker, BrokerMessage } from '@framework/relay';
 
-/** How many messages the bare client has on their way at once: as many as a relay publishes in a batch. */
-export const batchMax = 1_000;
+const batchMax = 1_000;
 
 /** A broker that a relay is measured with, beside a bare client that publishes the same bytes. */
 export interface BenchBroker {
@@ -13,18 +12,20 @@ export interface BenchBroker {
   /** The bound for events per second from the log. */
   readonly perSecondMin: number;
   /** Creates a place for messages, such as a stream. */
-  open(): Promise<BenchPlace>;
+  readonly open: () => Promise<BenchPlace>;
 }
 
 /** A stream or queue of its own, for one measurement. */
-export interface BenchPlace {
+interface BenchPlace {
   readonly broker: Broker;
+  /** The topic of the messages that the relay publishes here. */
+  readonly topic: string;
   /** Publishes by the client alone, each message confirmed as safely as by the relay; in order, batch by batch. */
-  publishBare(messages: readonly BrokerMessage[]): Promise<void>;
+  readonly publishBare: (messages: readonly BrokerMessage[]) => Promise<void>;
   /** How many messages it holds. */
-  count(): Promise<number>;
+  readonly count: () => Promise<number>;
   /** Removes it with its messages, and disconnects. */
-  remove(): Promise<void>;
+  readonly remove: () => Promise<void>;
 }
 
 /** The server of a broker: the one that the environment names, otherwise that of the standard port. */
@@ -45,7 +46,7 @@ export async function answers({ hostname, port }: URL): Promise<boolean> {
   }
 }
 
-/** Messages in batches of {@link batchMax}. */
+/** Messages in batches of the size in which a relay publishes. */
 export function* batches(messages: readonly BrokerMessage[]): Generator<readonly BrokerMessage[]> {
   for (let first = 0; first < messages.length; first += batchMax)
     yield messages.slice(first, first + batchMax);

@@ -80,16 +80,20 @@ function contendersOf(
     {
       name: 'relay',
       measure: () =>
-        inPlace(({ broker }) => relayAll(service, `bench-${name}-${++relayCount}`, broker, messages.length)),
+        inPlace((place) => relayAll(service, `bench-${name}-${++relayCount}`, place, messages.length)),
     },
     { name: 'bare client', measure: () => inPlace(({ publishBare }) => publishBare(messages)) },
   ] as const;
 }
 
 /** Relays the whole log to a broker, and returns when everything is confirmed. */
-async function relayAll(service: WalletService, name: string, broker: Broker, count: number): Promise<void> {
-  const errors: unknown[] = [];
-  const { promise: confirmed, resolve } = Promise.withResolvers<void>();
+async function relayAll(
+  service: WalletService,
+  name: string,
+  { broker, topic }: { readonly broker: Broker; readonly topic: string },
+  count: number,
+): Promise<void> {
+  const { promise: confirmed, resolve, reject } = Promise.withResolvers<void>();
   let confirmedCount = 0;
   const counting: Broker = {
     ...(broker.limits && { limits: broker.limits }),
@@ -105,15 +109,17 @@ async function relayAll(service: WalletService, name: string, broker: Broker, co
   const delivery = new Delivery({
     databases: service.databases,
     executor: service.executor,
-    handlers: [relay({ name, broker: counting, startFrom: 'beginning' })],
-    onError: (error) => errors.push(error),
-    onAttemptFailed: ({ error }) => errors.push(error),
+    handlers: [relay({ name, broker: counting, startFrom: 'beginning', topic: () => topic })],
+    onError: reject,
+    onAttemptFailed: ({ error }) => reject(error),
   });
   delivery.start();
-  await confirmed;
-  await delivery.stop();
-  await broker.close();
-  if (errors.length > 0) throw new AggregateError(errors, `${name} had errors`);
+  try {
+    await confirmed;
+  } finally {
+    await delivery.stop();
+    await broker.close();
+  }
 }
 
 /** The messages of the whole log, as a relay makes them. */
@@ -127,6 +133,6 @@ async function messagesOf(service: WalletService, count: number): Promise<readon
     ping: async () => undefined,
     close: async () => undefined,
   };
-  await relayAll(service, 'bench-messages', keeping, count);
+  await relayAll(service, 'bench-messages', { broker: keeping, topic: 'bench' }, count);
   return kept;
 }

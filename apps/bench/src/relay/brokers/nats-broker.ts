@@ -15,18 +15,19 @@ export const natsBroker: BenchBroker = {
     const connection = await connect({ servers: server.href });
     const manager = await jetstreamManager(connection);
     const stream = `bench-${randomUUID()}`;
-    await manager.streams.add({ name: stream, subjects: ['com.example.>'], storage: 'file' });
+    await manager.streams.add({ name: stream, subjects: [`${stream}.>`], storage: 'file' });
     const client = jetstream(connection);
     return {
+      topic: stream,
       broker: nats({ servers: [server.href], stream }),
       publishBare: async (messages) => {
         for (const batch of batches(messages)) {
           await Promise.all(
-            batch.map(({ id, topic, eventType, attributes, body }) => {
+            batch.map(({ id, eventType, attributes, body }) => {
               const made = headers();
               made.set('Nats-Msg-Id', id);
               for (const [name, value] of Object.entries(attributes)) made.set(`ce-${name}`, value);
-              return client.publish(`${topic}.${eventType}`, body, { headers: made });
+              return client.publish(`${stream}.${eventType}`, body, { headers: made });
             }),
           );
         }

@@ -18,6 +18,7 @@ export const rabbitmqBroker: BenchBroker = {
     await channel.assertQueue(name, { durable: true });
     await channel.bindQueue(name, name, '#');
     return {
+      topic: name,
       broker: rabbitmq({ url: server.href, exchange: name }),
       publishBare: async (messages) => {
         for (const batch of batches(messages)) {

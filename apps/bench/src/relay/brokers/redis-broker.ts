@@ -15,6 +15,7 @@ export const redisBroker: BenchBroker = {
     await client.connect();
     const stream = `bench-${randomUUID()}`;
     return {
+      topic: stream,
       broker: redis({ url: server.href, stream }),
       publishBare: async (messages) => {
         for (const batch of batches(messages)) {
