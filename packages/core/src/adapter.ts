@@ -2,8 +2,8 @@ import { assertSupportedNode } from './supported-node.js';
 
 // For code that stores, delivers or tests: ports, the records that pass through them, and what their implementations share.
 export type { AnyEntity } from './model/model.js';
-export { modelNameOf, isStorableText } from './id/model-class.js';
-export { eventTypeOf, currentPayload, decodeEvent, encodePayload } from './model/model-event.js';
+export { ModelsByName, modelNameOf, isStorableText } from './id/model-class.js';
+export { EventTypes, eventTypeOf, currentPayload, decodeEvent, encodePayload } from './model/model-event.js';
 export { checkText, exactJson } from './model/exact-json.js';
 
 export { type IdSource, useIdSource, randomUuid } from './id/uuid-v7.js';
@@ -124,7 +124,9 @@ export {
 export {
   InvalidModelError,
   InvalidShardError,
+  UnknownEventTypeError,
   UnreadableEventError,
+  UnreadableMessageError,
   UnstorableValueError,
 } from './errors/value-errors.js';
 export {

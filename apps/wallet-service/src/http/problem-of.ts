@@ -57,6 +57,8 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'invalid-configuration': 'internal',
   'unstorable-value': 'internal',
   'unreadable-event': 'internal',
+  'unreadable-message': 'internal',
+  'unknown-event-type': 'internal',
   'limit-exceeded': 'internal',
   'handler-timeout': 'internal',
   'handler-names': 'internal',

@@ -64,6 +64,8 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkError>> = {
     { path: 'amount', reason: 'it is missing' },
     { cause },
   ),
+  'unreadable-message': new values.UnreadableMessageError('id', 'is missing', { cause }),
+  'unknown-event-type': new values.UnknownEventTypeError('com.example.Opened', ['com.example.Closed']),
   'limit-exceeded': new LimitExceededError('changesMax', 1_000, 'too many'),
   'handler-timeout': new HandlerTimeoutError('notify', 30_000),
   'handler-names': new handlers.HandlerNamesError('notify', ['tell', 'inform']),

@@ -35,6 +35,8 @@ export const errorCodes = {
   'invalid-configuration': false,
   'unstorable-value': false,
   'unreadable-event': false,
+  'unreadable-message': false,
+  'unknown-event-type': false,
   'limit-exceeded': false,
   'handler-timeout': true,
   'handler-names': false,

@@ -83,3 +83,38 @@ export class UnreadableEventError extends FrameworkError {
     this.reason = reason;
   }
 }
+
+/** A message from a broker is no event that a relay has published, or was changed on its way. */
+export class UnreadableMessageError extends FrameworkError {
+  /** The CloudEvents attribute that is missing or wrong; `data` for the body. */
+  readonly attribute: string;
+  /** What is wrong with it, with its value. */
+  readonly reason: string;
+
+  constructor(attribute: string, reason: string, options?: { readonly cause?: unknown }) {
+    super(
+      'unreadable-message',
+      `The message is no event of a relay: its ${attribute === 'data' ? 'body' : `attribute ${attribute}`} ${reason}. ` +
+        'Pass the headers and the body as the client of the broker has received them, and only messages of a relay.',
+      options,
+    );
+    this.attribute = attribute;
+    this.reason = reason;
+  }
+}
+
+/** A message has an event of a type that this consumer does not decode. */
+export class UnknownEventTypeError extends FrameworkError {
+  /** The attribute `type` of the message. */
+  readonly type: string;
+
+  /** @param known the types that the consumer decodes */
+  constructor(type: string, known: readonly string[]) {
+    super(
+      'unknown-event-type',
+      `No class is known for events of the type '${type.slice(0, 255)}', only for ${known.join(', ')}: ` +
+        'add the class, or ignore what is unknown with decodeIfKnown',
+    );
+    this.type = type;
+  }
+}

@@ -76,3 +76,38 @@ export class ModelMap<T> {
     this.#byClass.get(model)?.delete(id);
   }
 }
+
+/** Classes of models by their names in the log. */
+export class ModelsByName {
+  readonly #models = new Map<string, ModelClass<unknown>>();
+
+  /** @throws InvariantViolationError `invariant-violation` when two models have the same name */
+  constructor(models: readonly ModelClass<unknown>[]) {
+    for (const model of models) {
+      const name = modelNameOf(model);
+      const known = this.#models.get(name) ?? model;
+      if (known !== model) {
+        throw new InvariantViolationError(
+          `Two model classes are named ${name}: give one of them a different static readonly modelName`,
+        );
+      }
+      this.#models.set(name, model);
+    }
+  }
+
+  /** The class with this name, if it was passed; otherwise an empty class with the name, the same at each call. */
+  get(name: string): ModelClass<unknown> {
+    const known = this.#models.get(name);
+    if (known !== undefined) return known;
+    const standIn: ModelClass<unknown> = class extends UnknownModel {
+      static readonly modelName = name;
+    };
+    this.#models.set(name, standIn);
+    return standIn;
+  }
+}
+
+/** Stands for a model whose class was not passed. */
+abstract class UnknownModel {
+  declare readonly id: unknown;
+}

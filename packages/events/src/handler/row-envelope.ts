@@ -1,22 +1,12 @@
-import {
-  type EventClass,
-  InvariantViolationError,
-  type ModelClass,
-  ShardIdentifier,
-  ShardedId,
-} from '@framework/core';
-import { type DeliverableEvent, decodeEvent, modelNameOf } from '@framework/core/adapter';
+import { type EventClass, type ModelClass, ShardIdentifier, ShardedId } from '@framework/core';
+import { type DeliverableEvent, ModelsByName, decodeEvent } from '@framework/core/adapter';
 
 import type { EventEnvelope } from './event-handler.js';
 
 /** Turns rows of one database's log into what handlers receive. */
 export class EnvelopeFactory {
   readonly #shards: readonly ShardIdentifier[];
-  readonly #models = new Map<string, ModelClass<unknown>>();
-  readonly #names: EnvelopeNames = {
-    modelOf: (name) => this.#modelOf(name),
-    shardOf: (modelId) => this.shardOf(modelId),
-  };
+  readonly #names: EnvelopeNames;
 
   /**
    * @param shards the shards whose events the log holds; at least one
@@ -25,16 +15,11 @@ export class EnvelopeFactory {
    */
   constructor(shards: readonly ShardIdentifier[], models: readonly ModelClass<unknown>[]) {
     this.#shards = shards;
-    for (const model of models) {
-      const name = modelNameOf(model);
-      const known = this.#models.get(name) ?? model;
-      if (known !== model) {
-        throw new InvariantViolationError(
-          `Two model classes are named ${name}: give one of them a different static readonly modelName`,
-        );
-      }
-      this.#models.set(name, model);
-    }
+    const known = new ModelsByName(models);
+    this.#names = {
+      modelOf: (name) => known.get(name),
+      shardOf: (modelId) => this.shardOf(modelId),
+    };
   }
 
   /** @param eventClass decodes the event when it is accessed; `undefined` leaves it undecoded */
@@ -49,21 +34,6 @@ export class EnvelopeFactory {
     const carried = carriedShard(modelId);
     return this.#shards.find((shard) => shard === carried) ?? first;
   }
-
-  #modelOf(name: string): ModelClass<unknown> {
-    const known = this.#models.get(name);
-    if (known !== undefined) return known;
-    const standIn: ModelClass<unknown> = class extends UnknownModel {
-      static readonly modelName = name;
-    };
-    this.#models.set(name, standIn);
-    return standIn;
-  }
-}
-
-/** Stands for the model of an event if the model's class was not passed. */
-abstract class UnknownModel {
-  declare readonly id: unknown;
 }
 
 /** The shard in an id, if it contains one; models may have ids of their own format. */

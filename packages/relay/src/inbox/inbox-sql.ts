@@ -1,0 +1,97 @@
+/** A kind of database: PostgreSQL, MySQL or MariaDB, SQLite. */
+export type InboxDialect = 'postgresql' | 'mysql' | 'sqlite';
+
+/** The statements of an inbox in one kind of database; their parameters are the consumer, and an id or a time. */
+interface InboxSql {
+  /** The statements that create the table, for a migration. */
+  table(table: string): readonly string[];
+  /** The statements that create the table unless it exists, also in two processes at the same time. */
+  createTable(table: string): readonly string[];
+  /** Inserts a row, or waits for the transaction that has inserted the same one and then changes nothing. */
+  accept(table: string): string;
+  /** Deletes at most {@link removedMax} rows. */
+  remove(table: string): string;
+  /** A time as a parameter. */
+  time(date: Date): string;
+}
+
+/** How many rows one statement removes at most. */
+export const removedMax = 10_000;
+
+const postgresql: InboxSql = {
+  table: (table) => [
+    `create table if not exists ${table} (
+  consumer text not null,
+  event_id text not null,
+  accepted_date timestamptz not null default now(),
+  primary key (consumer, event_id)
+)`,
+    `create index if not exists ${table.split('.').at(-1)}_accepted_date on ${table} (consumer, accepted_date)`,
+  ],
+  // A role without the right to create tables can use one that exists. Without the lock, the second of two processes could fail.
+  createTable: (table) => [
+    `do $$
+begin
+  if to_regclass('${table}') is null then
+    perform pg_advisory_xact_lock(hashtext('${table}'));
+    ${postgresql.table(table).join(';\n')};
+  end if;
+end $$`,
+  ],
+  accept: (table) => `insert into ${table} (consumer, event_id) values ($1, $2) on conflict do nothing`,
+  remove: (table) =>
+    `delete from ${table} where (consumer, event_id) in (
+  select consumer, event_id from ${table}
+  where consumer = $1 and accepted_date < $2::timestamptz
+  limit ${removedMax} for update skip locked
+)`,
+  time: (date) => date.toISOString(),
+};
+
+const mysql: InboxSql = {
+  // As bytes, because a collation may take different ids for the same.
+  table: (table) => [
+    `create table if not exists ${table} (
+  consumer varbinary(255) not null,
+  event_id varbinary(255) not null,
+  accepted_date datetime(3) not null default (utc_timestamp(3)),
+  primary key (consumer, event_id),
+  index (consumer, accepted_date)
+) engine = InnoDB`,
+  ],
+  createTable: (table) => mysql.table(table),
+  accept: (table) => `insert ignore into ${table} (consumer, event_id) values (?, ?)`,
+  remove: (table) => `delete from ${table} where consumer = ? and accepted_date < ? limit ${removedMax}`,
+  time: (date) => date.toISOString().replace('T', ' ').replace('Z', ''),
+};
+
+const sqlite: InboxSql = {
+  table: (table) => [
+    `create table if not exists ${table} (
+  consumer text not null,
+  event_id text not null,
+  accepted_date text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+  primary key (consumer, event_id)
+) without rowid`,
+  ],
+  createTable: (table) => sqlite.table(table),
+  accept: (table) => `insert into ${table} (consumer, event_id) values (?, ?) on conflict do nothing`,
+  remove: (table) =>
+    `delete from ${table} where (consumer, event_id) in (
+  select consumer, event_id from ${table} where consumer = ? and accepted_date < ? limit ${removedMax}
+)`,
+  time: (date) => date.toISOString(),
+};
+
+/** The statements by kind of database. */
+export const inboxSql: Readonly<Record<InboxDialect, InboxSql>> = { postgresql, mysql, sqlite };
+
+/**
+ * The statements that create the table of an inbox, for a service that has its own migrations.
+ *
+ * @param table the name, with or without a schema. Default `inbox`
+ * @param dialect default `'postgresql'`
+ */
+export function inboxTable(table = 'inbox', dialect: InboxDialect = 'postgresql'): readonly string[] {
+  return inboxSql[dialect].table(table);
+}
