@@ -11,6 +11,7 @@ import {
   type Repository,
   ShardIdentifier,
   ShardedId,
+  instantCodec,
   openDatabases,
   shardedIdCodec,
 } from '@framework/core';
@@ -32,13 +33,24 @@ export class Counter extends Model<Counter, ShardedId<Counter>, 'OPEN'> {
   }
 }
 
-class CounterIncreasedEvent extends ModelEvent<Counter> {
+export class CounterIncreasedEvent extends ModelEvent<Counter> {
   static readonly payload = z.object({ by: z.int() });
   readonly by: number;
 
   constructor(id: Id<Counter>, by: number) {
     super(id.toString(), Counter);
     this.by = by;
+  }
+}
+
+/** Nothing changes a closed counter. */
+export class CounterClosedEvent extends ModelEvent<Counter> {
+  static readonly payload = z.object({ date: instantCodec });
+  readonly date: Date;
+
+  constructor(id: Id<Counter>, date: Date) {
+    super(id.toString(), Counter);
+    this.date = date;
   }
 }
 

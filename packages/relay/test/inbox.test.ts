@@ -30,7 +30,9 @@ function describeInbox(client: string, open: () => Promise<InboxDatabase>): void
     beforeAll(async () => {
       database = await open();
       inbox = new Inbox({ consumer: 'billing', dialect: database.dialect });
+      // As processes do that start at the same time, and then others.
       await Promise.all([1, 2, 3].map(() => inbox.createTable(database.query)));
+      await inbox.createTable(database.query);
     });
     afterAll(() => database.close());
 
@@ -82,10 +84,6 @@ function describeInbox(client: string, open: () => Promise<InboxDatabase>): void
       expect(await database.value()).toBe(before + 3);
     });
 
-    test('creates its table once, however often it is asked', async () => {
-      await Promise.all([1, 2, 3].map(() => inbox.createTable(database.query)));
-    });
-
     test('keeps the events of other consumers and ids that differ in case or in a space at the end', async () => {
       const id = randomUUID();
       const other = new Inbox({ consumer: 'Billing', dialect: database.dialect });
@@ -128,8 +126,8 @@ function describeInbox(client: string, open: () => Promise<InboxDatabase>): void
     test('lets the second of two transactions wait for the first, which commits, and then have a repeat', async ({
       skip,
     }) => {
-      const { waiting } = database;
-      if (waiting === undefined) return skip('its transactions cannot run at the same time');
+      const { waiting = never } = database;
+      skip(waiting === never, 'its transactions cannot run at the same time');
       const [id, before] = [randomUUID(), await database.value()];
       const first = begin(id);
       expect(await first.accepted).toBe(true);
@@ -146,8 +144,8 @@ function describeInbox(client: string, open: () => Promise<InboxDatabase>): void
     test('lets the second of two transactions accept an event when the first is rolled back', async ({
       skip,
     }) => {
-      const { waiting } = database;
-      if (waiting === undefined) return skip('its transactions cannot run at the same time');
+      const { waiting = never } = database;
+      skip(waiting === never, 'its transactions cannot run at the same time');
       const [id, before] = [randomUUID(), await database.value()];
       const first = begin(id);
       expect(await first.accepted).toBe(true);
@@ -217,7 +215,11 @@ describe('an inbox', () => {
   });
 });
 
+async function never(): Promise<number> {
+  return 0;
+}
+
 async function codeOf(work: Promise<unknown>): Promise<string | undefined> {
   const error: unknown = await work.catch((caught: unknown) => caught);
-  return FrameworkError.is(error) ? error.code : `${String(error)}`;
+  return FrameworkError.is(error) ? error.code : String(error);
 }

@@ -3,6 +3,7 @@ import { jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
 import { randomUUID } from 'node:crypto';
 
+import { attributesOf } from '../src/inbox/index.js';
 import { nats } from '../src/nats.js';
 import { type BrokerFixture, type ReceivedMessage, describeBroker, faultsOf } from './broker-suite.js';
 import { brokerServer } from './servers.js';
@@ -31,10 +32,7 @@ async function open({ hostname: host, port }: URL): Promise<BrokerFixture> {
       const consumer = await jetstream(connection).consumers.get(name);
       const found: ReceivedMessage[] = [];
       for await (const message of await consumer.fetch({ max_messages: state.messages })) {
-        const headers = [...(message.headers ?? [])].map(
-          ([key, [value = '']]) => [key.replace(/^ce-/, ''), decodeURIComponent(value)] as const,
-        );
-        found.push({ attributes: Object.fromEntries(headers), body: message.string() });
+        found.push({ attributes: attributesOf(message.headers ?? []), body: message.string() });
       }
       return found;
     },

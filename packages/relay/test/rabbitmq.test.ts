@@ -3,6 +3,7 @@ import { connect } from 'amqplib';
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 
+import { attributesOf } from '../src/inbox/index.js';
 import { rabbitmq } from '../src/rabbitmq.js';
 import {
   type BrokerFixture,
@@ -54,10 +55,8 @@ async function open(url: URL): Promise<BrokerFixture> {
     tooLarge: messageBytesMax,
     received: async () => {
       for (let message = await channel.get(name, { noAck: true }); message !== false;) {
-        const headers = Object.entries(message.properties.headers ?? {}).map(
-          ([key, value]) => [key.replace(/^cloudEvents:/, ''), String(value)] as const,
-        );
-        found.push({ attributes: Object.fromEntries(headers), body: message.content.toString() });
+        const { headers = {} } = message.properties;
+        found.push({ attributes: attributesOf(headers), body: message.content.toString() });
         message = await channel.get(name, { noAck: true });
       }
       return found;

@@ -2,6 +2,7 @@ import { FaultProxy } from '@framework/testing';
 import { randomUUID } from 'node:crypto';
 import { createClient } from 'redis';
 
+import { attributesOf } from '../src/inbox/index.js';
 import { redis } from '../src/redis.js';
 import { type BrokerFixture, describeBroker, faultsOf } from './broker-suite.js';
 import { brokerServer } from './servers.js';
@@ -28,7 +29,10 @@ async function open(url: URL): Promise<BrokerFixture> {
     tooLarge: messageBytesMax,
     received: async () => {
       const entries = (await client.xRange(stream, '-', '+')) ?? [];
-      return entries.map(({ message: { data = '', ...attributes } }) => ({ attributes, body: data }));
+      return entries.map(({ message }) => ({
+        attributes: attributesOf(message),
+        body: message['data'] ?? '',
+      }));
     },
     ...faultsOf(proxy),
     close: async () => {

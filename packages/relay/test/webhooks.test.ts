@@ -6,6 +6,7 @@ import { Webhook } from 'standardwebhooks';
 import { describe, expect, test } from 'vitest';
 
 import type { PublishOutcome } from '../src/index.js';
+import { attributesOf } from '../src/inbox/index.js';
 import { webhooks } from '../src/webhooks.js';
 import {
   type BrokerFixture,
@@ -39,10 +40,7 @@ async function open() {
     const status = refusalOf(request, body) ?? answers.shift() ?? 204;
     if (status === 204) {
       verifier.verify(body, request.headers as Record<string, string>);
-      const headers = Object.entries(request.headers).map(
-        ([name, value]) => [name.replace(/^ce-/, ''), decodeURIComponent(String(value))] as const,
-      );
-      found.push({ attributes: Object.fromEntries(headers), body: body.toString() });
+      found.push({ attributes: attributesOf(request.headers), body: body.toString() });
     }
     response.writeHead(status, status === 302 ? { location: '/elsewhere' } : {}).end();
   };

@@ -191,8 +191,12 @@ class AttributeReader {
 function payloadOf(body: unknown): object {
   const payload = typeof body === 'string' || isBytes(body) ? parsed(body) : body;
   if (typeof payload === 'object' && payload !== null && !Array.isArray(payload)) return payload;
-  const kind = Array.isArray(payload) ? 'a list' : `${payload === null ? 'null' : typeof payload}`;
-  throw new UnreadableMessageError('data', `is ${kind} instead of a JSON object`);
+  throw new UnreadableMessageError('data', `is ${kindOf(payload)} instead of a JSON object`);
+}
+
+function kindOf(value: unknown): string {
+  if (Array.isArray(value)) return 'a list';
+  return value === null ? 'null' : typeof value;
 }
 
 function parsed(body: string | ArrayBuffer | Uint8Array): unknown {

@@ -4,15 +4,15 @@ export type InboxDialect = 'postgresql' | 'mysql' | 'sqlite';
 /** The statements of an inbox in one kind of database; their parameters are the consumer, and an id or a time. */
 interface InboxSql {
   /** The statements that create the table, for a migration. */
-  table(table: string): readonly string[];
+  readonly table: (table: string) => readonly string[];
   /** The statements that create the table unless it exists, also in two processes at the same time. */
-  createTable(table: string): readonly string[];
+  readonly createTable: (table: string) => readonly string[];
   /** Inserts a row, or waits for the transaction that has inserted the same one and then changes nothing. */
-  accept(table: string): string;
+  readonly accept: (table: string) => string;
   /** Deletes at most {@link removedMax} rows. */
-  remove(table: string): string;
+  readonly remove: (table: string) => string;
   /** A time as a parameter. */
-  time(date: Date): string;
+  readonly time: (date: Date) => string;
 }
 
 /** How many rows one statement removes at most. */

@@ -11,8 +11,8 @@ import { type InboxDialect, inboxSql, removedMax } from './inbox-sql.js';
  */
 export type InboxQuery = (text: string, values: readonly string[]) => RowCount | Promise<RowCount>;
 
-/** Clients leave it out for statements that change no rows. */
-type RowCount = number | bigint | null | undefined;
+/** How many rows a statement has changed; clients leave it out for statements that change none. */
+export type RowCount = number | bigint | null | undefined;
 
 /** Whose events an inbox remembers, and where. */
 export interface InboxOptions {
@@ -35,12 +35,12 @@ const identifier = /^[a-z_]\w*(\.[a-z_]\w*)?$/i;
  * An event is a repeat if its id was accepted before, in whatever order events arrive. If two transactions accept the same id at the
  * same time, the second one waits for the first: after a commit it has a repeat, after a rollback it accepts the event itself.
  *
- * @example packages/relay/test/inbox.test.ts
+ * @example packages/relay/test/consume.test.ts
  *
  * ```ts
- * await transaction(async (tx) => {
- *   if (!(await inbox.accept(queryOf(tx), received.id))) return;
- *   await tx.query('update balances set value = value + $1', [received.event.by]);
+ * await pgTransaction(this.#pool, async (tx) => {
+ *   if (!(await this.#inbox.accept(queryOfPg(tx), id))) return;
+ *   if (event instanceof CounterIncreasedEvent) await this.#add(tx, event);
  * });
  * ```
  */

@@ -6,6 +6,6 @@ export {
   type ReceivedEvent,
 } from './event-decoder.js';
 export { type MessageHeaders, attributesOf } from './message-attributes.js';
-export { Inbox, type InboxOptions, type InboxQuery } from './inbox.js';
+export { Inbox, type InboxOptions, type InboxQuery, type RowCount } from './inbox.js';
 export { type InboxDialect, inboxTable } from './inbox-sql.js';
 export { UnknownEventTypeError, UnreadableEventError, UnreadableMessageError } from '@framework/core/adapter';
