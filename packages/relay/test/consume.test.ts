@@ -76,8 +76,12 @@ test.skipIf(server === undefined)(
     const { databases, executor, ...counters } = new Counters(systemClock, stream);
     const broker = nats({ servers, stream, createWith: [`${stream}.>`] });
     const publisher = relay({ name: 'events-to-nats', broker, startFrom: 'beginning' });
-    const onAttemptFailed = (): void => undefined;
-    const delivery = new Delivery({ databases, executor, handlers: [publisher], onAttemptFailed });
+    const delivery = new Delivery({
+      databases,
+      executor,
+      handlers: [publisher],
+      onAttemptFailed: () => undefined,
+    });
     delivery.start();
     const ids = [await counters.open(), await counters.open()];
     for (let by = 1; by <= 10; by++) for (const id of ids) await counters.increase(id, by);

@@ -1,0 +1,171 @@
+import { Parser } from '@asyncapi/parser';
+import {
+  FrameworkError,
+  type Id,
+  Model,
+  ModelEvent,
+  ShardIdentifier,
+  ShardedId,
+  bigintCodec,
+} from '@framework/core';
+import { Ajv } from 'ajv';
+import { describe, expect, test } from 'vitest';
+import * as z from 'zod';
+
+import {
+  type AsyncApiDocument,
+  type AsyncApiOptions,
+  type AsyncApiProtocol,
+  asyncApiDocument,
+} from '../src/asyncapi.js';
+import { Counter, CounterClosedEvent, CounterIncreasedEvent } from './counter.js';
+import { published } from './published.js';
+
+const options: AsyncApiOptions = {
+  title: 'Counters',
+  version: '1.0.0',
+  namespace: 'com.example',
+  models: [{ model: Counter, events: [CounterIncreasedEvent, CounterClosedEvent] }],
+};
+
+const parser = new Parser();
+
+/** What AsyncAPI's own parser finds wrong, except that there is a newer version of AsyncAPI. */
+async function problemsOf(document: AsyncApiDocument): Promise<readonly string[]> {
+  const { diagnostics } = await parser.parse(JSON.stringify(document));
+  return diagnostics
+    .filter(({ code }) => code !== 'asyncapi-latest-version')
+    .map(({ code, message, path }) => `${code}: ${message} ${path.join('.')}`);
+}
+
+/** Refers to its own payload; its type is no key of AsyncAPI. */
+class NestedEvent extends ModelEvent<Counter> {
+  static readonly eventType = 'counter nested/twice';
+  static readonly payload = z.object({
+    amount: bigintCodec,
+    get inner() {
+      return NestedEvent.payload.optional();
+    },
+  });
+
+  constructor(id: Id<Counter>) {
+    super(id.toString(), Counter);
+  }
+}
+
+describe('the AsyncAPI document', () => {
+  test('has a channel for each model, and a message for each type of event', async () => {
+    const document = asyncApiDocument({
+      title: 'Counters',
+      version: '1.0.0',
+      namespace: 'com.example',
+      models: [{ model: Counter, events: [CounterIncreasedEvent, CounterClosedEvent] }],
+    });
+    expect(await problemsOf(document)).toEqual([]);
+    expect(Object.keys(document.channels)).toEqual(['Counter']);
+    const { address, messages = {} } = document.channels['Counter'] ?? {};
+    expect(address).toBe('com.example.Counter');
+    expect(Object.keys(messages)).toEqual(['CounterIncreasedEvent', 'CounterClosedEvent']);
+    expect(messages['CounterIncreasedEvent']).toMatchObject({
+      name: 'com.example.CounterIncreasedEvent',
+      title: 'CounterIncreasedEvent',
+      contentType: 'application/json',
+      payload: { type: 'object', properties: { by: { type: 'integer' } }, required: ['by'] },
+    });
+    // As it is stored, not as it is in the program.
+    expect(messages['CounterClosedEvent']?.payload).toMatchObject({
+      properties: { date: { type: 'string', format: 'date-time' } },
+    });
+    expect(document.operations).toMatchObject({
+      publishCounter: { action: 'send', channel: { $ref: '#/channels/Counter' } },
+    });
+  });
+
+  test('describes the messages that a relay makes', () => {
+    const id = ShardedId.generate(Counter, ShardIdentifier.of(1, 2));
+    const { messages = {} } = asyncApiDocument(options).channels['Counter'] ?? {};
+    const ajv = new Ajv({ strict: false, validateFormats: false });
+    for (const event of [new CounterIncreasedEvent(id, 5), new CounterClosedEvent(id, new Date())]) {
+      const { attributes, body, eventType } = published(event);
+      const { headers = {}, payload = {} } = messages[eventType] ?? {};
+      const closed = { ...headers, additionalProperties: false, properties: propertiesOf(headers) };
+      expect(ajv.validate(closed, attributes)).toBe(true);
+      expect(ajv.validate(payload, JSON.parse(new TextDecoder().decode(body)))).toBe(true);
+      expect(ajv.validate(payload, { by: 'five' })).toBe(false);
+    }
+  });
+
+  test.each<readonly [AsyncApiProtocol, string, string]>([
+    ['nats', 'com.example.Counter.{eventType}', 'ce-modelversion'],
+    ['amqp', 'Counter.{eventType}', 'cloudEvents:modelversion'],
+    ['kafka', 'com.example.Counter', 'ce_modelversion'],
+    ['redis', 'com.example.Counter', 'modelversion'],
+    ['http', 'com.example.Counter', 'ce-modelversion'],
+  ])('shows addresses and headers as %s has them', async (protocol, address, header) => {
+    const servers = { broker: { host: '127.0.0.1', protocol } };
+    const document = asyncApiDocument({ ...options, protocol, servers });
+    // The parser takes seconds, and those with parameters are the ones that differ.
+    const problems = protocol === 'nats' ? await problemsOf(document) : [];
+    expect(problems).toEqual([]);
+    const channel = document.channels['Counter'];
+    expect(channel?.address).toBe(address);
+    expect(channel?.messages['CounterIncreasedEvent']?.headers).toMatchObject({
+      required: expect.arrayContaining([header]) as string[],
+    });
+  });
+
+  test('has the topics of the relay', () => {
+    const document = asyncApiDocument({ ...options, topic: ({ modelName }) => `events.${modelName}` });
+    expect(document.channels['Counter']?.address).toBe('events.Counter');
+  });
+
+  test('describes recursive payloads, earlier forms, and types that are no keys', async () => {
+    class Renamed extends CounterIncreasedEvent {
+      static readonly eventType = 'Renamed';
+      static upcast(payload: object): object {
+        return payload;
+      }
+    }
+    const document = asyncApiDocument({
+      ...options,
+      models: [{ model: Counter, events: [NestedEvent, Renamed] }],
+    });
+    expect(await problemsOf(document)).toEqual([]);
+    const [nested, renamed] = Object.values(document.channels['Counter']?.messages ?? {});
+    expect(nested).toMatchObject({ name: 'com.example.counter nested/twice' });
+    expect(renamed?.description).toContain('earlier versions');
+    const ajv = new Ajv({ strict: false });
+    const validate = ajv.compile({ ...document, ...nested?.payload });
+    expect(validate({ amount: '1', inner: { amount: '2' } })).toBe(true);
+    expect(validate({ amount: '1', inner: { amount: 2 } })).toBe(false);
+  });
+
+  test('refuses a payload without JSON Schema, two classes of one type, and unknown options', () => {
+    class Dated extends ModelEvent<Counter> {
+      static readonly payload = z.object({ date: z.date() });
+    }
+    class Increased extends CounterIncreasedEvent {
+      static readonly eventType = 'CounterIncreasedEvent';
+    }
+    class Other extends Model<Other, ShardedId<Other>, 'OPEN'> {}
+    const twice = [...options.models, { model: Other, events: [Increased] }];
+    expect(codeOf({ ...options, models: [{ model: Counter, events: [Dated] }] })).toBe('invariant-violation');
+    expect(codeOf({ ...options, models: twice })).toBe('invariant-violation');
+    expect(codeOf({ ...options, titel: 'Counters' } as AsyncApiOptions)).toBe('invalid-configuration');
+  });
+});
+
+function propertiesOf(headers: object): object {
+  const { properties = {} } = headers as { readonly properties?: object };
+  // Brokers say it in a way of their own.
+  return { ...properties, datacontenttype: { const: 'application/json' } };
+}
+
+function codeOf(faulty: AsyncApiOptions): string | undefined {
+  try {
+    asyncApiDocument(faulty);
+  } catch (error) {
+    return FrameworkError.is(error) ? error.code : String(error);
+  }
+  return undefined;
+}
