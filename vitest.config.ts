@@ -62,7 +62,7 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
     ],
     exclude: [
       // What is read from files, what is refused or answered without any action, and what pages show.
-      'test/{configuration,crossed-files,documents,openapi,pages,request-shape,service-logger,shard-databases}.test.ts',
+      'test/{asyncapi,configuration,crossed-files,documents,openapi,pages,request-shape,service-logger,shard-databases}.test.ts',
       'test/fault-drill/*.test.ts',
       // How client connections are handled, and how a process starts and stops, whatever its requests wait for.
       'test/{connections,embedded-process,refused-connections,service-process}.test.ts',

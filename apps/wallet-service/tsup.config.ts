@@ -12,7 +12,7 @@ const service = {
 /** These make up most of the modules. */
 const bundled = [
   /^drizzle-orm/,
-  /^@framework\/(core|drizzle-adapter|events|relay)(\/(adapter|config))?$/,
+  /^@framework\/(core|drizzle-adapter|events|relay)(\/(adapter|asyncapi|config))?$/,
   /^zod/,
   /^@?hono/,
   /^big.js/,

@@ -5,6 +5,7 @@ export default defineConfig({
   ...packageBuild,
   entry: [
     'src/index.ts',
+    'src/asyncapi.ts',
     'src/inbox/index.ts',
     'src/nats.ts',
     'src/rabbitmq.ts',

@@ -138,6 +138,7 @@ export function composeWalletService(
     state: () => (delivers ? relay.state : undefined),
   }));
   return {
+    namespace: config.namespace,
     databases,
     wallets,
     transfers: transferRepository,

@@ -52,9 +52,7 @@ function settingsOrExit(): ServiceSettings {
 async function operate(command: OperatorCommand | string, { configFile }: ServiceSettings): Promise<void> {
   try {
     if (typeof command === 'string') throw new Error(command);
-    if (configFile === undefined)
-      throw new Error('WALLET_CONFIG is missing: set it to the file that configures the databases');
-    await command.run(await readConfigFile(configFile), say);
+    await command.run(configFile === undefined ? undefined : await readConfigFile(configFile), say);
   } catch (error) {
     process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
     process.exitCode = 1;

@@ -6,7 +6,11 @@ import {
   migrateShards,
   releaseShards,
 } from '@framework/drizzle-adapter';
+import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
+
+import { embeddedNamespace } from './process/embedded-databases.js';
+import { publishedEvents } from './published-events.js';
 
 /** The service's own migrations. This file is at the same depth in `src` as the bundle is in `dist`. */
 export const migrationsFolder: string = fileURLToPath(new URL('../migrations', import.meta.url));
@@ -23,6 +27,7 @@ const usage = [
   '  migrate              applies missing migrations to the database of every primary-config',
   '  adopt 0/1 [1/0 …]    makes the databases that are configured for these shards (group/member) hold them',
   '  release 1/0 […]      makes the databases that are configured for these shards give them up before a move',
+  '  asyncapi FILE        writes the AsyncAPI document of what relays publish; works without WALLET_CONFIG, too',
 ].join('\n');
 
 type Say = (line: string) => void;
@@ -32,9 +37,9 @@ export interface OperatorCommand {
   /**
    * Runs the command, and reports each result with `say`.
    *
-   * @throws Error that says which database failed, and why
+   * @throws Error that says what is missing, or which database failed, and why
    */
-  run(config: FrameworkConfig, say: Say): Promise<void>;
+  run(config: FrameworkConfig | undefined, say: Say): Promise<void>;
 }
 
 /** The commands that are given shards, by name. */
@@ -54,11 +59,25 @@ const shardCommands: ReadonlyMap<
 export function operatorCommand(words: readonly string[]): OperatorCommand | string | undefined {
   const [name, ...rest] = words;
   if (name === undefined) return undefined;
-  if (name === 'migrate' && rest.length === 0) return { run: migrate };
+  if (name === 'migrate' && rest.length === 0) return onDatabases(migrate);
+  const [file] = rest;
+  if (name === 'asyncapi' && file !== undefined && rest.length === 1)
+    return { run: (config, say) => writeAsyncapi(file, config, say) };
   const change = shardCommands.get(name);
   const shards = rest.map(shardOf).filter((shard) => shard !== undefined);
   if (change === undefined || shards.length === 0 || shards.length < rest.length) return usage;
-  return { run: (config, say) => change(config, shards, say) };
+  return onDatabases((config, say) => change(config, shards, say));
+}
+
+/** A command that works on the databases of the configuration. */
+function onDatabases(work: (config: FrameworkConfig, say: Say) => Promise<void>): OperatorCommand {
+  return {
+    run: async (config, say) => {
+      if (config === undefined)
+        throw new Error('WALLET_CONFIG is missing: set it to the file that configures the databases');
+      await work(config, say);
+    },
+  };
 }
 
 function shardOf(word: string): ShardIdentifier | undefined {
@@ -70,6 +89,12 @@ function shardOf(word: string): ShardIdentifier | undefined {
 async function migrate({ sharding }: FrameworkConfig, say: Say): Promise<void> {
   for (const { database, applied } of await migrateShards(sharding, migrationsFolder, operatorCommands))
     say(`${database}: ${applied.length === 0 ? 'nothing to apply' : `applied ${applied.join(', ')}`}`);
+}
+
+async function writeAsyncapi(file: string, config: FrameworkConfig | undefined, say: Say): Promise<void> {
+  const document = publishedEvents(config?.namespace ?? embeddedNamespace);
+  await writeFile(file, `${JSON.stringify(document, undefined, 2)}\n`);
+  say(`${file}: the events of ${Object.keys(document.channels).join(', ')}`);
 }
 
 async function adopt(

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 
+import { publishedEvents } from '../published-events.js';
 import type { WalletApp } from './wallet-app-env.js';
 
 const require = createRequire(import.meta.url);
@@ -53,6 +54,15 @@ export function openapiRoute(app: WalletApp): void {
         },
       }),
     );
+    return context.body(document, 200, { 'content-type': 'application/json' });
+  });
+}
+
+/** Serves the AsyncAPI document of what relays publish, built on first use. */
+export function asyncapiRoute(app: WalletApp, { namespace }: { readonly namespace: string }): void {
+  let document: string | undefined;
+  app.get('/asyncapi.json', (context) => {
+    document ??= JSON.stringify(publishedEvents(namespace));
     return context.body(document, 200, { 'content-type': 'application/json' });
   });
 }

@@ -26,6 +26,8 @@ export type WalletApp = OpenAPIHono<WalletEnv>;
 
 /** The application behind the HTTP layer, which does not know how it was composed. */
 export interface WalletService {
+  /** Begins the types and topics of its events. */
+  readonly namespace: string;
   readonly databases: DatabaseRegistry;
   readonly wallets: WalletRepository;
   readonly transfers: Repository<Transfer>;

@@ -2,7 +2,7 @@ import { OpenAPIHono } from '@hono/zod-openapi';
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 
-import { docsRoutes, openapiRoute } from './docs-routes.js';
+import { asyncapiRoute, docsRoutes, openapiRoute } from './docs-routes.js';
 import { healthRoutes } from './health-routes.js';
 import { InvalidRequestError } from './parse-shape.js';
 import { problemOf, problemResponse } from './problem-of.js';
@@ -48,6 +48,7 @@ export function walletApp(
   healthRoutes(app, service);
   if (service.relays.length > 0) relayHealthRoute(app, service);
   openapiRoute(app);
+  asyncapiRoute(app, service);
   if (docs) docsRoutes(app);
   answerOtherMethods(app);
 

@@ -9,6 +9,9 @@ export interface EmbeddedDatabases {
   readonly stop: () => Promise<void>;
 }
 
+/** The namespace of a service that has no configuration. */
+export const embeddedNamespace = 'com.example.wallet';
+
 const maximumPoolSize = 20;
 /** How long to wait before trying again to start a server that has ended, in milliseconds. */
 const restartDelayMs = 1_000;
@@ -39,7 +42,7 @@ export async function startEmbeddedDatabases(
   });
   const config = parseFrameworkConfig({
     framework: {
-      namespace: 'com.example.wallet',
+      namespace: embeddedNamespace,
       sharding: {
         'default-shard': { group: 0, member: 0 },
         groups: [group(0, 'global', 'global'), group(1, 'mexico', 'mexico')],
