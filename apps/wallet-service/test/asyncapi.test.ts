@@ -1,5 +1,6 @@
 import { Parser } from '@asyncapi/parser';
 import { Ajv } from 'ajv';
+import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -12,7 +13,7 @@ let document: Document;
 beforeAll(async () => {
   service = await startTestService();
   const { status, body } = await service.client.get('/asyncapi.json');
-  expect(status).toBe(200);
+  assert.equal(status, 200);
   document = body as unknown as Document;
 });
 afterAll(() => stopTestService(service));

@@ -1,5 +1,7 @@
 import { FrameworkError } from '@framework/core';
 import { randomUUID } from 'node:crypto';
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { Inbox, type InboxQuery, inboxTable } from '../src/inbox/index.js';
@@ -84,7 +86,7 @@ function describeInbox(client: string, open: () => Promise<InboxDatabase>): void
       expect(await database.value()).toBe(before + 3);
     });
 
-    test('keeps the events of other consumers and ids that differ in case or in a space at the end', async () => {
+    test('tells apart consumers and ids that differ in case or in a space at the end', async () => {
       const id = randomUUID();
       const other = new Inbox({ consumer: 'Billing', dialect: database.dialect });
       expect(await inbox.accept(database.query, id)).toBe(true);
@@ -160,6 +162,16 @@ function describeInbox(client: string, open: () => Promise<InboxDatabase>): void
     });
   });
 }
+
+test('the entry for consumers needs no package but core', () => {
+  const folder = join(import.meta.dirname, '../src/inbox');
+  const imported = readdirSync(folder).flatMap((file) =>
+    Array.from(readFileSync(join(folder, file), 'utf8').matchAll(/ from '([^']+)'/g), ([, from]) => from),
+  );
+  expect(new Set(imported.filter((from) => !from?.startsWith('./')))).toEqual(
+    new Set(['@framework/core', '@framework/core/adapter']),
+  );
+});
 
 describe('an inbox', () => {
   test.each([[undefined], [null], ['1'], [{ rowCount: 1 }]])(
