@@ -31,7 +31,7 @@ export function queryOfPg(tx: ClientBase | Pool): InboxQuery {
   };
 }
 
-export function queryOfDrizzle(tx: Pick<NodePgDatabase, 'execute'>): InboxQuery {
+function queryOfDrizzle(tx: Pick<NodePgDatabase, 'execute'>): InboxQuery {
   return async (text, values) => {
     const parts = text.split(/\$\d/);
     const { rowCount } = await tx.execute(sql(Object.assign(parts, { raw: parts }), ...values));
@@ -39,28 +39,28 @@ export function queryOfDrizzle(tx: Pick<NodePgDatabase, 'execute'>): InboxQuery 
   };
 }
 
-export function queryOfKysely(tx: Transaction<unknown> | Kysely<unknown>): InboxQuery {
+function queryOfKysely(tx: Transaction<unknown> | Kysely<unknown>): InboxQuery {
   return async (text, values) => {
     const { numAffectedRows } = await tx.executeQuery(CompiledQuery.raw(text, [...values]));
     return numAffectedRows;
   };
 }
 
-export function queryOfPostgresJs(tx: postgres.TransactionSql | postgres.Sql): InboxQuery {
+function queryOfPostgresJs(tx: postgres.TransactionSql | postgres.Sql): InboxQuery {
   return async (text, values) => {
     const { count } = await tx.unsafe(text, [...values]);
     return count;
   };
 }
 
-export function queryOfMysql2(tx: Connection): InboxQuery {
+function queryOfMysql2(tx: Connection): InboxQuery {
   return async (text, values) => {
     const [{ affectedRows }] = await tx.execute<ResultSetHeader>(text, [...values]);
     return affectedRows;
   };
 }
 
-export function queryOfNodeSqlite(database: DatabaseSync): InboxQuery {
+function queryOfNodeSqlite(database: DatabaseSync): InboxQuery {
   return (text, values) => database.prepare(text).run(...values).changes;
 }
 
