@@ -1,4 +1,5 @@
 import { FrameworkError } from '@framework/core';
+import { seededRandom } from '@framework/testing';
 import { randomUUID } from 'node:crypto';
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -200,6 +201,28 @@ describe('an inbox', () => {
     expect(await codeOf(create())).toBe('invalid-configuration');
   });
 
+  test('has each effect once, although events are delivered at the same time, and transactions fail', async () => {
+    const seed = Date.now() % 1_000_000;
+    const random = seededRandom(seed);
+    const database = await withPg();
+    const inbox = new Inbox({ consumer: 'billing' });
+    await inbox.createTable(database.query);
+    const ids = Array.from({ length: 50 }, () => randomUUID());
+    /** Delivers until a transaction is committed, as a broker does. */
+    const deliver = async (id: string): Promise<void> => {
+      const fails = random() < 0.5;
+      const done = database.transaction(async (query) => {
+        if (!(await inbox.accept(query, id))) return;
+        await query('update effects set value = value + 1', []);
+        if (fails) throw new Error('fails');
+      });
+      await done.catch(() => deliver(id));
+    };
+    await Promise.all([...ids, ...ids, ...ids].toSorted(() => random() - 0.5).map(deliver));
+    expect({ seed, value: await database.value() }).toEqual({ seed, value: ids.length });
+    await database.close();
+  });
+
   test('has the second of two transactions refused at an isolation level stricter than read committed', async () => {
     const database = await withPg();
     const inbox = new Inbox({ consumer: 'billing' });
@@ -216,10 +239,18 @@ describe('an inbox', () => {
     await database.close();
   });
 
+  test.each([{ table: 'a.b.c' }, { dialect: 'oracle' }, { consumer: 'billing' }])(
+    'refuses the options %j of the statements for a migration',
+    async (options) => {
+      const statements = async (): Promise<unknown> => inboxTable(options as never);
+      expect(await codeOf(statements())).toBe('invalid-configuration');
+    },
+  );
+
   test('has a table in a schema, created by the statements for a migration', async () => {
     const database = await withPg();
     await database.query('create schema billing', []);
-    for (const statement of inboxTable('billing.inbox')) await database.query(statement, []);
+    for (const statement of inboxTable({ table: 'billing.inbox' })) await database.query(statement, []);
     const inbox = new Inbox({ consumer: 'billing', table: 'billing.inbox' });
     await inbox.createTable(database.query);
     expect(await inbox.accept(database.query, randomUUID())).toBe(true);

@@ -1,8 +1,11 @@
+import { ConfigurationError } from '@framework/core';
+import { type OptionNames, refuseUnknownOptions } from '@framework/core/adapter';
+
 /** A kind of database: PostgreSQL, MySQL or MariaDB, SQLite. */
 export type InboxDialect = 'postgresql' | 'mysql' | 'sqlite';
 
 /** The statements of an inbox in one kind of database; their parameters are the consumer, and an id or a time. */
-interface InboxSql {
+export interface InboxSql {
   /** The statements that create the table, for a migration. */
   readonly table: (table: string) => readonly string[];
   /** The statements that create the table unless it exists, also in two processes at the same time. */
@@ -84,14 +87,46 @@ const sqlite: InboxSql = {
 };
 
 /** The statements by kind of database. */
-export const inboxSql: Readonly<Record<InboxDialect, InboxSql>> = { postgresql, mysql, sqlite };
+const dialects: Readonly<Record<InboxDialect, InboxSql>> = { postgresql, mysql, sqlite };
+
+/** Where an inbox remembers events. */
+export interface InboxTable {
+  /** The name of the table, with or without a schema. Default `inbox`. */
+  readonly table?: string;
+  /** The kind of database. Default `'postgresql'`. */
+  readonly dialect?: InboxDialect;
+}
+
+const tableOptions: OptionNames<InboxTable> = { table: true, dialect: true };
+const identifier = /^[a-z_]\w*(\.[a-z_]\w*)?$/i;
 
 /**
  * The statements that create the table of an inbox, for a service that has its own migrations.
  *
- * @param table the name, with or without a schema. Default `inbox`
- * @param dialect default `'postgresql'`
+ * @throws ConfigurationError `invalid-configuration` when an option is unknown or cannot be used
  */
-export function inboxTable(table = 'inbox', dialect: InboxDialect = 'postgresql'): readonly string[] {
-  return inboxSql[dialect].table(table);
+export function inboxTable(options: InboxTable = {}): readonly string[] {
+  refuseUnknownOptions('inbox.', tableOptions, options);
+  const { table, sql } = tableOf(options);
+  return sql.table(table);
+}
+
+/**
+ * The name of the table, and the statements for it.
+ *
+ * @throws ConfigurationError `invalid-configuration` when the name or the dialect cannot be used
+ */
+export function tableOf({ table = 'inbox', dialect = 'postgresql' }: InboxTable): {
+  readonly table: string;
+  readonly sql: InboxSql;
+} {
+  if (!identifier.test(table)) {
+    const message = 'must be a name of letters, digits and underscores, such as billing.inbox';
+    throw new ConfigurationError([{ path: 'inbox.table', message }]);
+  }
+  if (!Object.hasOwn(dialects, dialect)) {
+    const message = `must be one of ${Object.keys(dialects).join(', ')}`;
+    throw new ConfigurationError([{ path: 'inbox.dialect', message }]);
+  }
+  return { table, sql: dialects[dialect] };
 }

@@ -1,12 +1,13 @@
 import { ConfigurationError, InvariantViolationError } from '@framework/core';
 import { type OptionNames, isStorableText, refuseUnknownOptions } from '@framework/core/adapter';
 
-import { type InboxDialect, inboxSql, removedMax } from './inbox-sql.js';
+import { type InboxSql, type InboxTable, removedMax, tableOf } from './inbox-sql.js';
 
 /**
  * Runs one statement in the consumer's transaction, with the client that the consumer uses.
  *
- * @param values the values of the parameters, in order: `$1`, `$2` in PostgreSQL, `?` in the others
+ * @param text has each parameter once, in order: `$1`, `$2` in PostgreSQL, `?` in the others
+ * @param values the values of the parameters
  * @returns how many rows the statement has inserted or deleted
  */
 export type InboxQuery = (text: string, values: readonly string[]) => RowCount | Promise<RowCount>;
@@ -15,18 +16,13 @@ export type InboxQuery = (text: string, values: readonly string[]) => RowCount |
 export type RowCount = number | bigint | null | undefined;
 
 /** Whose events an inbox remembers, and where. */
-export interface InboxOptions {
+export interface InboxOptions extends InboxTable {
   /** Durable, and unique among the consumers that share the table: 1 to 255 bytes. */
   readonly consumer: string;
-  /** The name of the table, with or without a schema. Default `inbox`. */
-  readonly table?: string;
-  /** The kind of database. Default `'postgresql'`. */
-  readonly dialect?: InboxDialect;
 }
 
 const optionNames: OptionNames<InboxOptions> = { consumer: true, table: true, dialect: true };
 const bytesMax = 255;
-const identifier = /^[a-z_]\w*(\.[a-z_]\w*)?$/i;
 
 /**
  * Remembers which events a consumer has accepted, in the database and transaction of the consumer's own writes: so each event has
@@ -47,23 +43,19 @@ const identifier = /^[a-z_]\w*(\.[a-z_]\w*)?$/i;
 export class Inbox {
   readonly #consumer: string;
   readonly #table: string;
-  readonly #dialect: InboxDialect;
+  readonly #sql: InboxSql;
 
   /** @throws ConfigurationError `invalid-configuration` when an option is unknown or cannot be used */
   constructor(options: InboxOptions) {
     refuseUnknownOptions('inbox.', optionNames, options);
-    const { consumer, table = 'inbox', dialect = 'postgresql' } = options;
-    if (!isKey(consumer)) throw misconfigured('consumer', `must be a text of 1 to ${bytesMax} bytes`);
-    if (!identifier.test(table))
-      throw misconfigured(
-        'table',
-        'must be a name of letters, digits and underscores, such as billing.inbox',
-      );
-    if (!Object.hasOwn(inboxSql, dialect))
-      throw misconfigured('dialect', `must be one of ${Object.keys(inboxSql).join(', ')}`);
-    this.#consumer = consumer;
+    if (!isKey(options.consumer)) {
+      const message = `must be a text of 1 to ${bytesMax} bytes`;
+      throw new ConfigurationError([{ path: 'inbox.consumer', message }]);
+    }
+    const { table, sql } = tableOf(options);
+    this.#consumer = options.consumer;
     this.#table = table;
-    this.#dialect = dialect;
+    this.#sql = sql;
   }
 
   /**
@@ -71,7 +63,7 @@ export class Inbox {
    * the statements of `inboxTable` there instead.
    */
   async createTable(query: InboxQuery): Promise<void> {
-    for (const statement of inboxSql[this.#dialect].createTable(this.#table)) await query(statement, []);
+    for (const statement of this.#sql.createTable(this.#table)) await query(statement, []);
   }
 
   /**
@@ -86,10 +78,13 @@ export class Inbox {
    * @throws InvariantViolationError `invariant-violation` when the id is no text of 1 to 255 bytes, or `query` returns no count
    */
   async accept(query: InboxQuery, eventId: string): Promise<boolean> {
-    if (!isKey(eventId))
-      throw new InvariantViolationError(`An event's id has 1 to ${bytesMax} bytes of text`);
-    const sql = inboxSql[this.#dialect].accept(this.#table);
-    return countOf(await query(sql, [this.#consumer, eventId])) === 1;
+    if (!isKey(eventId)) {
+      const given = String(eventId).slice(0, 64);
+      throw new InvariantViolationError(
+        `An event id must be a text of 1 to ${bytesMax} bytes, not '${given}': pass the id of the received event`,
+      );
+    }
+    return countOf(await query(this.#sql.accept(this.#table), [this.#consumer, eventId])) === 1;
   }
 
   /**
@@ -102,7 +97,7 @@ export class Inbox {
    * @returns how many were removed
    */
   async removeOlderThan(query: InboxQuery, date: Date): Promise<number> {
-    const { remove, time } = inboxSql[this.#dialect];
+    const { remove, time } = this.#sql;
     for (let removed = 0; ;) {
       const count = countOf(await query(remove(this.#table), [this.#consumer, time(date)]));
       removed += count;
@@ -122,8 +117,4 @@ function countOf(returned: RowCount): number {
 
 function isKey(value: unknown): value is string {
   return isStorableText(value) && value !== '' && Buffer.byteLength(value) <= bytesMax;
-}
-
-function misconfigured(option: keyof InboxOptions, message: string): ConfigurationError {
-  return new ConfigurationError([{ path: `inbox.${option}`, message }]);
 }

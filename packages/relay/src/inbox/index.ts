@@ -7,5 +7,5 @@ export {
 } from './event-decoder.js';
 export { type MessageHeaders, attributesOf } from './message-attributes.js';
 export { Inbox, type InboxOptions, type InboxQuery, type RowCount } from './inbox.js';
-export { type InboxDialect, inboxTable } from './inbox-sql.js';
+export { type InboxDialect, type InboxTable, inboxTable } from './inbox-sql.js';
 export { UnknownEventTypeError, UnreadableEventError, UnreadableMessageError } from '@framework/core/adapter';
