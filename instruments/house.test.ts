@@ -158,6 +158,7 @@ const hiddenNamesMax: Readonly<Record<string, number>> = {
   'drizzle-adapter index': 12,
   // What a broker is, from the package's main entry.
   'relay config': 5,
+  'relay kafka': 3,
   'relay nats': 3,
   'relay rabbitmq': 3,
   'relay redis': 3,

@@ -7,6 +7,7 @@ export default defineConfig({
     'src/index.ts',
     'src/asyncapi.ts',
     'src/inbox/index.ts',
+    'src/kafka.ts',
     'src/nats.ts',
     'src/rabbitmq.ts',
     'src/redis.ts',

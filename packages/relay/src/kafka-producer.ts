@@ -1,0 +1,267 @@
+import {
+  type Connection,
+  MultipleErrors,
+  NetworkError,
+  Producer,
+  type ProducerInfo,
+  type ProducerOptions,
+  ProtocolError,
+  ResponseError,
+  UserError,
+  Writer,
+  compressionsAlgorithms,
+  produceV10,
+  produceV11,
+  produceV9,
+} from '@platformatic/kafka';
+
+import { type KafkaRecord, batchOf } from './kafka-records.js';
+
+/** The options of the client. */
+export type KafkaClientOptions = ProducerOptions<Buffer, Buffer, Buffer, Buffer>;
+
+/** What Kafka answers about the batch of one partition. */
+export interface KafkaAnswer {
+  readonly errorCode: number;
+  readonly errorMessage?: string | null | undefined;
+  /** The records that are to blame, if Kafka says so; it has taken none of the batch. */
+  readonly recordErrors: readonly {
+    readonly batchIndex: number;
+    readonly batchIndexErrorMessage?: string | null | undefined;
+  }[];
+}
+
+/**
+ * An idempotent producer, for one call at a time: all in-sync replicas must have a batch, and one that is sent again after a lost
+ * answer is stored once. It must be ended when a call has failed, because its numbers may differ from the server's then.
+ *
+ * The client connects, authenticates, and finds the servers. Its own `send` is not used: it takes long to encode messages
+ * with many headers, and it can lose a batch, although it is confirmed, when another one of the same producer fails meanwhile.
+ */
+export class KafkaProducer {
+  readonly #client: Producer;
+  readonly #options: KafkaClientOptions;
+  /** The number of the next record, by partition. */
+  readonly #sequences = new Map<string, number>();
+  #identity: ProducerInfo | undefined;
+  #version: keyof typeof parsers | undefined;
+
+  constructor(options: KafkaClientOptions) {
+    this.#options = options;
+    this.#client = new Producer({ ...options, idempotent: true });
+  }
+
+  /** Resolves when a server answers. */
+  async ping(): Promise<void> {
+    await this.#client.metadata({ topics: [], forceUpdate: true });
+  }
+
+  /**
+   * How many partitions a topic has, or why Kafka would never take anything for it.
+   *
+   * @throws what the client throws when nothing is known
+   */
+  async partitionCountOf(topic: string): Promise<number | { readonly refused: string }> {
+    try {
+      // A topic that was created just now may not be known everywhere.
+      const { topics } = await this.#client.metadata({ topics: [topic], retries: 5 });
+      return topics.get(topic)?.partitionsCount ?? { refused: `the topic ${topic} is Kafka's own` };
+    } catch (error) {
+      if (error instanceof UserError && error.message === `Unknown topic ${topic}.`)
+        return { refused: `the topic ${topic} does not exist` };
+      const refusal = leavesOf(error).find(({ apiCode = 0 }) => topicRefusals.has(apiCode));
+      if (refusal !== undefined) return { refused: `the topic ${topic}: ${refusal.message}` };
+      throw error;
+    }
+  }
+
+  /**
+   * Sends one request to each server that leads a partition of these records.
+   *
+   * @returns the answer about each partition, which is final: Kafka has taken its batch, or would never take it as it is
+   * @throws what the client throws when there is another answer or none
+   */
+  async send(records: readonly KafkaRecord[]): Promise<ReadonlyMap<string, KafkaAnswer>> {
+    this.#identity ??= await this.#client.initIdempotentProducer({});
+    this.#version ??= await this.#produceVersion();
+    const identity = { ...this.#identity, timestampMs: Date.now(), version: this.#version };
+    const topicNames = [...new Set(records.map(({ topic }) => topic))];
+    const { topics, brokers } = await this.#client.metadata({ topics: topicNames });
+    const places = [...Map.groupBy(records, ({ place }) => place)].map(([place, batch]) => {
+      const [{ topic, partition } = { topic: '', partition: 0 }] = batch;
+      const stamp = { ...identity, sequence: this.#sequences.get(place) ?? 0 };
+      const compression = compressionsAlgorithms[this.#options.compression ?? 'none'];
+      const leader = topics.get(topic)?.partitions[partition]?.leader ?? -1;
+      return { place, topic, partition, leader, batch, bytes: batchOf(batch, stamp, compression) };
+    });
+    const answers = new Map<string, KafkaAnswer>();
+    const requests = [...Map.groupBy(places, ({ leader }) => leader)].map(async ([leader, led]) => {
+      const broker = brokers.get(leader);
+      if (broker === undefined) throw new Error(`Kafka names no leader of ${led[0]?.place ?? ''}`);
+      const connect = () => this.#client.connections.get(broker);
+      for (const [place, answer] of await this.#request(connect, led, identity.version))
+        answers.set(place, answer);
+    });
+    await Promise.all(requests);
+    for (const { place, batch } of places)
+      if (answers.get(place)?.errorCode === 0)
+        this.#sequences.set(place, ((this.#sequences.get(place) ?? 0) + batch.length) % sequenceCount);
+    return answers;
+  }
+
+  /** Ends its connections without waiting for a server that may be silent. What is still on its way is not sent again. */
+  async end(): Promise<void> {
+    const sockets = Array.from(
+      this.#client.connections,
+      ([, { socket }]) => socket as typeof socket | undefined,
+    );
+    const closed = this.#client.close(true);
+    for (const socket of sockets) socket?.destroy();
+    await closed.catch(() => undefined);
+  }
+
+  async #produceVersion(): Promise<keyof typeof parsers> {
+    const apis = await this.#client.listApis();
+    const { minVersion = 0, maxVersion = 0 } = apis.find(({ name }) => name === 'Produce') ?? {};
+    const version = versions.find((each) => minVersion <= each && each <= maxVersion);
+    if (version === undefined)
+      throw new Error(
+        `Kafka takes versions ${minVersion} to ${maxVersion} of requests to produce: update it`,
+      );
+    return version;
+  }
+
+  /** Sends a request, and once more if its connection is lost; the numbers in it show that it is the same. */
+  async #request(
+    connect: () => Promise<Connection>,
+    batches: readonly PlacedBatch[],
+    version: keyof typeof parsers,
+  ): Promise<readonly (readonly [string, KafkaAnswer])[]> {
+    const { timeout = 0 } = this.#options;
+    const sendOnce = async () => answersTo(await connect(), batches, version, timeout);
+    const answers = await sendOnce().catch((error: unknown) => {
+      if (error instanceof NetworkError) return sendOnce();
+      throw error;
+    });
+    for (const { place, batch } of batches) {
+      const answer = answers.get(place);
+      if (answer === undefined || !isFinal(answer, batch.length))
+        throw new ProtocolError(answer?.errorCode ?? unknown);
+    }
+    return [...answers];
+  }
+}
+
+interface PlacedBatch {
+  readonly place: string;
+  readonly topic: string;
+  readonly partition: number;
+  readonly batch: readonly KafkaRecord[];
+  readonly bytes: Buffer;
+}
+
+/** Whether a batch is more than the topic or the server allows; its records may be fine. */
+export function isTooLarge({ errorCode }: KafkaAnswer): boolean {
+  return errorCode === codes.messageTooLarge || errorCode === codes.recordListTooLarge;
+}
+
+/** What Kafka has said against a record. */
+export function reasonOf({ errorCode, errorMessage, recordErrors }: KafkaAnswer, index: number): string {
+  const ofRecord = recordErrors.find(({ batchIndex }) => batchIndex === index)?.batchIndexErrorMessage;
+  return ofRecord ?? errorMessage ?? new ProtocolError(errorCode).message;
+}
+
+/** An error of the client with the words of those that it consists of, which it keeps apart. */
+export function worded(error: unknown): unknown {
+  if (!(error instanceof MultipleErrors) && !(error instanceof NetworkError)) return error;
+  const words = new Set(leavesOf(error).map(({ message }) => message));
+  return new Error([...words].join(' '), { cause: error });
+}
+
+/** The error codes of the protocol that mean something here. */
+const codes = {
+  messageTooLarge: 10,
+  invalidTopic: 17,
+  recordListTooLarge: 18,
+  topicAuthorizationFailed: 29,
+  invalidRecord: 87,
+} as const;
+const unknown = -1;
+const topicRefusals: ReadonlySet<number> = new Set([codes.invalidTopic, codes.topicAuthorizationFailed]);
+const produceKey = 0;
+const allInSyncReplicas = -1;
+const sequenceCount = 2 ** 31;
+/** The versions of the request that have the same form, which are answered in different ones. */
+const parsers = { 9: produceV9.parseResponse, 10: produceV10.parseResponse, 11: produceV11.parseResponse };
+const versions = [11, 10, 9] as const;
+
+function isFinal(answer: KafkaAnswer, recordCount: number): boolean {
+  const { errorCode, recordErrors } = answer;
+  if (errorCode === codes.invalidRecord) return recordErrors.length > 0 || recordCount === 1;
+  return errorCode === 0 || isTooLarge(answer) || topicRefusals.has(errorCode);
+}
+
+async function answersTo(
+  connection: Connection,
+  batches: readonly PlacedBatch[],
+  version: keyof typeof parsers,
+  timeoutMs: number,
+): Promise<ReadonlyMap<string, KafkaAnswer>> {
+  const { promise, resolve, reject } = Promise.withResolvers<ProduceResponse | undefined>();
+  connection.send<ProduceResponse>(
+    produceKey,
+    version,
+    () => requestOf(batches, timeoutMs),
+    parsers[version],
+    true,
+    true,
+    (error, response) => {
+      // An error that the server has answered has the whole answer.
+      const answered = error instanceof ResponseError ? (error as ErrorWithResponse).response : response;
+      if (error === null || answered !== undefined) resolve(answered);
+      else reject(error);
+    },
+  );
+  const { responses = [] } = (await promise) ?? {};
+  return new Map(
+    responses.flatMap(({ name, partitionResponses }) =>
+      partitionResponses.map((answer) => [`${name}:${answer.index}`, answer] as const),
+    ),
+  );
+}
+
+interface ProduceResponse {
+  readonly responses: readonly {
+    readonly name: string;
+    readonly partitionResponses: readonly (KafkaAnswer & { readonly index: number })[];
+  }[];
+}
+
+/** The client's declarations leave the response out. */
+interface ErrorWithResponse extends ResponseError {
+  readonly response?: ProduceResponse;
+}
+
+function requestOf(batches: readonly PlacedBatch[], timeoutMs: number): Writer {
+  const topics = [...Map.groupBy(batches, ({ topic }) => topic)];
+  return Writer.create()
+    .appendString(null)
+    .appendInt16(allInSyncReplicas)
+    .appendInt32(timeoutMs)
+    .appendArray(topics, (ofTopics, [topic, ofTopic]) => {
+      ofTopics.appendString(topic).appendArray([...ofTopic], (target, { partition, bytes }) => {
+        target
+          .appendInt32(partition)
+          .appendUnsignedVarInt(bytes.byteLength + 1)
+          .append(bytes);
+      });
+    })
+    .appendTaggedFields();
+}
+
+/** The errors that an error consists of, or is caused by, in the end. */
+function leavesOf(error: unknown): readonly (Error & { readonly apiCode?: number })[] {
+  if (error instanceof AggregateError) return error.errors.flatMap(leavesOf);
+  if (!(error instanceof Error)) return [];
+  return error.cause === undefined ? [error] : leavesOf(error.cause);
+}
