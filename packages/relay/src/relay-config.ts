@@ -25,6 +25,13 @@ const rabbitmqSchema = z.strictObject({
   messageBytesMax: z.int().min(1).optional(),
 });
 
+const kafkaSchema = z.strictObject({
+  bootstrapServers: z.array(text).min(1, 'is empty: name at least one server'),
+  topic: text.optional(),
+  messageBytesMax: z.int().min(1).optional(),
+  timeoutMs: milliseconds.optional(),
+});
+
 const redisSchema = z.strictObject({
   url: urlOf('redis:', 'rediss:'),
   stream: text.optional(),
@@ -63,6 +70,10 @@ const kinds = {
   rabbitmq: kind(rabbitmqSchema, ['amqplib'], async (section) => {
     const { rabbitmq } = await import('./rabbitmq.js');
     return rabbitmq(defined(section));
+  }),
+  kafka: kind(kafkaSchema, ['@platformatic/kafka'], async (section) => {
+    const { kafka } = await import('./kafka.js');
+    return kafka(defined(section));
   }),
   redis: kind(redisSchema, ['redis'], async (section) => {
     const { redis } = await import('./redis.js');

@@ -1,7 +1,7 @@
-import { FaultProxy } from '@framework/testing';
+import { FaultProxy, seededRandom } from '@framework/testing';
 import { murmur2 as murmur2OfClient } from '@platformatic/kafka';
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { murmur2 } from '../src/kafka-records.js';
 import { kafka } from '../src/kafka.js';
@@ -150,6 +150,36 @@ describe.skipIf(server === undefined)('Kafka', () => {
     expect(outcomes.map(({ kind }) => kind)).toEqual(['confirmed', 'confirmed']);
     const versions = (await recordsOf('w')).map(({ attributes }) => attributes['modelversion']);
     expect(versions).toEqual(['1', '2']);
+  });
+
+  test('has every message, and the first arrivals of each model in order, although connections break at random', async () => {
+    const { broker, topic, proxy } = fixture;
+    const { judge } = proxy;
+    const seed = Date.now() % 1_000_000;
+    const random = seededRandom(seed);
+    let cutCount = 0;
+    proxy.judge = (passage) => {
+      const verdict = judge(passage);
+      const number = random();
+      if (number > 0.16) return verdict;
+      cutCount += 1;
+      return number < 0.08 ? 'cut' : 'forward-and-cut';
+    };
+    const models = Array.from({ length: 20 }, (_, index) => `random-${index}`);
+    const batches = Array.from({ length: 30 }, (_, batch) =>
+      [0, 1].flatMap((of) => models.map((id) => messageFor(topic, id, 2 * batch + of))),
+    );
+    const patience = { timeout: 60_000, interval: 1 };
+    for (const batch of batches)
+      await vi.waitUntil(() => broker.publish(batch, forever).catch(() => undefined), patience);
+    proxy.judge = judge;
+    expect(cutCount, `seed ${seed}`).toBeGreaterThan(0);
+    for (const model of models) {
+      const versions = (await recordsOf(model)).map(({ attributes }) => attributes['modelversion']);
+      expect([...new Set(versions)], `seed ${seed}`).toEqual(
+        Array.from({ length: 60 }, (_, each) => `${each}`),
+      );
+    }
   });
 
   test('rejects when a server is silent for longer than a request may take', async () => {

@@ -51,6 +51,10 @@ test('every kind of broker is opened by its section, in kebab-case or camelCase,
       rabbitmq: { url: 'amqp://127.0.0.1:1', exchange: 'e', declare: true },
     },
     {
+      name: 'events-to-kafka',
+      kafka: { 'bootstrap-servers': ['127.0.0.1:1'], topic: 'wallet-events' },
+    },
+    {
       name: 'events-to-redis',
       'start-from': '2026-11-25T12:00:00Z',
       redis: { url: 'redis://127.0.0.1:1', stream: 's', 'max-length': 1_000_000 },
@@ -60,6 +64,7 @@ test('every kind of broker is opened by its section, in kebab-case or camelCase,
   expect(relays.map(({ name }) => name)).toEqual([
     'events-to-nats',
     'events-to-rabbitmq',
+    'events-to-kafka',
     'events-to-redis',
     'events-to-partner',
   ]);
