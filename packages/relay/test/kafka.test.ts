@@ -80,6 +80,17 @@ describe.skipIf(server === undefined)('Kafka', () => {
     ]);
   });
 
+  test.skipIf(own === undefined)('creates a topic if it is asked to', async () => {
+    const { proxy, topic } = fixture;
+    const bootstrapServers = [`127.0.0.1:${proxy.port}`];
+    const broker = kafka({ bootstrapServers, client: { autocreateTopics: true } });
+    const message = messageFor(`${topic}.created`, 'created', 1);
+    await expect
+      .poll(() => broker.publish([message], forever).catch(() => []))
+      .toEqual([{ kind: 'confirmed' }]);
+    await broker.close();
+  });
+
   test('refuses only the message that is too large in the middle of a batch', async () => {
     const { broker, topic } = fixture;
     const body = JSON.stringify('x'.repeat(2_000));
