@@ -17,8 +17,7 @@ import {
 
 import { type KafkaRecord, batchOf } from './kafka-records.js';
 
-/** The options of the client. */
-export type KafkaClientOptions = ProducerOptions<Buffer, Buffer, Buffer, Buffer>;
+type KafkaClientOptions = ProducerOptions<Buffer, Buffer, Buffer, Buffer>;
 
 /** What Kafka answers about the batch of one partition. */
 export interface KafkaAnswer {

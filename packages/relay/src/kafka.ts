@@ -1,12 +1,7 @@
+import type { ProducerOptions } from '@platformatic/kafka';
+
 import type { Broker, BrokerMessage, PublishOutcome } from './broker.js';
-import {
-  type KafkaAnswer,
-  type KafkaClientOptions,
-  KafkaProducer,
-  isTooLarge,
-  reasonOf,
-  worded,
-} from './kafka-producer.js';
+import { type KafkaAnswer, KafkaProducer, isTooLarge, reasonOf, worded } from './kafka-producer.js';
 import { type KafkaRecord, nextRequest, recordBytes, recordOf } from './kafka-records.js';
 import { unlessAborted } from './relay.js';
 
@@ -26,7 +21,7 @@ export interface KafkaOptions {
   /** Further options of the client, such as `sasl`, `tls` or `compression`. */
   readonly client?: Partial<
     Pick<
-      KafkaClientOptions,
+      ProducerOptions<Buffer, Buffer, Buffer, Buffer>,
       'autocreateTopics' | 'clientId' | 'compression' | 'sasl' | 'tls' | 'tlsServerName'
     >
   >;
