@@ -177,6 +177,9 @@ function propertiesOf(folder: string, port: number, controllerPort: number): str
     'listener.security.protocol.map': 'CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT',
     listeners: `CLIENTS://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}`,
     'log.dirs': join(folder, 'data'),
+    // Allows everything that no entry of an access control list forbids.
+    'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
+    'allow.everyone.if.no.acl.found': true,
     // Only for clients that ask for it.
     'auto.create.topics.enable': true,
   })

@@ -1,4 +1,12 @@
-import { Admin, type Broker, fetchV13 } from '@platformatic/kafka';
+import {
+  AclOperations,
+  AclPermissionTypes,
+  Admin,
+  type Broker,
+  ResourcePatternTypes,
+  ResourceTypes,
+  fetchV13,
+} from '@platformatic/kafka';
 import type { FaultProxy } from '@framework/testing';
 import { vi } from 'vitest';
 
@@ -62,6 +70,23 @@ export class KafkaTopic {
       while (!(await this.#readFurther(connection, id, partition)));
     }
     return [...this.#read];
+  }
+
+  /** Lets nobody write to it; the server must have an authorizer. */
+  async forbidWriting(): Promise<void> {
+    const entry = {
+      resourceType: ResourceTypes.TOPIC,
+      resourceName: this.name,
+      resourcePatternType: ResourcePatternTypes.LITERAL,
+      principal: 'User:*',
+      host: '*',
+    };
+    await this.#admin.createAcls({
+      creations: [
+        { ...entry, operation: AclOperations.ALL, permissionType: AclPermissionTypes.ALLOW },
+        { ...entry, operation: AclOperations.WRITE, permissionType: AclPermissionTypes.DENY },
+      ],
+    });
   }
 
   /** Removes the topic. */

@@ -64,6 +64,19 @@ describe.skipIf(server === undefined)('Kafka', () => {
     expect(record?.attributes).not.toHaveProperty('datacontenttype');
   });
 
+  test.each(['gzip', 'zstd'] as const)('takes batches that are compressed by %s', async (compression) => {
+    const { proxy, topic } = fixture;
+    const broker = kafka({ bootstrapServers: [`127.0.0.1:${proxy.port}`], client: { compression } });
+    const versions = Array.from({ length: 100 }, (_, index) => index);
+    const body = JSON.stringify('x'.repeat(messageBytesMax / versions.length));
+    const messages = versions.map((version) => messageFor(topic, compression, version, body));
+    expect(await broker.publish(messages, forever)).toEqual(messages.map(() => ({ kind: 'confirmed' })));
+    const stored = await recordsOf(compression);
+    expect(stored.map(({ attributes }) => Number(attributes['modelversion']))).toEqual(versions);
+    expect(new Set(stored.map((record) => record.body))).toEqual(new Set([body]));
+    await broker.close();
+  });
+
   test('refuses topics that do not exist and those with impossible names, and takes the others', async () => {
     const { broker, topic } = fixture;
     const messages = [
@@ -90,6 +103,28 @@ describe.skipIf(server === undefined)('Kafka', () => {
       .toEqual([{ kind: 'confirmed' }]);
     await broker.close();
   });
+
+  test.skipIf(own === undefined)(
+    'refuses what may not be written, and takes messages for other topics',
+    async () => {
+      const { broker, topic, url } = fixture;
+      const forbidden = await KafkaTopic.create(`${topic}.forbidden`, url, messageBytesMax);
+      await forbidden.forbidWriting();
+      const messages = [
+        messageFor(forbidden.name, 'forbidden', 1),
+        messageFor(topic, 'allowed', 1),
+        messageFor(topic, 'forbidden', 2),
+      ];
+      await expect
+        .poll(() => broker.publish(messages, forever))
+        .toMatchObject([
+          { kind: 'refused', reason: 'Topic authorization failed.' },
+          { kind: 'confirmed' },
+          { kind: 'held-back' },
+        ]);
+      await forbidden.close();
+    },
+  );
 
   test('refuses only the message that is too large in the middle of a batch', async () => {
     const { broker, topic } = fixture;
