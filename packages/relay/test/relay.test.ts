@@ -2,7 +2,14 @@ import { Delivery, DeliveryOperator } from '@framework/events';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { type Broker, type BrokerMessage, RefusedByBroker, publishByKey, relay } from '../src/index.js';
+import {
+  type Broker,
+  type BrokerMessage,
+  type PublishOutcome,
+  RefusedByBroker,
+  publishByKey,
+  relay,
+} from '../src/index.js';
 import { Counters } from './counter.js';
 
 /** A broker whose answers a test decides; `published` contains the messages that it has confirmed. */
@@ -14,6 +21,8 @@ class ScriptedBroker implements Broker {
   isDown = false;
   isSilent = false;
   refuses: (message: BrokerMessage) => boolean = () => false;
+  /** What it answers instead, without publishing anything. */
+  answers: (() => readonly PublishOutcome[]) | undefined;
 
   constructor(limits: NonNullable<Broker['limits']>) {
     this.limits = limits;
@@ -22,6 +31,7 @@ class ScriptedBroker implements Broker {
   publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
     this.sizes.push(messages.length);
     if (this.isSilent) return new Promise<never>(() => undefined);
+    if (this.answers !== undefined) return Promise.resolve(this.answers());
     return publishByKey(messages, signal, async (message) => {
       if (this.isDown) throw new Error('connection refused');
       if (this.refuses(message)) throw new RefusedByBroker('too large');
@@ -156,5 +166,20 @@ describe('a relay', () => {
     await clock.advance(5_000);
     const ofBad = broker.published.filter(({ attributes }) => attributes['subject'] === bad.value);
     expect(ofBad.map(({ attributes }) => attributes['modelversion'])).toEqual(['2', '3', '4']);
+  });
+
+  test.each<readonly [string, readonly PublishOutcome[]]>([
+    ['says nothing about it', []],
+    ['holds it back, although nothing was refused', [{ kind: 'held-back' }]],
+  ])('publishes a message again if the broker %s', async (_what, outcomes) => {
+    const { clock, counters, broker, bodies, publisher } = await relayed();
+    broker.answers = () => outcomes;
+    await counters.increase(await counters.open(), 7);
+    await clock.advance(5_000);
+    expect(bodies()).toEqual([]);
+    expect(publisher.state.kind).toBe('waiting');
+    broker.answers = undefined;
+    await clock.advance(10_000);
+    expect(bodies()).toEqual(['{"by":7}']);
   });
 });
