@@ -145,7 +145,9 @@ function assertComplete(messages: readonly BrokerMessage[], outcomes: readonly P
     const kind = outcomes[index]?.kind;
     if (kind === 'refused') refused.add(key);
     else if (kind !== 'confirmed' && !(kind === 'held-back' && refused.has(key)))
-      throw new Error(`The broker has not published message ${id}, although none before it of its key was refused`);
+      throw new Error(
+        `The broker has not published message ${id}, although none before it of its key was refused`,
+      );
   }
 }
 
