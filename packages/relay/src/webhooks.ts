@@ -63,7 +63,9 @@ class WebhookBroker implements Broker {
       );
     const { concurrency = 1 } = options;
     if (!Number.isInteger(concurrency) || concurrency < 1)
-      throw new Error(`The concurrency of a webhook must be a whole number of at least 1, not ${concurrency}`);
+      throw new Error(
+        `The concurrency of a webhook must be a whole number of at least 1, not ${concurrency}`,
+      );
     this.#options = options;
     this.#webhook = new Webhook(options.secret);
     this.#timeoutMs = options.timeoutMs ?? timeoutMsDefault;

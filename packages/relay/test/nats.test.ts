@@ -2,10 +2,17 @@ import { FaultProxy } from '@framework/testing';
 import { jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
 import { randomUUID } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
 
 import { attributesOf } from '../src/inbox/index.js';
 import { nats } from '../src/nats.js';
-import { type BrokerFixture, type ReceivedMessage, describeBroker, faultsOf } from './broker-suite.js';
+import {
+  type BrokerFixture,
+  type ReceivedMessage,
+  describeBroker,
+  faultsOf,
+  messageFor,
+} from './broker-suite.js';
 import { brokerServer } from './servers.js';
 
 /** The largest message that a stream of these tests takes, in bytes; the server takes larger ones. */
@@ -13,6 +20,27 @@ const messageSizeMax = 100_000;
 
 const server = await brokerServer('NATS', 'NATS_URL', 'nats://127.0.0.1:4222');
 describeBroker('NATS JetStream', server, open);
+
+const forever = new AbortController().signal;
+
+describe.skipIf(server === undefined)('NATS JetStream', () => {
+  test.each(['{"ok":true}', '{"error":null}', 'null', 'stored'])(
+    'does not confirm a message to whose subject something else replies %s',
+    async (reply) => {
+      const { host = '' } = server ?? {};
+      const connection = await connect({ servers: host });
+      const subject = `replies-${randomUUID()}`;
+      connection.subscribe(`${subject}.>`, { callback: (_error, message) => void message.respond(reply) });
+      const broker = nats({ servers: [host], stream: 'none' });
+      await connection.flush();
+      await expect(broker.publish([messageFor(subject, 'a', 1)], forever)).rejects.toThrow(
+        'does not come from JetStream',
+      );
+      await broker.close();
+      await connection.close();
+    },
+  );
+});
 
 async function open({ hostname: host, port }: URL): Promise<BrokerFixture> {
   const proxy = await FaultProxy.to({ host, port: Number(port) });
