@@ -28,10 +28,10 @@ export type PublishOutcome =
 /** A message broker, as a relay uses it. */
 export interface Broker {
   /**
-   * The maximum number of messages in one call of {@link publish}, and the longest time that it may take. Default: 1,000
-   * messages, and the timeout of handlers.
+   * The maximum number of messages in one call of {@link publish}, and the longest time that it may take, in milliseconds.
+   * Default: the batch size and the timeout of handlers.
    */
-  readonly limits?: { readonly messagesMax: number; readonly timeoutMs: number };
+  readonly limits?: { readonly messagesMax?: number; readonly timeoutMs?: number };
   /**
    * Publishes messages: those of one key in order, each only once the one before is confirmed, or in such a way that the broker
    * cannot take it without the one before.
@@ -50,6 +50,17 @@ export interface Broker {
 /** Thrown for a message that the broker will never take; its own `message` is the broker's reason. */
 export class RefusedByBroker extends Error {
   override readonly name = 'RefusedByBroker';
+}
+
+/** The longest delay of a timer. */
+const timerMsMax = 2 ** 31 - 1;
+
+/**
+ * How long a call of {@link Broker.publish} may take if each message may take `messageTimeoutMs`: all of them may be of one
+ * model, and are sent one after the other. If the call ended before, all would be published again, for ever.
+ */
+export function callTimeoutMs(messageTimeoutMs: number, messagesMax = 1_000): number {
+  return Math.min(timerMsMax, messagesMax * messageTimeoutMs);
 }
 
 const confirmed: PublishOutcome = { kind: 'confirmed' };

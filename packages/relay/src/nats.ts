@@ -12,6 +12,7 @@ import {
   type BrokerMessage,
   type PublishOutcome,
   RefusedByBroker,
+  callTimeoutMs,
   publishByKey,
 } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
@@ -33,6 +34,8 @@ export interface NatsOptions {
 }
 
 const timeoutMsDefault = 5_000;
+/** More than the client's own deadlines for connecting, and for the questions after that. */
+const openTimeoutMs = 60_000;
 
 /**
  * NATS JetStream as the broker of a relay. The stream's own de-duplication drops repeats that arrive within its window, by the
@@ -49,16 +52,20 @@ interface Connected {
 }
 
 class NatsBroker implements Broker {
+  readonly limits: { readonly timeoutMs: number };
   readonly #options: NatsOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
 
   constructor(options: NatsOptions) {
     this.#options = options;
+    this.limits = { timeoutMs: callTimeoutMs(options.timeoutMs ?? timeoutMsDefault) };
     this.#connection = new ConnectionOnDemand({
       open: () => openNats(options),
       // The client reconnects by itself until it gives up.
       isOpen: ({ connection }) => !connection.isClosed(),
       end: ({ connection }) => connection.close(),
+      destroy: ({ connection }) => void connection.close(),
+      timeoutMs: openTimeoutMs,
     });
   }
 
@@ -117,7 +124,8 @@ async function isTaken(subject: string, { streams }: JetStreamManager): Promise<
 
 async function openNats(options: NatsOptions): Promise<Connected> {
   const { servers, stream, createWith, timeoutMs = timeoutMsDefault, connection: further } = options;
-  const connection = await connect({ ...further, servers: [...servers] });
+  // A connection on which the server is silent is replaced after three of these intervals.
+  const connection = await connect({ pingInterval: timeoutMs, ...further, servers: [...servers] });
   try {
     const manager = await jetstreamManager(connection);
     if (createWith !== undefined) await createStream(manager, stream, createWith);

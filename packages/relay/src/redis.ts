@@ -13,11 +13,14 @@ export interface RedisOptions {
   readonly maxLength?: number;
   /** The largest body that is published, in bytes. Default 33,554,432. */
   readonly messageBytesMax?: number;
+  /** How long Redis may take to answer, in milliseconds; after that, another connection is opened. Default 10,000. */
+  readonly timeoutMs?: number;
   /** Further options of the client, such as `password` or `socket.tls`. */
   readonly client?: Omit<RedisClientOptions, 'url'>;
 }
 
 const messageBytesMaxDefault = 32 * 1024 * 1024;
+const timeoutMsDefault = 10_000;
 
 /**
  * Redis streams as the broker of a relay. Each batch is one transaction, so that Redis takes its entries in order. A stream has no
@@ -38,13 +41,16 @@ class RedisBroker implements Broker {
   constructor(options: RedisOptions) {
     this.#options = options;
     this.#connection = new ConnectionOnDemand({
-      open: async () => {
+      open: async (late) => {
         const client = clientOf(options);
+        late.addEventListener('abort', () => client.destroy());
         await client.connect();
         return client;
       },
       isOpen: (client) => client.isReady,
       end: (client) => client.close(),
+      destroy: (client) => client.destroy(),
+      timeoutMs: options.timeoutMs ?? timeoutMsDefault,
     });
   }
 
@@ -55,7 +61,8 @@ class RedisBroker implements Broker {
     const sent = messages.filter((message) => !outcomes.has(message));
     const transaction = client.multi();
     for (const message of sent) this.#add(transaction, message);
-    const replies = sent.length === 0 ? [] : await transaction.exec().catch(repliesOf);
+    const replies =
+      sent.length === 0 ? [] : await this.#connection.answer(client, transaction.exec().catch(repliesOf));
     for (const [index, message] of sent.entries()) {
       const reply = replies[index];
       outcomes.set(message, reply instanceof Error ? { kind: 'refused', reason: reply.message } : confirmed);
@@ -65,7 +72,7 @@ class RedisBroker implements Broker {
 
   async ping(): Promise<void> {
     const client = await this.#connection.get();
-    await client.ping();
+    await this.#connection.answer(client, client.ping());
   }
 
   close(): Promise<void> {

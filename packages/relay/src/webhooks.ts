@@ -5,6 +5,7 @@ import {
   type BrokerMessage,
   type PublishOutcome,
   RefusedByBroker,
+  callTimeoutMs,
   publishByKey,
 } from './broker.js';
 import { headerValue } from './message.js';
@@ -69,7 +70,7 @@ class WebhookBroker implements Broker {
     this.#options = options;
     this.#webhook = new Webhook(options.secret);
     this.#timeoutMs = options.timeoutMs ?? timeoutMsDefault;
-    this.limits = { messagesMax, timeoutMs: messagesMax * this.#timeoutMs };
+    this.limits = { messagesMax, timeoutMs: callTimeoutMs(this.#timeoutMs, messagesMax) };
   }
 
   publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {

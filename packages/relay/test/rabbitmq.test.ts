@@ -15,6 +15,7 @@ import {
 import { brokerServer } from './servers.js';
 
 const messageBytesMax = 100_000;
+const timeoutMs = 2_000;
 
 const server = await brokerServer('RabbitMQ', 'RABBITMQ_URL', 'amqp://guest:guest@127.0.0.1:5672');
 describeBroker('RabbitMQ', server, open);
@@ -46,7 +47,7 @@ async function open(url: URL): Promise<BrokerFixture> {
   await channel.assertExchange(name, 'topic', { durable: true });
   await channel.assertQueue(name, { durable: true });
   await channel.bindQueue(name, name, 'Counter.*');
-  const broker = rabbitmq({ url: through.href, exchange: name, messageBytesMax });
+  const broker = rabbitmq({ url: through.href, exchange: name, messageBytesMax, timeoutMs });
   const found: ReceivedMessage[] = [];
   return {
     broker,

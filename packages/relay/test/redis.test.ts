@@ -8,6 +8,7 @@ import { type BrokerFixture, describeBroker, faultsOf } from './broker-suite.js'
 import { brokerServer } from './servers.js';
 
 const messageBytesMax = 100_000;
+const timeoutMs = 2_000;
 
 const server = await brokerServer('Redis', 'REDIS_URL', 'redis://127.0.0.1:6379');
 describeBroker('Redis streams', server, open);
@@ -21,7 +22,7 @@ async function open(url: URL): Promise<BrokerFixture> {
   await client.connect();
   const other = `${stream}.other`;
   await client.set(other, 'not a stream');
-  const broker = redis({ url: through.href, messageBytesMax });
+  const broker = redis({ url: through.href, messageBytesMax, timeoutMs });
   return {
     broker,
     topic: stream,
