@@ -39,7 +39,7 @@ const openTimeoutMs = 60_000;
 
 /**
  * NATS JetStream as the broker of a relay. The stream's own de-duplication drops repeats that arrive within its window, by the
- * event's id (`Nats-Msg-Id`).
+ * event's id and the subject (`Nats-Msg-Id`): relays may publish the same event to several subjects of one stream.
  */
 export function nats(options: NatsOptions): Broker {
   return new NatsBroker(options);
@@ -85,8 +85,15 @@ class NatsBroker implements Broker {
 
   async #publishOne({ acknowledgements, manager }: Connected, message: BrokerMessage): Promise<void> {
     const subject = `${message.topic}.${message.eventType}`;
+    // Neither client nor server says that there can be no such subject: nobody would ever answer.
+    if (subject.split('.').includes(''))
+      throw new RefusedByBroker(`the subject ${subject} has an empty part`);
     try {
-      await acknowledgements.publish(subject, message.body, headersOf(message, this.#options.stream));
+      await acknowledgements.publish(
+        subject,
+        message.body,
+        headersOf(message, subject, this.#options.stream),
+      );
     } catch (error) {
       throw (await isRefusal(error, subject, manager))
         ? new RefusedByBroker(reasonOf(error, subject))
@@ -159,9 +166,9 @@ function isNotFound(error: unknown): boolean {
 }
 
 /** @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/nats-protocol-binding.md */
-function headersOf({ id, attributes }: BrokerMessage, stream: string): MsgHdrs {
+function headersOf({ id, attributes }: BrokerMessage, subject: string, stream: string): MsgHdrs {
   const made = headers();
-  made.set('Nats-Msg-Id', id);
+  made.set('Nats-Msg-Id', `${id} ${subject}`);
   made.set('Nats-Expected-Stream', stream);
   for (const [name, value] of Object.entries(attributes)) made.set(`ce-${name}`, headerValue(value));
   return made;
