@@ -42,8 +42,8 @@ export function faultsOf(
     silence: () => proxy.silence(),
     speak: () => proxy.resume(),
     deafen: () => {
-      const deaf = proxy.connectionCount;
-      proxy.judge = ({ connection }) => (connection <= deaf ? 'drop' : 'forward');
+      const { connectionCount: deafCount, judge } = proxy;
+      proxy.judge = (passage) => (passage.connection <= deafCount ? 'drop' : judge(passage));
     },
   };
 }
