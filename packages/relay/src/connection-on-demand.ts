@@ -47,7 +47,12 @@ export class ConnectionOnDemand<C> {
    */
   async answer<T>(connection: C, work: Promise<T>): Promise<T> {
     const { destroy, timeoutMs } = this.#options;
-    return inTime(work, timeoutMs, () => destroy(connection));
+    try {
+      return await inTime(work, timeoutMs);
+    } catch (error) {
+      if (error instanceof NoAnswerError) destroy(connection);
+      throw error;
+    }
   }
 
   async close(): Promise<void> {
@@ -60,13 +65,24 @@ export class ConnectionOnDemand<C> {
   }
 
   async #opened(): Promise<C> {
-    const { open, destroy, timeoutMs } = this.#options;
+    const { open, timeoutMs } = this.#options;
     const late = new AbortController();
     const opening = open(late.signal);
-    return inTime(opening, timeoutMs, (error) => {
-      late.abort(error);
-      opening.then(destroy, () => undefined);
-    });
+    try {
+      return await inTime(opening, timeoutMs);
+    } catch (error) {
+      if (error instanceof NoAnswerError) {
+        late.abort(error);
+        void this.#discard(opening);
+      }
+      throw error;
+    }
+  }
+
+  /** Destroys a connection that is opened too late, if it is opened at all. */
+  async #discard(opening: Promise<C>): Promise<void> {
+    const connection = await opening.catch(() => undefined);
+    if (connection !== undefined) this.#options.destroy(connection);
   }
 
   /** Forgets a connection that has ended, unless another caller has already replaced it. */
@@ -75,13 +91,16 @@ export class ConnectionOnDemand<C> {
   }
 }
 
-async function inTime<T>(work: Promise<T>, timeoutMs: number, onLate: (error: Error) => void): Promise<T> {
+class NoAnswerError extends Error {
+  override readonly name = 'NoAnswerError';
+}
+
+async function inTime<T>(work: Promise<T>, timeoutMs: number): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => {
-    const error = new Error(`The broker has not answered within ${timeoutMs} ms`);
-    reject(error);
-    onLate(error);
-  }, timeoutMs);
+  const timer = setTimeout(
+    () => reject(new NoAnswerError(`The broker has not answered within ${timeoutMs} ms`)),
+    timeoutMs,
+  );
   try {
     return await Promise.race([work, late]);
   } finally {

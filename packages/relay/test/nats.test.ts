@@ -25,22 +25,27 @@ const forever = new AbortController().signal;
 
 describe.skipIf(server === undefined)('NATS JetStream', () => {
   test('stores an event under each subject to which relays publish it, and each once', async () => {
-    const { broker, topic, received, close } = await open(server ?? new URL('nats://127.0.0.1'));
+    const fixture = await open(server ?? new URL('nats://127.0.0.1'));
+    const { broker, topic } = fixture;
     const message = messageFor(topic, 'a', 1);
     for (const copy of [message, { ...message, topic: `${topic}.other` }, message])
       expect(await broker.publish([copy], forever)).toEqual([{ kind: 'confirmed' }]);
-    expect((await received()).map(({ attributes }) => attributes['id'])).toEqual([message.id, message.id]);
-    await close();
+    expect((await fixture.received()).map(({ attributes }) => attributes['id'])).toEqual([
+      message.id,
+      message.id,
+    ]);
+    await fixture.close();
   });
 
   test('refuses a message whose subject has an empty part, and takes the others', async () => {
-    const { broker, topic, close } = await open(server ?? new URL('nats://127.0.0.1'));
+    const fixture = await open(server ?? new URL('nats://127.0.0.1'));
+    const { broker, topic } = fixture;
     const messages = [messageFor(`${topic}.`, 'a', 1), messageFor(topic, 'b', 1)];
     expect(await broker.publish(messages, forever)).toMatchObject([
       { kind: 'refused', reason: expect.stringContaining('has an empty part') as string },
       { kind: 'confirmed' },
     ]);
-    await close();
+    await fixture.close();
   });
 
   test.each(['{"ok":true}', '{"error":null}', 'null', 'stored'])(

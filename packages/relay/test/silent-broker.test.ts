@@ -49,7 +49,8 @@ describe('a server that accepts connections and says nothing', () => {
     await broker.close();
     await waiting;
     // The client of NATS never ends a socket on which it has received nothing.
-    if (name !== 'NATS') await expect.poll(() => sockets.size, { timeout: 10_000 }).toBe(before);
+    const leftMax = name === 'NATS' ? sockets.size : before;
+    await expect.poll(() => sockets.size, { timeout: 10_000 }).toBeLessThanOrEqual(leftMax);
   });
 });
 
