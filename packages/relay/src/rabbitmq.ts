@@ -108,7 +108,8 @@ class RabbitMqBroker implements Broker {
         channel.publish(exchange, routingKey, Buffer.from(body), propertiesOf(message), onAnswer);
       } catch (error) {
         // What cannot be encoded, such as a routing key of more than 255 bytes, can never be published.
-        reject(error instanceof TypeError ? new RefusedByBroker(error.message) : error);
+        const isFinal = error instanceof TypeError || error instanceof RangeError;
+        reject(isFinal ? new RefusedByBroker(error.message) : error);
       }
     });
   }

@@ -30,7 +30,8 @@ const concurrencyDefault = 8;
 const messagesMax = 100;
 /** Answers of status 4xx that say "later", not "never". */
 const laterStatuses: ReadonlySet<number> = new Set([408, 425, 429]);
-const reasonLengthMax = 500;
+/** How much of an answer is read, to say why a message was not taken. */
+const reasonBytesMax = 500;
 
 /**
  * A webhook as the broker of a relay: each event is a POST request, signed as Standard Webhooks describes.
@@ -101,7 +102,7 @@ class WebhookBroker implements Broker {
     };
     const answer = await this.#fetch({ method: 'POST', headers, body }, signal);
     if (answer.ok) return answer.body?.cancel();
-    const text = (await answer.text().catch(() => '')).slice(0, reasonLengthMax);
+    const text = await beginningOf(answer).catch(() => '');
     const reason = `${answer.status} ${answer.statusText}: ${text}`;
     const { status } = answer;
     if (status >= 400 && status < 500 && !laterStatuses.has(status)) throw new RefusedByBroker(reason);
@@ -115,6 +116,17 @@ class WebhookBroker implements Broker {
       signal: AbortSignal.any([signal, AbortSignal.timeout(this.#timeoutMs)]),
     });
   }
+}
+
+/** The beginning of an answer, which may be endless. */
+async function beginningOf({ body }: Response): Promise<string> {
+  let bytes = Buffer.alloc(0);
+  // Leaving the loop ends the answer.
+  for await (const chunk of body ?? []) {
+    bytes = Buffer.concat([bytes, (chunk as Uint8Array).subarray(0, reasonBytesMax)]);
+    if (bytes.byteLength >= reasonBytesMax) break;
+  }
+  return new TextDecoder().decode(bytes.subarray(0, reasonBytesMax));
 }
 
 /** @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md */

@@ -88,6 +88,28 @@ describe('a webhook', () => {
     await fixture.close();
   });
 
+  test('says how a refusal begins, however long it is', async () => {
+    let isEnded = false;
+    const endless = createServer((request, response) => {
+      request.resume();
+      response.writeHead(400);
+      const write = (): void => {
+        while (!response.destroyed && response.write('no'.repeat(10_000)));
+      };
+      response.on('drain', write).on('close', () => (isEnded = true));
+      write();
+    });
+    endless.listen(0, '127.0.0.1');
+    await once(endless, 'listening');
+    const { port } = endless.address() as AddressInfo;
+    const broker = webhooks({ url: `http://127.0.0.1:${port}`, secret, timeoutMs: 60_000 });
+    const outcomes = await broker.publish([messageFor('t', 'a', 1)], new AbortController().signal);
+    expect(outcomes).toEqual([{ kind: 'refused', reason: `400 Bad Request: ${'no'.repeat(250)}` }]);
+    await expect.poll(() => isEnded).toBe(true);
+    await broker.close();
+    endless.close();
+  });
+
   test('needs a secret and an HTTP URL', () => {
     expect(() => webhooks({ url: 'ftp://example.com', secret })).toThrow('must begin with https: or http:');
     expect(() => webhooks({ url: 'https://example.com', secret: '' })).toThrow("Secret can't be empty");
