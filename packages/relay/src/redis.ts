@@ -23,8 +23,9 @@ const messageBytesMaxDefault = 32 * 1024 * 1024;
 const timeoutMsDefault = 10_000;
 
 /**
- * Redis streams as the broker of a relay. Each batch is one transaction, so that Redis takes its entries in order. A stream has no
- * de-duplication of its own: consumers recognise repeats by the attribute `id`.
+ * Redis streams as the broker of a relay. Each batch is one transaction, so that Redis takes its entries in order; there are more
+ * only if models have events in several streams. A stream has no de-duplication of its own: consumers recognise repeats by the
+ * attribute `id`.
  *
  * How durable an entry is depends on the server's `appendfsync` and on its replication.
  */
@@ -56,16 +57,19 @@ class RedisBroker implements Broker {
 
   async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
     const client = await this.#connection.get();
-    signal.throwIfAborted();
     const outcomes = this.#refusals(messages);
-    const sent = messages.filter((message) => !outcomes.has(message));
-    const transaction = client.multi();
-    for (const message of sent) this.#add(transaction, message);
-    const replies =
-      sent.length === 0 ? [] : await this.#connection.answer(client, transaction.exec().catch(repliesOf));
-    for (const [index, message] of sent.entries()) {
-      const reply = replies[index];
-      outcomes.set(message, reply instanceof Error ? { kind: 'refused', reason: reply.message } : confirmed);
+    for (let waiting = messages.filter((message) => !outcomes.has(message)); waiting.length > 0;) {
+      signal.throwIfAborted();
+      const next = this.#nextTransaction(waiting);
+      const refused = new Set<string>();
+      const replies = await this.#connection.answer(client, this.#execute(client, next));
+      for (const [index, message] of next.entries()) {
+        const reply = replies[index];
+        const outcome = refused.has(message.key) ? heldBack : outcomeOf(reply);
+        outcomes.set(message, outcome);
+        if (outcome.kind === 'refused') refused.add(message.key);
+      }
+      waiting = waiting.filter((message) => !outcomes.has(message) && !refused.has(message.key));
     }
     return messages.map((message) => outcomes.get(message) ?? heldBack);
   }
@@ -95,6 +99,26 @@ class RedisBroker implements Broker {
     return outcomes;
   }
 
+  /**
+   * The messages that one transaction takes. A command that fails does not keep it from executing the others, so a message for
+   * another stream waits until the one before it of its key is confirmed.
+   */
+  #nextTransaction(waiting: readonly BrokerMessage[]): readonly BrokerMessage[] {
+    const streams = new Map<string, string | undefined>();
+    return waiting.filter(({ key, topic }) => {
+      const { stream = topic } = this.#options;
+      const goes = !streams.has(key) || streams.get(key) === stream;
+      streams.set(key, goes ? stream : undefined);
+      return goes;
+    });
+  }
+
+  #execute(client: Client, messages: readonly BrokerMessage[]): Promise<readonly unknown[]> {
+    const transaction = client.multi();
+    for (const message of messages) this.#add(transaction, message);
+    return transaction.exec().catch(repliesOf);
+  }
+
   #add(transaction: ReturnType<Client['multi']>, { topic, attributes, body }: BrokerMessage): void {
     const { stream = topic, maxLength } = this.#options;
     const trim =
@@ -107,6 +131,10 @@ class RedisBroker implements Broker {
 
 const confirmed: PublishOutcome = { kind: 'confirmed' };
 const heldBack: PublishOutcome = { kind: 'held-back' };
+
+function outcomeOf(reply: unknown): PublishOutcome {
+  return reply instanceof Error ? { kind: 'refused', reason: reply.message } : confirmed;
+}
 
 function clientOf({ url, client }: RedisOptions) {
   // A lost connection is reopened by the next call, not by the client, so that nothing is sent twice behind the caller's back.
