@@ -23,14 +23,14 @@ export interface RabbitMqOptions {
    * Default 134,217,728.
    */
   readonly messageBytesMax?: number;
-  /** How long RabbitMQ may take to answer, in milliseconds; after that, another connection is opened. Default 10,000. */
+  /** How long RabbitMQ may take to answer, in milliseconds; after that, another connection is opened. Default 30,000. */
   readonly timeoutMs?: number;
   /** Further options of the client's socket, such as `ca` for TLS. */
   readonly socket?: object;
 }
 
 const messageBytesMaxDefault = 128 * 1024 * 1024;
-const timeoutMsDefault = 10_000;
+const timeoutMsDefault = 30_000;
 
 /**
  * RabbitMQ as the broker of a relay: persistent messages with publisher confirms. A message that no queue takes is refused, because

@@ -13,14 +13,14 @@ export interface RedisOptions {
   readonly maxLength?: number;
   /** The largest body that is published, in bytes. Default 33,554,432. */
   readonly messageBytesMax?: number;
-  /** How long Redis may take to answer, in milliseconds; after that, another connection is opened. Default 10,000. */
+  /** How long Redis may take to answer, in milliseconds; after that, another connection is opened. Default 30,000. */
   readonly timeoutMs?: number;
   /** Further options of the client, such as `password` or `socket.tls`. */
   readonly client?: Omit<RedisClientOptions, 'url'>;
 }
 
 const messageBytesMaxDefault = 32 * 1024 * 1024;
-const timeoutMsDefault = 10_000;
+const timeoutMsDefault = 30_000;
 
 /**
  * Redis streams as the broker of a relay. Each batch is one transaction, so that Redis takes its entries in order; there are more
