@@ -56,11 +56,11 @@ export class RefusedByBroker extends Error {
 const timerMsMax = 2 ** 31 - 1;
 
 /**
- * How long a call of {@link Broker.publish} may take if each message may take `messageTimeoutMs`: all of them may be of one
- * model, and are sent one after the other. If the call ended before, all would be published again, for ever.
+ * How long a call of {@link Broker.publish} may take if each request to the broker has a deadline of its own: all messages may be of
+ * one model, and go one after the other. If the call ended before, all would be published again, for ever.
  */
-export function callTimeoutMs(messageTimeoutMs: number, messagesMax = 1_000): number {
-  return Math.min(timerMsMax, messagesMax * messageTimeoutMs);
+export function callTimeoutMs(requestTimeoutMs: number, messagesMax = 1_000): number {
+  return Math.min(timerMsMax, messagesMax * requestTimeoutMs);
 }
 
 const confirmed: PublishOutcome = { kind: 'confirmed' };

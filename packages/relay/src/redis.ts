@@ -1,6 +1,6 @@
 import { ErrorReply, type RedisClientOptions, createClient } from 'redis';
 
-import type { Broker, BrokerMessage, PublishOutcome } from './broker.js';
+import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
 
 /** How a relay reaches Redis. */
@@ -36,11 +36,13 @@ export function redis(options: RedisOptions): Broker {
 type Client = ReturnType<typeof clientOf>;
 
 class RedisBroker implements Broker {
+  readonly limits: { readonly timeoutMs: number };
   readonly #options: RedisOptions;
   readonly #connection: ConnectionOnDemand<Client>;
 
   constructor(options: RedisOptions) {
     this.#options = options;
+    this.limits = { timeoutMs: callTimeoutMs(options.timeoutMs ?? timeoutMsDefault) };
     this.#connection = new ConnectionOnDemand({
       open: async (late) => {
         const client = clientOf(options);

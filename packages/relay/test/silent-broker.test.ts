@@ -57,6 +57,8 @@ describe('a server that accepts connections and says nothing', () => {
 test.each([
   ['NATS', nats({ servers: [], stream: 's', timeoutMs: 5_000 })],
   ['RabbitMQ', rabbitmq({ url: 'amqp://127.0.0.1', exchange: 'e', timeoutMs: 5_000 })],
-])('%s may take as long for a batch of one model as for each of its messages', (_name, { limits }) => {
+  ['Redis', redis({ url: 'redis://127.0.0.1', timeoutMs: 5_000 })],
+  ['Kafka', kafka({ bootstrapServers: ['127.0.0.1'], timeoutMs: 5_000 })],
+])('%s may take as long for a batch as for a request for each of its messages', (_name, { limits }) => {
   expect(limits?.timeoutMs).toBe(5_000_000);
 });
