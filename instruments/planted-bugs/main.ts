@@ -45,7 +45,7 @@ interface Result {
   readonly isBroken?: boolean;
 }
 
-/** The output of a process that runs seeds, line by line. */
+/** One line of the output of a process that runs seeds. */
 type Message =
   | { readonly kind: 'seed'; readonly simulation: string; readonly seed: number }
   | { readonly kind: 'violated'; readonly violations: readonly string[] }

@@ -1,7 +1,8 @@
 import { type CloudEventV1, HTTP } from 'cloudevents';
 
 /**
- * Reads a message with the CloudEvents SDK, by its binding for HTTP: those of the brokers differ in how attributes are marked.
+ * Reads a message with the CloudEvents SDK. It uses the SDK's binding for HTTP whatever the broker, because each broker's binding
+ * marks attributes differently.
  *
  * @param attributes by their names, without a prefix
  * @throws the SDK's error when it is not a CloudEvent

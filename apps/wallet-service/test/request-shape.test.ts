@@ -162,7 +162,7 @@ describe('the media type', () => {
   });
 });
 
-describe('a large body', () => {
+describe('the size of a body', () => {
   test('is accepted up to 64 KiB', async () => {
     expect(bodyOf(65_536)).toHaveLength(65_536);
     expect((await service.client.post(`/wallets/${walletId}/deposit`, bodyOf(65_536))).status).toBe(200);
@@ -174,7 +174,7 @@ describe('a large body', () => {
     );
   });
 
-  test('is refused beyond 64 KiB even without an announced length', async () => {
+  test('is refused beyond 64 KiB even if it was not announced', async () => {
     const body = new Blob([bodyOf(65_537)]).stream();
     const init: RequestInit = { method: 'POST', headers: json, body, duplex: 'half' };
     expect(await service.client.send(`/wallets/${walletId}/deposit`, init)).toMatchObject(
@@ -182,7 +182,7 @@ describe('a large body', () => {
     );
   });
 
-  test('is read when it is small and its length is not announced', async () => {
+  test('need not be announced if it is small', async () => {
     const init: RequestInit = {
       method: 'POST',
       headers: json,

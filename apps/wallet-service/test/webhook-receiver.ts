@@ -4,14 +4,14 @@ import type { AddressInfo } from 'node:net';
 
 import { Webhook } from 'standardwebhooks';
 
-/** What a consumer needs to know of an event to check completeness and order. */
+/** What a consumer needs to know about an event to check completeness and order. */
 interface Received {
   readonly type: string;
   readonly subject: string;
   readonly version: number;
 }
 
-/** A partner's endpoint of webhooks, which verifies signatures and keeps what it received. */
+/** A partner's webhook endpoint, which verifies signatures and keeps what it received. */
 export class WebhookReceiver {
   readonly secret = `whsec_${Buffer.alloc(32, 7).toString('base64')}`;
   readonly #received: Received[] = [];

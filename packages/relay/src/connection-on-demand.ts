@@ -1,4 +1,4 @@
-/** A connection that is opened when it is first needed, and opened anew when it has ended. */
+/** A connection that is opened when it is first needed, and reopened when it has ended. */
 export class ConnectionOnDemand<C> {
   readonly #open: () => Promise<C>;
   readonly #isOpen: (connection: C) => boolean;

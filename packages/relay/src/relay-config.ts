@@ -46,7 +46,7 @@ const webhooksSchema = z.strictObject({
   concurrency: z.int().min(1).optional(),
 });
 
-/** A kind of broker: its section, and how a broker is made of it. Its client is loaded only if a section needs it. */
+/** A kind of broker: its section, and how a broker is made from it. Its client is loaded only if a section needs it. */
 function kind<S extends z.ZodType>(
   schema: S,
   clients: readonly string[],

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import type { Broker, BrokerMessage } from '@framework/relay';
 
+/** How many messages the bare client has in flight at once: as many as a relay publishes in a batch. */
 const batchMax = 1_000;
 
 /** A broker that a relay is measured with, beside a bare client that publishes the same bytes. */
@@ -15,7 +16,7 @@ export interface BenchBroker {
   readonly open: () => Promise<BenchPlace>;
 }
 
-/** A stream or queue of its own, for one measurement. */
+/** A separate stream or queue for one measurement. */
 interface BenchPlace {
   readonly broker: Broker;
   /** The topic of the messages that the relay publishes here. */

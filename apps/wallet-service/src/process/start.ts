@@ -79,7 +79,7 @@ async function closeBrokers(relays: readonly Relay[]): Promise<void> {
   await Promise.allSettled(relays.map(({ broker }) => broker.close()));
 }
 
-/** The answer to `OPTIONS *` and `CONNECT`. */
+/** The methods that `OPTIONS *` lists, and the answer to an unsupported method such as `CONNECT`. */
 const methods = 'GET, HEAD, POST, OPTIONS';
 
 /** Answers input that never becomes a request of the app as the app would, and logs the id that the answer carries. */

@@ -101,7 +101,7 @@ export class Fleet {
     return this.#start('impatient', { WALLET_ROLE: 'all' });
   }
 
-  /** Starts a worker whose configuration lacks the shard (1, 0), as before a rollout or by a mistake. */
+  /** Starts a worker whose configuration lacks the shard (1, 0), as before a rollout or by mistake. */
   startGlobalOnly(): ServiceProcess {
     return this.#start('main', { WALLET_ROLE: 'worker', WALLET_CONFIG: join(this.#folder, globalOnly) });
   }

@@ -108,7 +108,7 @@ export function describeAttempts(context: DeliveryContext): void {
     ] as const)
       expect(await context.store.blocked.beginAttempt({ ...head, attempts }, alone(id))).toBe(true);
     expect(await standing()).toEqual([2, 0, false]);
-    // The process that gives an attempt up may have lost the lease by then.
+    // A process that gives an attempt back may have lost the lease by then.
     const lost = { ...head, token: context.lostToken };
     for (const id of ['first', 'first', 'never begun'])
       await context.store.blocked.giveBackAttempt(lost, alone(id));

@@ -17,7 +17,7 @@ const principalCharactersMax = 255;
 /** What delivery adds to an event's headers for the actions that its handlers execute. */
 const causationCharacters = 1_024;
 
-/** What the recorder needs of an action: its name and its encoder. */
+/** What the recorder needs to know about an action: its name and its encoder. */
 interface RecordedAction {
   readonly name: string;
   readonly encodeParams: ParamsEncoder;

@@ -25,7 +25,7 @@ describe('a model whose write is pending', () => {
     running.manager(global).persistFailures.push(refusal);
     running.release();
     await expect(first).rejects.toBe(refusal);
-    // The dependent executions run again without moving the clock.
+    // The dependent executions run again although the clock does not advance.
     await Promise.all(built);
     expect(running.seen).toEqual([100n, 101n, 102n, 100n, 101n]);
     expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1, 2]);

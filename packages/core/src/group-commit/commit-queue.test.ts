@@ -244,7 +244,7 @@ describe('a write that takes a long time', () => {
     expect(writer.open).toEqual(['same']);
   });
 
-  test('does not let another plan overtake the write that is waited for when it ends', async () => {
+  test('makes no room for another write when it ends while a later one is awaited', async () => {
     const writer = new ManualWriter();
     await writer.add('slow', a);
     await writer.clock.pass(50);
@@ -284,7 +284,7 @@ describe('a write that takes a long time', () => {
     expect(writer.open.at(-1)).toBe('p9');
   });
 
-  test('is awaited while capacity is lacking, even if the log decides another outcome meanwhile', async () => {
+  test('is awaited while capacity is lacking, even if another write has its outcome meanwhile', async () => {
     const writer = new ManualWriter();
     await writer.add('unknown', openWallet());
     await writer.answer('unknown', new CommitOutcomeUnknownError(global, 'unknown'));

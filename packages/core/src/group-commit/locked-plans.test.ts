@@ -123,7 +123,7 @@ describe('more locked models than writes that may wait for locks', () => {
     expect(tried).toEqual(['p5', 'p6', 'p7', 'newer0']);
   });
 
-  test('are tried before those of a group that arrived and failed later', async () => {
+  test('are tried before the plans of a group that failed later', async () => {
     const { writer } = await lockedGroup();
     await writer.add('later', openWallet());
     for (const name of ['n0', 'n1']) (await writer.add(name, openWallet())).queuedMs = 1;

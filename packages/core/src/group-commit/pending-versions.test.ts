@@ -363,7 +363,7 @@ describe('a pending version whose row another session keeps locked', () => {
       await expect(early).rejects.toMatchObject(refused);
       const next = execute(wallet, once);
       await settled();
-      // It is refused while the clock stands still, although the wallet was changed again just now.
+      // It is refused at once, although the wallet was changed again just now: the clock does not advance.
       await expect(executeOfHandler()).rejects.toMatchObject(refused);
       release();
       await Promise.all([first, next]);

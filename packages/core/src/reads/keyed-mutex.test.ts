@@ -262,7 +262,7 @@ describe('executions that take locks', () => {
       .catch(() => undefined);
     await settled();
     let isOver = false;
-    // The clock stands still: a waiter waits for the lock until it is released.
+    // The clock does not advance, so no wait for a lock ends before the lock is released.
     const other = running
       .execute(wallet, { ...once, ...next, idempotencyKey: 'other' })
       .then(() => (isOver = true));
@@ -307,7 +307,7 @@ describe('executions that take locks', () => {
     const release = holdCommits(running.manager(global));
     const executions = [running.execute({ reads: [one, other, third], updates: [one, other] }, once)];
     await settled();
-    // The clock stands still: an execution that waits for a lock does not read.
+    // The clock does not advance, so an execution that has to wait for a lock keeps waiting and does not read.
     for (const [wallet, reads] of [
       [one, 3],
       [other, 3],
@@ -357,7 +357,7 @@ describe('executions that take locks', () => {
     const holder = running.execute(wallets, once);
     await settled();
     expect(running.wallets.reads).toBe(65);
-    // The clock stands still: an execution that waits for a lock does not read.
+    // The clock does not advance, so an execution that has to wait for a lock keeps waiting and does not read.
     const next = running.execute([wallets[64]], once);
     await settled();
     expect(running.wallets.reads).toBe(66);
@@ -387,7 +387,7 @@ describe('executions that take locks', () => {
     release();
     await holder;
     await settled();
-    // The clock stands still: a waiter waits for the lock for ever.
+    // The clock does not advance, so this would wait for ever if a lock were still held.
     await running.execute({ wallet }, once);
     expect(running.driver.committed).toHaveLength(2);
   });

@@ -50,7 +50,7 @@ describe('deliverAll', () => {
       .thenEvents(like(AccountCreditedEvent, {}), new AccountNotedEvent(foreign.id, 'seen'));
   });
 
-  test('delivers nothing unless it is asked to', async () => {
+  test('must be called before anything is delivered', async () => {
     const seen: string[] = [];
     const spec = accountsWith(onCredit(async ({ eventId }) => void seen.push(eventId)));
     const environment = await spec
