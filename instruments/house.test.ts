@@ -51,7 +51,7 @@ test('the public signatures of a package use few names that it does not export',
   expect(counts.filter(({ report, count }) => count > (hiddenNamesMax[report] ?? 0))).toEqual([]);
 });
 
-test('the fields of a wallet are named only in its class and its table below HTTP', () => {
+test('apart from HTTP, only the class and the table of wallets name their fields', () => {
   const places = globSync('apps/wallet-service/src/{wallet,transfer,notification,process}/**/*.ts', {
     cwd: root,
   })

@@ -5,8 +5,8 @@ import { type Reading, cloudEventOf } from './cloud-event.ts';
 const prefix = 'cloudEvents:';
 
 /**
- * Reads a durable queue of RabbitMQ, which it binds to all events of the exchange. A message is acknowledged when it was read, so
- * that the queue has it again after a crash.
+ * Reads a durable queue of RabbitMQ, which it binds to all events of the exchange. A message is acknowledged only after it was
+ * handled, so a crash before that leaves it in the queue.
  */
 export async function readFromRabbitMq({ url, place: exchange, onEvent }: Reading): Promise<void> {
   const queue = `${exchange}.printed`;

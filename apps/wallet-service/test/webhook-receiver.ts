@@ -23,7 +23,7 @@ export class WebhookReceiver {
     return this.#received;
   }
 
-  /** The section of a relay's configuration that leads here. */
+  /** The section of the configuration for a relay to this endpoint. */
   get section(): object {
     return { url: `http://127.0.0.1:${this.#port}/events`, secret: this.secret };
   }

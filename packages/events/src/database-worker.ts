@@ -299,8 +299,10 @@ export class DatabaseWorker {
     return [...this.#subscriptions].flatMap(([id, subscription]) => {
       const names = namesOf.get(id);
       if (names === undefined) {
-        const fate = `Handler ${id} was retired, or a failover lost it, while this process had it`;
-        return [`${fate}: it is registered again as a new handler, which begins where its startFrom says`];
+        const fate = `Handler ${id} was retired, or a failover lost it, while this process was running it`;
+        return [
+          `${fate}: it is registered again as a new handler, which begins where its startFrom option says`,
+        ];
       }
       const lost = subscription.names.filter((name) => !names.includes(name));
       if (lost.length === 0) return [];

@@ -70,7 +70,7 @@ const fixedTuning = {
   partitionsMs: 86_400_000,
 } as const satisfies Partial<DeliveryTuning>;
 
-/** The shortest time between two notifications to other processes, also in a process that does not deliver. */
+/** The shortest time between two notifications to other processes, even from a process that does not deliver. */
 export const { notifyCoalesceMs } = fixedTuning;
 
 /** The longest delay of a timer. */

@@ -26,7 +26,7 @@ describe('ReceiveTransfer', () => {
       );
   });
 
-  test('leaves the refund to the refusal when the destination refuses the money', async () => {
+  test('records a refusal, and leaves the refund to its handler, when the destination refuses the money', async () => {
     await spec
       .given(source, destination.close(), transfer)
       .whenHandled(initiated)
