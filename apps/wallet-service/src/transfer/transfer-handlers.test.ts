@@ -50,6 +50,6 @@ describe('ReceiveTransfer', () => {
     const nowhere = ShardedId.generate(Wallet, ShardIdentifier.of(7, 3));
     const lost = new TransferInitiatedEvent(transfer.id, source.id, nowhere, amount, 'EUR');
     const handled = spec.given(source, transfer).whenHandled(lost).thenNothing();
-    await expect(handled).rejects.toMatchObject({ code: 'neverIdle' });
+    await expect(handled).rejects.toMatchObject({ code: 'never-idle' });
   });
 });
