@@ -58,7 +58,9 @@ export function relay({ name, broker, topic = defaultTopic, ...options }: RelayO
   class NamedRelay extends EventRelay {}
   const { messagesMax: batchMax, timeoutMs } = broker.limits ?? {};
   const limits = { ...(batchMax && { batchMax }), ...(timeoutMs && { timeoutMs }) };
-  FrameworkEventHandler({ ...limits, ...options, name, whenBatchFails: 'wait' })(NamedRelay);
+  // A relay does the same with each event, so that none of them can be the reason why a process dies.
+  const whenever = { whenBatchFails: 'wait', whenProcessDies: 'repeat' } as const;
+  FrameworkEventHandler({ ...limits, ...options, ...whenever, name })(NamedRelay);
   return new NamedRelay(name, broker, topic);
 }
 

@@ -64,6 +64,8 @@ async function relayed(limits = { messagesMax: 1_000, timeoutMs: 30_000 }) {
     bodies,
     operator: new DeliveryOperator(databases),
     delivery,
+    databases,
+    executor,
   };
 }
 
@@ -123,6 +125,27 @@ describe('a relay', () => {
     broker.isSilent = false;
     await clock.advance(60_000);
     expect(bodies()).toHaveLength(32);
+  });
+
+  test('publishes as many messages at once as before when its process has died', async () => {
+    const { clock, counters, operator, databases, executor } = await relayed();
+    // The process stops to exist when its clock stops.
+    const dying = new VirtualClock();
+    const silent = new ScriptedBroker({ messagesMax: 1_000, timeoutMs: 30_000 });
+    silent.isSilent = true;
+    const publisher = relay({ name: 'after-death', broker: silent, startFrom: 'beginning' });
+    new Delivery({ databases, executor, handlers: [publisher], clock: dying }).start();
+    await dying.advance(1_000);
+    const id = await counters.open();
+    for (let by = 1; by <= 30; by++) await counters.increase(id, by);
+    await dying.advance(1_000);
+    expect(silent.sizes).not.toEqual([]);
+    const broker = new ScriptedBroker({ messagesMax: 1_000, timeoutMs: 30_000 });
+    const next = relay({ name: 'after-death', broker, startFrom: 'beginning' });
+    new Delivery({ databases, executor, handlers: [next], clock }).start();
+    await clock.advance(30_000);
+    expect(broker.sizes).toEqual([30]);
+    expect((await operator.findBlocked({ handler: 'after-death' })).items).toEqual([]);
   });
 
   test('passes a broker no more messages at once than it takes', async () => {

@@ -186,6 +186,15 @@ export interface EventHandlerOptions {
    * broker.
    */
   readonly whenBatchFails?: 'block' | 'wait';
+  /**
+   * What happens to the events that a process had not finished when it died, or when its event loop had stopped for so long that its
+   * leases were lost.
+   *
+   * `'quarantine'` (default): they are blocked and tried one by one, so that an event that kills every process becomes a dead
+   * letter. `'repeat'`: they are handled again like new ones; for a handler that does the same with every event, such as publishing
+   * it, so that no event can be the reason.
+   */
+  readonly whenProcessDies?: 'quarantine' | 'repeat';
 }
 
 /** How failed attempts of a handler are retried: exponential backoff with full jitter. */
