@@ -105,6 +105,11 @@ test('a handler that repeats when its process dies gets its events again, and no
   expect(seen.slice(6).toSorted()).toEqual(['a2', 'b2', 'c2']);
 });
 
+test('a handler that declares something else for the death of its process is refused', () => {
+  const handler = handlerOf({ name: 'one', whenProcessDies: 'block' as 'repeat' }, () => undefined);
+  expect(() => new DeliveryBench().start([handler])).toThrow("set 'quarantine' or 'repeat'");
+});
+
 describe('an event that failed, or waited, before a process died', () => {
   test.each(['a1', 'a2'])('delays no other model of its slot during its retries: %s', async (slow) => {
     const bench = new DeliveryBench();

@@ -556,7 +556,6 @@ test.each([
   ['aliases', { former: true }],
   ['whenBatchFails', 'waits'],
   ['whenBatchFails', true],
-  ['whenProcessDies', 'block'],
 ])('a handler whose %s is %j is refused', (option, value) => {
   const handler = handlerOf({ name: 'one', [option]: value });
   expect(() => new DeliveryBench().start([handler])).toThrow(

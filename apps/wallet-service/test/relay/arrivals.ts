@@ -30,7 +30,8 @@ export class Arrivals {
 
   add(message: ArrivedMessage): void {
     const { id = '', subject = '', modelversion } = message.attributes;
-    const bytes = JSON.stringify([Object.entries(message.attributes).toSorted(), message.body]);
+    const attributes = Object.entries(message.attributes).map(([name, value]) => `${name}: ${value}`);
+    const bytes = [...attributes.toSorted(), message.body].join('\n');
     const first = this.#messages.get(id);
     if (first !== undefined) {
       this.repeatCount++;

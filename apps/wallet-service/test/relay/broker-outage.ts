@@ -24,7 +24,10 @@ export function testBrokerOutage(name: string, open: (() => Promise<OwnBroker>) 
   test.skipIf(open === undefined)(
     `no request notices that ${name} is down, which gets every event in order afterwards`,
     { timeout: timeoutMs },
-    () => open && stopBroker(open),
+    async () => {
+      expect(open).toBeDefined();
+      if (open !== undefined) await stopBroker(open);
+    },
   );
 }
 
@@ -47,7 +50,9 @@ async function stopBroker(open: () => Promise<OwnBroker>): Promise<void> {
   await requests.goOn(beforeMs);
   requests.phase = 'during';
   await broker.stop('SIGKILL');
+  const [stoppedMs, stoppedCount] = [performance.now(), requests.committedCount];
   await requests.goOn(downMs);
+  const rate = ((requests.committedCount - stoppedCount) * 1_000) / (performance.now() - stoppedMs);
   const backlog = requests.committedCount - arrivals.count;
   await broker.start();
   requests.phase = 'after';
@@ -59,18 +64,21 @@ async function stopBroker(open: () => Promise<OwnBroker>): Promise<void> {
   await requests.end();
   await expectArrived(fleet, arrivals, timeoutMs / 3);
 
-  const seconds = (ms: number): string => (ms / 1_000).toFixed(1);
   const drainRate = (drainedCount * 1_000) / Math.max(1, drainedMs - firstMs);
   process.stdout.write(
-    `${broker.name} down for ${seconds(downMs)} s at ${perSecond} events/s: ${requests.latencies()}; ${backlog} events waited, ` +
+    `${broker.name} down for ${seconds(downMs)} s at ${rate.toFixed(0)} events/s: ${requests.latencies()}; ${backlog} events waited, ` +
       `the first arrived ${seconds(firstMs - backMs)} s after the broker was back, and ${drainedCount} in ` +
-      `${seconds(drainedMs - firstMs)} s, ${drainRate.toFixed(0)} events/s, ${(drainRate / perSecond).toFixed(1)} times the ` +
-      `rate of arrival; ${arrivals.count} events, ${arrivals.repeatCount} repeats, ready ${requests.readyCount} times of ` +
+      `${seconds(drainedMs - firstMs)} s, ${drainRate.toFixed(0)} events/s, ${(drainRate / rate).toFixed(1)} times the rate of ` +
+      `arrival; ${arrivals.count} events, ${arrivals.repeatCount} repeats, ready ${requests.readyCount} times of ` +
       `${requests.askedCount}\n`,
   );
   expect(backlog).toBeGreaterThan(0);
   expect(requests.failures).toEqual([]);
   expect(requests.readyCount).toBe(requests.askedCount);
+}
+
+function seconds(ms: number): string {
+  return (ms / 1_000).toFixed(1);
 }
 
 /** When a condition first holds, as a time of `performance`. */

@@ -46,10 +46,9 @@ export class OwnServer {
   /** Starts it, and waits until it accepts connections. */
   async start(): Promise<void> {
     const { command, args, environment } = this.#program;
-    const { PATH = '' } = process.env;
     const started = spawn(command, [...args], {
       cwd: this.folder,
-      env: { PATH, HOME: this.folder, ...environment },
+      env: { ...process.env, ...environment },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.#process = started;

@@ -30,7 +30,10 @@ export function testRelayKills(name: string, open: (() => Promise<OwnBroker>) | 
   test.skipIf(open === undefined)(
     `${name} gets every event in order, although the relay is killed every second and the broker restarted twice`,
     { timeout: timeoutMs },
-    () => open && killRelay(open),
+    async () => {
+      expect(open).toBeDefined();
+      if (open !== undefined) await killRelay(open);
+    },
   );
 }
 
