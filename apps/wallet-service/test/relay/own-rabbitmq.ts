@@ -40,7 +40,7 @@ async function create(command: string): Promise<OwnBroker> {
       RABBITMQ_CONF_ENV_FILE: join(folder, 'environment.conf'),
       RABBITMQ_ENABLED_PLUGINS_FILE: join(folder, 'plugins'),
       // Otherwise Erlang would keep its cookie in a file of the user.
-      RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: '-setcookie relay-test',
+      HOME: folder,
       // The script replaces itself by the server, so that a signal reaches the server.
       RUNNING_UNDER_SYSTEMD: 'true',
     },

@@ -52,6 +52,9 @@ export class OwnServer {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.#process = started;
+    const kill = (): void => void started.kill('SIGKILL');
+    process.once('exit', kill);
+    started.once('exit', () => process.off('exit', kill));
     const keep = (chunk: Buffer): void => {
       this.#output = (this.#output + chunk.toString()).slice(-outputMax);
     };
