@@ -7,8 +7,8 @@ import { eventCountOf, expectArrived } from './expect-arrived.js';
 import type { OwnBroker } from './own-broker.js';
 import { makeDeposits } from './paced-deposits.js';
 
-const { eventCount, full } = eventCountOf(2_500);
-const timeoutMs = full ? 1_200_000 : 180_000;
+const { eventCount, full } = eventCountOf(2_000);
+const timeoutMs = full ? 1_200_000 : 300_000;
 const walletCount = 80;
 const clientCount = 16;
 /** Slow enough that processes are killed while events are committed. */
