@@ -16,7 +16,7 @@ const perSecond = full ? 1_500 : 250;
 const lifeMs = 1_000;
 const killsMin = full ? 20 : 5;
 /** How many of them find events in flight. */
-const killsInFlightMin = full ? 10 : 2;
+const killsInFlightMin = full ? 10 : 1;
 /** The broker is restarted each time this share of the events has arrived: stopped properly once, and killed once. */
 const restarts = [
   { share: 1 / 3, signal: 'SIGTERM' },
