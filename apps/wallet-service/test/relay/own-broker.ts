@@ -5,7 +5,11 @@ import type { OwnServer } from './own-server.js';
 
 const pauseMs = 100;
 
-/** A broker with a server of the test's own, and a consumer that has only the broker's plain client. */
+/**
+ * A broker with a server of the test's own, and a consumer that has only the broker's plain client.
+ *
+ * A further one is a file such as `own-nats.ts`, and a test file such as `nats-faults.test.ts`.
+ */
 export interface OwnBroker {
   readonly name: string;
   /** What the configuration of a relay says about it. */
