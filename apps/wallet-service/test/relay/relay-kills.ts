@@ -9,10 +9,13 @@ import { makeDeposits } from './paced-deposits.js';
 
 const { eventCount, full } = eventCountOf(2_000);
 const timeoutMs = full ? 1_200_000 : 300_000;
-const walletCount = 80;
+/** Messages of a wallet are confirmed one after the other: with few wallets, what is read at once takes longer than a life. */
+const walletCount = full ? 1_600 : 80;
 const clientCount = 16;
 /** Slow enough that processes are killed while events are committed. */
 const perSecond = full ? 1_500 : 250;
+/** Short leases, so that a process that lives for a second publishes for most of it. */
+const quickTakeover = { 'lease-ms': 500, 'cursor-save-ms': 100 };
 const lifeMs = 1_000;
 const killsMin = full ? 20 : 5;
 /** How many of them find events in flight. */
@@ -43,7 +46,7 @@ async function killRelay(open: () => Promise<OwnBroker>): Promise<void> {
   onTestFinished(() => broker.end());
   const section = { name: 'events-to-broker', 'start-from': 'beginning', ...broker.section };
   const [fleet] = await Promise.all([
-    Fleet.create({ 'cursor-save-ms': 100 }, [section]),
+    Fleet.create(quickTakeover, [section]),
     broker.start().then(() => broker.prepare()),
   ]);
   onTestFinished(() => fleet.end());
