@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
 
+import type { Wallet } from '../../src/wallet/wallet.js';
 import { Fleet } from '../delivery/fleet.js';
 import { Arrivals } from './arrivals.js';
 import { eventCountOf, expectArrived } from './expect-arrived.js';
@@ -88,11 +89,15 @@ async function killRelay(open: () => Promise<OwnBroker>): Promise<void> {
 
 /** Opens wallets on both shards, and deposits into them until there are so many events. */
 async function depositAll(fleet: Fleet, until: AbortSignal, onCommitted: () => void): Promise<void> {
-  const wallets = await Promise.all(
-    Array.from({ length: walletCount }, (_unused, n) => fleet.openWallet(n % 2 === 0 ? 'DE' : 'MX')),
-  );
-  for (const _wallet of wallets) onCommitted();
-  const byId = new Map(wallets.map((wallet) => [wallet.id.value, wallet]));
+  const byId = new Map<string, Wallet>();
+  const opening = Array.from({ length: clientCount }, async (_unused, client) => {
+    for (let n = client; n < walletCount; n += clientCount) {
+      const wallet = await fleet.openWallet(n % 2 === 0 ? 'DE' : 'MX');
+      byId.set(wallet.id.value, wallet);
+      onCommitted();
+    }
+  });
+  await Promise.all(opening);
   await makeDeposits({
     walletIds: [...byId.keys()],
     clientCount,
