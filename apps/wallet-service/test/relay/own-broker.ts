@@ -12,6 +12,8 @@ const pauseMs = 100;
  */
 export interface OwnBroker {
   readonly name: string;
+  /** Where its server accepts connections, at 127.0.0.1. */
+  readonly port: number;
   /** What the configuration of a relay says about it. */
   readonly section: object;
   /** Creates what the messages go to: called once, after the first start. */
@@ -57,6 +59,7 @@ export function ownBroker(
   let isFirst = true;
   return {
     name: protocol.name,
+    port: server.port,
     section: protocol.section,
     prepare: () => protocol.prepare(),
     async start() {
