@@ -25,6 +25,7 @@ import {
   formatPlace,
   parsePlace,
   parseSnapshot,
+  presentText,
 } from './log-place.js';
 
 /**
@@ -34,9 +35,7 @@ import {
  * The first part finds late commits, some of which a reader that goes by position would miss. Neither part waits for an
  * open transaction. The method is that of PgQ, with the cursor's `xmax` and `xip` as index ranges.
  */
-const snapshotText = selectText(
-  `concat_ws(' ', (select max(epoch) from eventlog.epochs), pg_current_snapshot(), eventlog.server_history())`,
-);
+const snapshotText = selectText(presentText);
 
 const selectInSlots = (condition: string): string =>
   selectEvents(

@@ -28,6 +28,7 @@ const knownOptions: Readonly<Record<keyof EventHandlerOptions, true>> = {
   batchMax: true,
   whenBatchFails: true,
   whenProcessDies: true,
+  source: true,
 };
 const knownRetryOptions: Readonly<Record<keyof HandlerRetry, true>> = {
   attemptsMax: true,

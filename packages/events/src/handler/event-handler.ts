@@ -6,7 +6,7 @@ import type {
   Principal,
   ShardIdentifier,
 } from '@framework/core';
-import type { StartFrom } from '@framework/core/adapter';
+import type { EventSource, StartFrom } from '@framework/core/adapter';
 
 /** What a handler may receive: typed events of the classes that it lists, or every event, undecoded. */
 export type AnyHandledEvent = ModelEvent<unknown> | undefined;
@@ -195,6 +195,11 @@ export interface EventHandlerOptions {
    * it, so that no event can be the reason.
    */
   readonly whenProcessDies?: 'quarantine' | 'repeat';
+  /**
+   * Where its events come from; each handler needs one of its own. Default: the log is polled, and read when this process or another
+   * one has committed something.
+   */
+  readonly source?: EventSource;
 }
 
 /** How failed attempts of a handler are retried: exponential backoff with full jitter. */
