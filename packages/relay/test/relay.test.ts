@@ -2,37 +2,9 @@ import { Delivery, DeliveryOperator } from '@framework/events';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { type Broker, type BrokerMessage, RefusedByBroker, publishByKey, relay } from '../src/index.js';
+import { relay } from '../src/index.js';
 import { Counters } from './counter.js';
-
-/** A broker whose answers a test decides; `published` contains the messages that it has confirmed. */
-class ScriptedBroker implements Broker {
-  readonly published: BrokerMessage[] = [];
-  /** The number of messages in each call. */
-  readonly sizes: number[] = [];
-  readonly limits: NonNullable<Broker['limits']>;
-  isDown = false;
-  isSilent = false;
-  refuses: (message: BrokerMessage) => boolean = () => false;
-
-  constructor(limits: NonNullable<Broker['limits']>) {
-    this.limits = limits;
-  }
-
-  publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
-    this.sizes.push(messages.length);
-    if (this.isSilent) return new Promise<never>(() => undefined);
-    return publishByKey(messages, signal, async (message) => {
-      if (this.isDown) throw new Error('connection refused');
-      if (this.refuses(message)) throw new RefusedByBroker('too large');
-      this.published.push(message);
-    });
-  }
-
-  async ping(): Promise<void> {}
-
-  async close(): Promise<void> {}
-}
+import { ScriptedBroker } from './scripted-broker.js';
 
 /** Counters whose events are relayed to a scripted broker. */
 async function relayed(limits = { messagesMax: 1_000, timeoutMs: 30_000 }) {

@@ -95,6 +95,8 @@ export class ReplicationFeed implements EventFeed {
   async #run(): Promise<void> {
     const { signal } = this.#closing;
     let waitMs = retryMinMs;
+    // The target has the feed before it is called.
+    await Promise.resolve();
     while (!signal.aborted) {
       const startedMs = this.#clock.elapsedMs();
       const error = await this.#stream().catch((failure: unknown) => failure);
