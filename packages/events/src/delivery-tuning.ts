@@ -5,6 +5,8 @@
 export interface DeliveryTuning {
   /** The shortest time between two polls of the log, unless something wakes delivery earlier. */
   readonly pollMinMs: number;
+  /** How often a source of events is checked, and each of its cursors is compared with the log. */
+  readonly sourceCheckMs: number;
   /** How often blocked events are polled while none of them is due at a known time, for example to find replayed ones. */
   readonly blockedPollMs: number;
   /** About how many events are read at once. */
@@ -86,6 +88,7 @@ export function tuningFor(settings: {
   return {
     ...fixedTuning,
     pollMinMs: Math.ceil(pollMaxMs / 4),
+    sourceCheckMs: Math.min(timerMaxMs, 10 * pollMaxMs),
     blockedPollMs: Math.min(timerMaxMs, 2 * pollMaxMs),
     cursorSaveMinMs: Math.ceil(cursorSaveMs / 10),
     cursorSaveMaxMs: Math.min(timerMaxMs, 10 * cursorSaveMs),

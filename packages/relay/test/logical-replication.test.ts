@@ -1,6 +1,14 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 
-import { LogWriter, newLog, startRelay, streamingServer, streams } from './streamed.js';
+import {
+  LogWriter,
+  type RelayProcess,
+  newLog,
+  quick,
+  startRelay,
+  streamingServer,
+  streams,
+} from './streamed.js';
 
 const server = streamingServer();
 
@@ -16,16 +24,150 @@ describe('a relay with logical replication', () => {
     await expect.poll(() => process.broker.published).toHaveLength(7);
     expect(process.broker.firstVersions('a')).toEqual([1, 2, 3, 4, 5, 6]);
     expect(process.errors).toEqual([]);
-    const latencies: number[] = [];
-    for (let v = 7; v < 207; v++) {
-      const done = Promise.withResolvers<void>();
-      process.broker.onPublished = () => done.resolve();
-      const startedMs = performance.now();
-      await writer.write('a', v);
-      await done.promise;
-      latencies.push(performance.now() - startedMs);
+  });
+
+  test('reads the log with SQL only now and then', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url);
+    await isServed(process, writer);
+    const read = vi.spyOn(process.databases.deliveries()[0]!.store.log, 'read');
+    const before = process.broker.published.length;
+    for (let version = 1; version <= 300; version++) await writer.write('busy', version);
+    await expect.poll(() => process.broker.published.length - before).toBe(300);
+    expect(read.mock.calls.length).toBeLessThan(50);
+    expect(process.broker.firstVersions('busy')).toHaveLength(300);
+  });
+
+  test('publishes a transaction that commits late, whether it began before the stream or after', async () => {
+    const url = await newLog(server());
+    const [writer, early, late] = await Promise.all([1, 2, 3].map(() => LogWriter.connect(url)));
+    // The slot exists already: it could not be created while a transaction is open.
+    await (await startedOnce(url)).stop();
+    await early!.query('begin');
+    await early!.write('early', 1);
+    const process = await startRelay(url);
+    await streams(process);
+    await late!.query('begin');
+    await late!.write('late', 1, 2);
+    for (let version = 1; version <= 20; version++) await writer!.write('a', version);
+    await expect.poll(() => process.broker.firstVersions('a')).toHaveLength(20);
+    expect(process.broker.published).toHaveLength(20);
+    await late!.query('commit');
+    await expect.poll(() => process.broker.firstVersions('late')).toEqual([1, 2]);
+    await early!.query('commit');
+    await expect.poll(() => process.broker.firstVersions('early')).toEqual([1]);
+    await writer!.write('a', 21);
+    await expect.poll(() => process.broker.firstVersions('a')).toHaveLength(21);
+    expect(process.broker.published).toHaveLength(24);
+  });
+
+  test('publishes nothing of a transaction that is rolled back', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url);
+    await isServed(process, writer);
+    const before = process.broker.published.length;
+    await writer.query('begin');
+    await writer.write('a', 1);
+    await writer.query('savepoint half');
+    await writer.write('a', 2);
+    await writer.query('rollback to half');
+    await writer.query('commit');
+    await writer.query('begin');
+    await writer.write('b', 1);
+    await writer.query('rollback');
+    await writer.write('c', 1);
+    await expect.poll(() => process.broker.published.length - before).toBe(2);
+    expect(process.broker.firstVersions('a')).toEqual([1]);
+    expect(process.broker.firstVersions('b')).toEqual([]);
+  });
+
+  test('confirms nothing to the server that the broker has not confirmed', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url, {}, quick);
+    await isServed(process, writer);
+    const before = await writer.lsn();
+    await expect.poll(() => writer.hasConfirmed(before)).toBe(true);
+    process.broker.isDown = true;
+    const held = await writer.lsn();
+    await writer.write('held', 1);
+    const behind = await writer.lsn();
+    // Other slots go on, and are checked and saved many times.
+    for (let version = 1; version <= 20; version++) {
+      await writer.write('other', version);
+      await vi.waitFor(async () => expect((await writer.slot())?.confirmedLsn).toBeDefined());
+      expect(await writer.hasConfirmed(behind)).toBe(false);
     }
-    latencies.sort((x, y) => x - y);
-    console.log('p50', latencies[100], 'p99', latencies[198], await writer.slot(), process.publisher.state.sources);
+    const checks = process.publisher.state.sources[0]?.slot?.retainedBytes ?? 0;
+    await expect
+      .poll(() => process.publisher.state.sources[0]?.slot?.retainedBytes ?? 0)
+      .toBeGreaterThan(checks);
+    expect(await writer.hasConfirmed(behind)).toBe(false);
+    await expect.poll(() => writer.hasConfirmed(held)).toBe(true);
+    process.broker.isDown = false;
+    await expect.poll(() => process.broker.firstVersions('held')).toEqual([1]);
+    await expect.poll(() => writer.hasConfirmed(behind)).toBe(true);
+  });
+
+  test('holds up only the model of a message that the broker refuses', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url, {}, quick);
+    await isServed(process, writer);
+    process.broker.refuses = ({ attributes }) =>
+      attributes['subject'] === 'bad' && attributes['modelversion'] === '2';
+    for (let version = 1; version <= 3; version++) {
+      await writer.write('bad', version);
+      await writer.write('good', version);
+    }
+    await expect.poll(() => process.broker.firstVersions('good')).toEqual([1, 2, 3]);
+    expect(process.broker.firstVersions('bad')).toEqual([1]);
+    const dead =
+      'select model_version::integer as version, dead from eventlog.parked_events order by model_version';
+    await expect
+      .poll(() => writer.query(dead))
+      .toEqual([
+        { version: 2, dead: true },
+        { version: 3, dead: false },
+      ]);
+    const lsn = await writer.lsn();
+    await expect.poll(() => writer.hasConfirmed(lsn)).toBe(true);
+  });
+
+  test('publishes transactions and events that are larger than a batch', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url, {}, quick);
+    await isServed(process, writer);
+    const text = 'x'.repeat(100_000);
+    await writer.writeWith('large', 1, { text });
+    await writer.query('begin');
+    for (let version = 1; version <= 2_500; version++) await writer.write('many', version);
+    await writer.query('commit');
+    await writer.write('large', 2);
+    await expect.poll(() => process.broker.firstVersions('many')).toHaveLength(2_500);
+    await expect.poll(() => process.broker.firstVersions('large')).toEqual([1, 2]);
+    const large = process.broker.published.find(({ attributes }) => attributes['subject'] === 'large');
+    expect(JSON.parse(new TextDecoder().decode(large?.body))).toEqual({ text });
   });
 });
+
+/** Starts a process whose slot exists, and which streams. */
+async function startedOnce(url: string): Promise<RelayProcess> {
+  const process = await startRelay(url);
+  await streams(process);
+  return process;
+}
+
+/** Resolves when what is committed is read from the stream, in all slots. */
+async function isServed(process: RelayProcess, writer: LogWriter): Promise<void> {
+  await streams(process);
+  const models = Array.from({ length: 64 }, (_unused, index) => `warm-${index}`);
+  for (let version = 1; version <= 2; version++) {
+    for (const model of models) await writer.write(model, version);
+    const count = version * models.length;
+    await expect.poll(() => process.broker.published).toHaveLength(count);
+  }
+}

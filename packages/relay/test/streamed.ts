@@ -1,7 +1,10 @@
 import { type DatabaseRegistry, openDatabases, parseFrameworkConfig } from '@framework/core';
 import { slotOf } from '@framework/core/adapter';
 import { postgres } from '@framework/drizzle-adapter';
-import { type LogicalReplicationOptions, logicalReplication } from '@framework/drizzle-adapter/logical-replication';
+import {
+  type LogicalReplicationOptions,
+  logicalReplication,
+} from '@framework/drizzle-adapter/logical-replication';
 import { EmbeddedPostgres, type EmbeddedPostgresOptions } from '@framework/embedded-postgres';
 import { Delivery, type DeliveryOptions } from '@framework/events';
 import { randomUUID } from 'node:crypto';
@@ -131,6 +134,9 @@ export interface RelayProcess {
   /** Ends it as a stop of the process would. */
   stop(): Promise<void>;
 }
+
+/** Checks and saves often, so that tests wait little. */
+export const quick: DeliveryOptions['settings'] = { pollMaxMs: 20, cursorSaveMs: 20, leaseMs: 1_000 };
 
 /** Starts a relay process on a database; stops when the test is over. */
 export async function startRelay(

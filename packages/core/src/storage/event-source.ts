@@ -12,6 +12,8 @@ export interface SourceTarget {
   readonly clock: Clock;
   /** Larger events come without payload and params, as from {@link DeliveryLog.read}. */
   readonly eventBytesMax: number;
+  /** How often it compares what it knows with the store, in milliseconds. */
+  readonly checkMs: number;
   /** Called when there may be something to read; never throws. */
   readonly onCommitted: () => void;
   /** Called with each new reason why the source does not work as it should; never throws. */

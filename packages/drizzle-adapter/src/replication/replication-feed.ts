@@ -15,8 +15,6 @@ import type { StreamedCommit } from './pgoutput-rows.js';
 import { ReplicationSession } from './replication-session.js';
 import { type SlotSettings, StreamRefusedError } from './replication-slot.js';
 
-/** How often the server is told what it need not keep, and each cursor is read with SQL once. */
-const checkMs = 10_000;
 /** A server that answers nothing for so long is left. */
 const silentMaxMs = 30_000;
 /** The waits before the stream is tried again. */
@@ -137,7 +135,7 @@ export class ReplicationFeed implements EventFeed {
       this.#state = { ...this.#state, kind: 'streaming', reason: undefined, slot: await session.retained() };
       this.#reported = undefined;
       while (!ended.signal.aborted) {
-        await this.#clock.sleep(checkMs, ended.signal);
+        await this.#clock.sleep(this.#target.checkMs, ended.signal);
         if (!ended.signal.aborted) await this.#checkUp(session);
       }
       return reason;

@@ -126,12 +126,12 @@ export class FedLog {
   readonly #feed: EventFeed;
 
   /**
-   * @param target what the source must know, without what is decided here
+   * @param target the database and the handler
    * @param onReadable called when there may be something to read
    */
   constructor(
     source: EventSource,
-    target: Omit<SourceTarget, 'clock' | 'eventBytesMax' | 'onCommitted' | 'onError'>,
+    target: Pick<SourceTarget, 'store' | 'shards' | 'handler'>,
     context: WorkerContext,
     onReadable: () => void,
   ) {
@@ -140,13 +140,8 @@ export class FedLog {
       this.reader.refresh();
       onReadable();
     };
-    this.#feed = source.open({
-      ...target,
-      clock,
-      eventBytesMax: eventBytesMax(settings),
-      onCommitted,
-      onError,
-    });
+    const limits = { eventBytesMax: eventBytesMax(settings), checkMs: settings.sourceCheckMs };
+    this.#feed = source.open({ ...target, ...limits, clock, onCommitted, onError });
     this.reader = new LogReader(this.#feed.log, settings);
   }
 
