@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from 'vitest';
 import {
   LogWriter,
   type RelayProcess,
+  isServed,
   newLog,
   quick,
   startRelay,
@@ -159,15 +160,4 @@ async function startedOnce(url: string): Promise<RelayProcess> {
   const process = await startRelay(url);
   await streams(process);
   return process;
-}
-
-/** Resolves when what is committed is read from the stream, in all slots. */
-async function isServed(process: RelayProcess, writer: LogWriter): Promise<void> {
-  await streams(process);
-  const models = Array.from({ length: 64 }, (_unused, index) => `warm-${index}`);
-  for (let version = 1; version <= 2; version++) {
-    for (const model of models) await writer.write(model, version);
-    const count = version * models.length;
-    await expect.poll(() => process.broker.published).toHaveLength(count);
-  }
 }

@@ -15,12 +15,12 @@ import { type Relay, relay } from '../src/index.js';
 import { ScriptedBroker } from './scripted-broker.js';
 
 /** What a server needs to stream its log. */
-export const streamingSettings: EmbeddedPostgresOptions['settings'] = {
+export const streamingSettings = {
   fsync: 'off',
   wal_level: 'logical',
   max_replication_slots: '20',
   max_wal_senders: '20',
-};
+} as const;
 
 /** A server for all tests of a file, whose log can be streamed. */
 export function streamingServer(settings: EmbeddedPostgresOptions['settings'] = {}): () => EmbeddedPostgres {
@@ -171,4 +171,15 @@ export async function startRelay(
 /** Resolves when a process streams. */
 export async function streams({ publisher }: RelayProcess): Promise<void> {
   await expect.poll(() => publisher.state.sources).toMatchObject([{ kind: 'streaming' }]);
+}
+
+/** Resolves when what is committed is read from the stream, in all slots. */
+export async function isServed(process: RelayProcess, writer: LogWriter): Promise<void> {
+  await streams(process);
+  const models = Array.from({ length: 64 }, (_unused, index) => `warm-${index}`);
+  for (let version = 1; version <= 2; version++) {
+    for (const model of models) await writer.write(model, version);
+    const count = version * models.length;
+    await expect.poll(() => process.broker.published).toHaveLength(count);
+  }
 }

@@ -14,6 +14,7 @@ import {
   eventTexts,
   isEventId,
   blockedEvent,
+  byPosition,
   selectEvents,
   selectText,
   wholeEvent,
@@ -257,14 +258,6 @@ export class PgDeliveryLog implements DeliveryLog {
 
 function byTransaction(one: EventRow, other: EventRow): number {
   return one.xid - other.xid || byPosition(one, other);
-}
-
-/**
- * The order of the log. For each model it is that of versions, since a change is written only after the previous one
- * has been committed.
- */
-function byPosition(one: EventRow, other: EventRow): number {
-  return one.position - other.position;
 }
 
 /** The rows whose previous version is not among the rows; one row per version. */

@@ -185,6 +185,14 @@ export class EventRow implements DeliverableEvent {
   }
 }
 
+/**
+ * The order of the log. For each model it is that of versions, since a change is written only after the previous one
+ * has been committed.
+ */
+export function byPosition(one: EventRow, other: EventRow): number {
+  return one.position - other.position;
+}
+
 /** Restores an event from the JSON that was stored when it was blocked. */
 export function blockedEvent(json: unknown): DeliverableEvent {
   const event = json as DeliverableEvent;

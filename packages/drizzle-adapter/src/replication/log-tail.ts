@@ -9,7 +9,7 @@ import {
   parsePlace,
   withTransactions,
 } from '../delivery/log-place.js';
-import type { EventRow } from '../read/event-row.js';
+import { type EventRow, byPosition } from '../read/event-row.js';
 
 /** A committed transaction that wrote to the log, as the stream delivers it. */
 export interface StreamedTransaction {
@@ -165,7 +165,7 @@ export class LogTail {
     if (after === undefined) return undefined;
     const moved = xids.length === 0 ? cursor : formatPlace({ ...place, snapshot: after });
     this.#remember(moved, { next, check: known.check });
-    return { events, next: moved, more: next < end };
+    return { events: events.sort(byPosition), next: moved, more: next < end };
   }
 
   /**

@@ -24,6 +24,16 @@ const retryMaxMs = 5_000;
 const visibleMinMs = 1;
 const visibleMaxMs = 200;
 
+/** How far a stream has come. */
+export interface StreamProgress {
+  /** Up to where it has delivered the write-ahead log. */
+  readonly receivedLsn: bigint;
+  /** Up to where the server need not keep it. */
+  readonly confirmedLsn: bigint;
+  /** Whether everything that has arrived can be read. */
+  readonly isReleased: boolean;
+}
+
 /** Feeds one handler from the stream of one database, and from its log with SQL whenever the stream does not have what is asked for. */
 export class ReplicationFeed implements EventFeed {
   readonly log: EventFeed['log'] = {
@@ -63,10 +73,12 @@ export class ReplicationFeed implements EventFeed {
     return this.#tail?.isServing ?? false;
   }
 
-  /** Up to where the stream has delivered the log, and up to where the server need not keep it; `undefined` without a stream. */
-  get lsns(): { readonly received: bigint; readonly confirmed: bigint } | undefined {
+  /** How far the stream has come; `undefined` without a stream. */
+  get progress(): StreamProgress | undefined {
     const session = this.#session;
-    return session && { received: session.receivedLsn, confirmed: session.confirmedLsn };
+    if (session === undefined) return undefined;
+    const { receivedLsn, confirmedLsn } = session;
+    return { receivedLsn, confirmedLsn, isReleased: this.#tail?.isPending === false };
   }
 
   async close(): Promise<void> {
