@@ -218,6 +218,7 @@ describe('a relay under random faults', () => {
     { tags: ['slow'] },
     async () => {
       const seed = Date.now() % 1_000_000;
+      // oxlint-disable-next-line no-console -- a failing run can be repeated with it
       console.log(`seed ${seed}`);
       const random = seededRandom(seed);
       const url = await newLog(server());

@@ -16,7 +16,7 @@ import { ReplicationSession } from './replication-session.js';
 import { type SlotSettings, StreamRefusedError } from './replication-slot.js';
 
 /** A server that answers nothing for so long is left. */
-const silentMaxMs = 30_000;
+const silentMaxMs = 60_000;
 /** The waits before the stream is tried again. */
 const retryMinMs = 500;
 const retryMaxMs = 5_000;
