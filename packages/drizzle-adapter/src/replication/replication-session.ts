@@ -19,7 +19,8 @@ const { LogicalReplicationService } = pgLogicalReplication;
 const answerTimeoutMs = 10_000;
 
 /** The form in which the server writes values, whatever is set for the role or the database. */
-const sessionSettings = '-c datestyle=ISO,MDY -c timezone=UTC -c statement_timeout=0 -c idle_session_timeout=0';
+const sessionSettings =
+  '-c datestyle=ISO,MDY -c timezone=UTC -c statement_timeout=0 -c idle_session_timeout=0';
 
 /** What a session needs. */
 export interface SessionOptions {
