@@ -63,6 +63,52 @@ describe('a relay with logical replication', () => {
     expect(process.broker.published).toHaveLength(24);
   });
 
+  test('publishes by cursor, and stops at once, while an open transaction keeps the slot from being created', async () => {
+    const url = await newLog(server());
+    const [writer, open] = [await LogWriter.connect(url), await LogWriter.connect(url)];
+    await open.query('begin');
+    await open.write('open', 1);
+    const process = await startRelay(url);
+    await writer.write('a', 1, 2);
+    await expect.poll(() => process.broker.firstVersions('a')).toEqual([1, 2]);
+    const creating = `select from pg_stat_activity where query like '%pg_create_logical%' and datname = current_database()
+      and pid <> pg_backend_pid()`;
+    await expect.poll(() => writer.query(creating)).toHaveLength(1);
+    expect(process.publisher.state.sources).toMatchObject([{ kind: 'by-cursor' }]);
+    const startedMs = performance.now();
+    await process.stop();
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    await open.query('commit');
+    const next = await startRelay(url);
+    await streams(next);
+    await expect.poll(() => next.broker.firstVersions('open')).toEqual([1]);
+  });
+
+  test('publishes the same bytes from the stream as by cursor', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url);
+    await isServed(process, writer);
+    const payloads = [
+      { text: 'Übung \u{1F600} \u001f "quoted" \\ \n', list: [1, 2.5, null, true], nested: { deep: {} } },
+      { big: '12345678901234567890.000', empty: '' },
+      'a text',
+      null,
+    ];
+    for (const [index, payload] of payloads.entries()) await writer.writeWith('same', index + 1, payload);
+    const ofStream = () =>
+      process.broker.published.filter(({ attributes }) => attributes['subject'] === 'same');
+    await expect.poll(() => ofStream()).toHaveLength(payloads.length);
+    const again = await startRelay(url, { create: false, publication: 'nowhere' }, quick, undefined, 'again');
+    const byCursor = () =>
+      again.broker.published.filter(({ attributes }) => attributes['subject'] === 'same');
+    await expect.poll(() => byCursor()).toHaveLength(payloads.length);
+    expect(again.publisher.state.sources).toMatchObject([
+      { kind: 'by-cursor', reason: expect.stringContaining('There is no publication nowhere') as string },
+    ]);
+    expect(ofStream()).toEqual(byCursor());
+  });
+
   test('publishes nothing of a transaction that is rolled back', async () => {
     const url = await newLog(server());
     const writer = await LogWriter.connect(url);

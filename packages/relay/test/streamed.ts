@@ -144,10 +144,11 @@ export async function startRelay(
   options: LogicalReplicationOptions = {},
   settings: DeliveryOptions['settings'] = {},
   broker: ScriptedBroker = new ScriptedBroker({ messagesMax: 1_000, timeoutMs: 30_000 }),
+  name = 'to-broker',
 ): Promise<RelayProcess> {
   const databases = openLog(url);
   const publisher = relay({
-    name: 'to-broker',
+    name,
     broker,
     startFrom: 'beginning',
     source: logicalReplication(options),
