@@ -1,3 +1,4 @@
+import { slotOf } from '@framework/core/adapter';
 import { describe, expect, test, vi } from 'vitest';
 
 import {
@@ -61,6 +62,33 @@ describe('a relay with logical replication', () => {
     await writer!.write('a', 21);
     await expect.poll(() => process.broker.firstVersions('a')).toHaveLength(21);
     expect(process.broker.published).toHaveLength(24);
+  });
+
+  test('publishes a transaction that commits after later ones were published from the stream', async () => {
+    const url = await newLog(server());
+    const [writer, late] = [await LogWriter.connect(url), await LogWriter.connect(url)];
+    const process = await startRelay(url);
+    await isServed(process, writer);
+    await late.query('begin');
+    await late.write('a', 1);
+    // In the same slot, so that its cursor passes the open transaction.
+    for (let count = 1; count <= 3; count++) {
+      for (let model = 0; model < 64; model++) await writer.write(`m-${model}`, count);
+      await expect.poll(() => process.broker.firstVersions('m-63')).toHaveLength(count);
+    }
+    expect(process.broker.firstVersions('a')).toEqual([]);
+    await late.query('commit');
+    await expect.poll(() => process.broker.firstVersions('a')).toEqual([1]);
+    const saved = `select from eventlog.cursors join pg_current_snapshot() as now on true
+      where slot = $1 and pg_snapshot_xmax(snapshot) > $2::xid8`;
+    const [last] = await writer.query<{ xid: string }>(
+      'select max(xid::text::bigint)::text as xid from eventlog.events',
+    );
+    await expect.poll(() => writer.query(saved, [slotOf('a', 16), last!.xid])).toHaveLength(1);
+    const again = await startRelay(url);
+    await process.stop();
+    await writer.write('a', 2);
+    await expect.poll(() => again.broker.firstVersions('a')).toEqual([2]);
   });
 
   test('publishes by cursor, and stops at once, while an open transaction keeps the slot from being created', async () => {

@@ -147,12 +147,8 @@ export async function startRelay(
   name = 'to-broker',
 ): Promise<RelayProcess> {
   const databases = openLog(url);
-  const publisher = relay({
-    name,
-    broker,
-    startFrom: 'beginning',
-    source: logicalReplication(options),
-  });
+  const source = logicalReplication(options);
+  const publisher = relay({ name, broker, startFrom: 'beginning', source });
   const errors: string[] = [];
   const delivery = new Delivery({
     databases,
