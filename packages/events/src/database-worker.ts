@@ -181,13 +181,14 @@ export class DatabaseWorker {
   async stop(timeoutMs: number): Promise<void> {
     this.#stopping.abort();
     this.#registered.reject(new Error('Delivery was stopped before its handlers were registered'));
+    // The log is read with SQL from here on, and another process can have the stream.
+    const sourcesClosed = Promise.all(
+      [...this.#fedLogs.keys()].map((id) => this.#guarded(() => this.#closeSource(id))),
+    );
     this.#poll.wake();
     this.#retries.wake();
     const subscriptions = [...this.#subscriptions.values()];
     for (const subscription of subscriptions) subscription.stop();
-    const sourcesClosed = Promise.all(
-      [...this.#fedLogs.keys()].map((id) => this.#guarded(() => this.#closeSource(id))),
-    );
     await this.#within(
       timeoutMs,
       Promise.all(subscriptions.map((subscription) => subscription.dispatch.idle())),
