@@ -136,7 +136,7 @@ export interface RelayProcess {
 }
 
 /** Checks and saves often, so that tests wait little. */
-export const quick: DeliveryOptions['settings'] = { pollMaxMs: 20, cursorSaveMs: 20, leaseMs: 1_000 };
+export const quick: DeliveryOptions['settings'] = { pollMaxMs: 20, cursorSaveMs: 20, leaseMs: 5_000 };
 
 /** Starts a relay process on a database; stops when the test is over. */
 export async function startRelay(
