@@ -217,13 +217,15 @@ describe('a relay under random faults', () => {
     'publishes every committed version, and those of one model first in order',
     { tags: ['slow'] },
     async () => {
-      const seed = Date.now() % 1_000_000;
+      const seed = Number(process.env['TEST_SEED'] ?? Date.now() % 1_000_000);
       // oxlint-disable-next-line no-console -- a failing run can be repeated with it
       console.log(`seed ${seed}`);
       const random = seededRandom(seed);
       const url = await newLog(server());
       const operator = await LogWriter.connect(url);
-      const processes = [await startRelay(url, {}, quick), await startRelay(url, {}, quick)];
+      // Where the log is rarely compared with the stream, more comes from the stream.
+      const settings = random() < 0.5 ? quick : { cursorSaveMs: 50, leaseMs: 5_000 };
+      const processes = [await startRelay(url, {}, settings), await startRelay(url, {}, settings)];
       const [one] = processes;
       // One broker for both, because they share the models.
       const broker = one!.broker;

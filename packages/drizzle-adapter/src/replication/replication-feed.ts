@@ -47,9 +47,12 @@ export class ReplicationFeed implements EventFeed {
   readonly #running: Promise<void>;
   #session: ReplicationSession | undefined;
   #tail: LogTail | undefined;
+  /** Where the tail is valid. */
+  #place: Pick<LogPlace, 'epoch' | 'history'> = { epoch: 0, history: '' };
   #state: EventSourceState;
   #reported: string | undefined;
-  #isReleasing = false;
+  /** Whose commits are being released. */
+  #releasing: ReplicationSession | undefined;
 
   constructor(target: SourceTarget, client: () => pg.ClientConfig, settings: SlotSettings) {
     this.#target = target;
@@ -126,7 +129,6 @@ export class ReplicationFeed implements EventFeed {
     signal.addEventListener('abort', onClosing);
     let session: ReplicationSession | undefined;
     let reason: unknown;
-    // Transactions that arrive while the session is being opened are before its tail.
     try {
       session = await ReplicationSession.open({
         client: this.#client(),
@@ -142,9 +144,9 @@ export class ReplicationFeed implements EventFeed {
         onRecreated: (why) => this.#target.onError(new Error(why)),
       });
       this.#session = session;
-      const place = await session.place();
-      await this.#begin(session, place);
-      this.#state = { ...this.#state, kind: 'streaming', reason: undefined, slot: await session.retained() };
+      await this.#begin(session, session.begunAt);
+      const slot = await session.retained();
+      this.#state = { ...this.#state, kind: 'streaming', reason: undefined, slot };
       this.#reported = undefined;
       while (!ended.signal.aborted) {
         await this.#clock.sleep(this.#target.checkMs, ended.signal);
@@ -170,22 +172,21 @@ export class ReplicationFeed implements EventFeed {
     this.#target.onCommitted();
   }
 
-  #place: Pick<LogPlace, 'epoch' | 'history'> = { epoch: 0, history: '' };
-
   #committed({ transaction }: StreamedCommit): void {
     const [session, tail] = [this.#session, this.#tail];
+    // What arrives while the session is being opened comes before its tail.
     if (transaction === undefined || tail === undefined || session === undefined) return;
     if (transaction !== 'too-large') tail.add(transaction);
     if (transaction === 'too-large' || tail.isFull) {
       void this.#begin(session, this.#place).catch((error: unknown) => session.fail(error));
       return;
     }
-    if (!this.#isReleasing) void this.#releaseVisible(session);
+    if (this.#releasing !== session) void this.#releaseVisible(session);
   }
 
   /** One question at a time covers all commits that arrived before it. */
   async #releaseVisible(session: ReplicationSession): Promise<void> {
-    this.#isReleasing = true;
+    this.#releasing = session;
     let waitMs = visibleMinMs;
     try {
       while (this.#session === session && this.#tail?.isPending === true) {
@@ -203,7 +204,7 @@ export class ReplicationFeed implements EventFeed {
     } catch (error) {
       session.fail(error);
     } finally {
-      this.#isReleasing = false;
+      if (this.#releasing === session) this.#releasing = undefined;
     }
   }
 

@@ -49,6 +49,7 @@ export class ReplicationSession {
   readonly #side: pg.Client;
   readonly #service: InstanceType<typeof LogicalReplicationService>;
   #assembler: TransactionAssembler | undefined;
+  #begunAt: Pick<LogPlace, 'epoch' | 'history'> = { epoch: 0, history: '' };
   #receivedLsn = 0n;
   #confirmedLsn = 0n;
   #hasEnded = false;
@@ -97,6 +98,11 @@ export class ReplicationSession {
     }
   }
 
+  /** The epoch of the events that it delivers, and the history in which the stream began. */
+  get begunAt(): Pick<LogPlace, 'epoch' | 'history'> {
+    return this.#begunAt;
+  }
+
   /** Up to where the stream has delivered everything. */
   get receivedLsn(): bigint {
     return this.#receivedLsn;
@@ -121,7 +127,8 @@ export class ReplicationSession {
   /** Assigns a transaction number: whatever gets a higher one is committed from now on. */
   async newXid(): Promise<bigint> {
     const { rows } = await this.#side.query<{ xid: string }>('select pg_current_xact_id()::text as xid');
-    return BigInt(rows[0]?.xid ?? 0);
+    const [{ xid }] = rows as [{ readonly xid: string }];
+    return BigInt(xid);
   }
 
   /** What the server keeps for the slot. */
@@ -154,6 +161,7 @@ export class ReplicationSession {
     this.#confirmedLsn = parseLsn(await prepareSlot(this.#side, settings, onRecreated));
     this.#receivedLsn = this.#confirmedLsn;
     const place = await this.place();
+    this.#begunAt = place;
     this.#assembler = new TransactionAssembler(place.epoch, eventBytesMax);
     const plugin = new LogStreamPlugin(settings.publication);
     this.#service.on('start', () => this.#started.resolve());
