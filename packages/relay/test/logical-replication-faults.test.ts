@@ -94,6 +94,26 @@ describe('a relay whose stream ends', () => {
     await expect.poll(() => second.broker.firstVersions('a').at(-1)).toBe(21);
   });
 
+  test('skips nothing when somebody takes the log out of the publication', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url, {}, quick);
+    await isServed(process, writer);
+    await writer.query('alter publication framework_events drop table eventlog.events');
+    for (let version = 1; version <= 20; version++) await writer.write('a', version);
+    await expect.poll(() => process.broker.firstVersions('a')).toHaveLength(20);
+    await writer.query(endStream);
+    await writer.write('a', 21);
+    await expect.poll(() => process.broker.firstVersions('a').at(-1)).toBe(21);
+    await expect
+      .poll(() => process.publisher.state.sources[0]?.reason)
+      .toContain('does not publish all inserts');
+    await writer.query('drop publication framework_events');
+    await streams(process);
+    await writer.write('a', 22);
+    await expect.poll(() => process.broker.firstVersions('a').at(-1)).toBe(22);
+  });
+
   test('reads by cursor from a server that does not log enough, and says what to set', async () => {
     const database = await createTestDatabase();
     onTestFinished(() => database.drop());
