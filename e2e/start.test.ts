@@ -36,7 +36,7 @@ afterAll(async () => {
   rmSync(temporary, { recursive: true, force: true });
 });
 
-test('a lock is taken over when its holder was killed, even if the clock went back', async () => {
+test('a lock is taken over after its holder was killed, even if the clock was set back', async () => {
   const lock = join(checkout, '.data/install.lock');
   mkdirSync(join(checkout, '.data'));
   writeFileSync(lock, 'killed');
@@ -99,7 +99,7 @@ test('npm start is ready within 5 s after everything was killed', async () => {
   await expectReady(againReadyMs);
 });
 
-test('the balance survives the kill of everything', expectBalance);
+test('the balance survives when everything is killed', expectBalance);
 
 test('Ctrl-C stops the service with nothing left running', async () => {
   await service.interrupt(endMs);

@@ -35,7 +35,7 @@ let after: string | undefined;
 do {
   const page = await products.findPage({ limit: 2, orderBy: 'price', direction: 'descending', after });
   console.log(page.items.map(line).join(', '));
-  // A text that says where the next page begins, also if products were added meanwhile.
+  // A text that says where the next page begins, even if products were added meanwhile.
   after = page.next;
 } while (after !== undefined);
 

@@ -51,7 +51,7 @@ async function main(): Promise<void> {
   const changed = someOf(await changedLines(options.changed), Number(options.lines ?? Infinity));
   const sources = [...(await sourcesIn(paths)), ...changed.map(({ range }) => range)];
   if (sources.length === 0) {
-    console.log('There is no source to be changed');
+    console.log('There are no sources to mutate');
     return;
   }
   const folder = join(root, `.data/mutants/${process.pid}`);

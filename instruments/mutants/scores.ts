@@ -53,7 +53,8 @@ export function printScores(
     ? explanations.filter((change) => change.file in files && !needed.has(keyOf(change)))
     : [];
   for (const one of open) printChange(`${one.file}:${one.location.start.line}${metOf(one)}`, one);
-  for (const change of stale) printChange(`${change.file}: explained, and no survivor`, change);
+  for (const change of stale)
+    printChange(`${change.file}: explained, but no mutant with this change survived`, change);
   if (unmeasured.length > 0) console.log(`No test was run against ${unmeasured.length} of the survivors\n`);
   const folders = [...new Set(mutants.map(({ file }) => dirname(file)))];
   for (const folder of folders)
@@ -71,7 +72,7 @@ function printChange(title: string, { was, is }: Change): void {
 }
 
 function metOf({ status }: Mutant): string {
-  return status === 'NoCoverage' ? ' (met by no test)' : '';
+  return status === 'NoCoverage' ? ' (covered by no test)' : '';
 }
 
 function printScore(title: string, mutants: readonly Judged[]): void {

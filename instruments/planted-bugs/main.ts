@@ -45,7 +45,7 @@ interface Result {
   readonly isBroken?: boolean;
 }
 
-/** The output of a process that runs seeds, line by line. */
+/** One line of the output of a process that runs seeds. */
 type Message =
   | { readonly kind: 'seed'; readonly simulation: string; readonly seed: number }
   | { readonly kind: 'violated'; readonly violations: readonly string[] }
@@ -94,7 +94,7 @@ function patchedFiles(patch: string): readonly string[] {
 async function search(bug: Bug, sound: string): Promise<Result> {
   const copy = join(cache, bug.name);
   for (const path of bug.patched) {
-    if (!existsSync(join(root, path))) return { isBroken: true, reason: `${path} is not there any more` };
+    if (!existsSync(join(root, path))) return { isBroken: true, reason: `${path} no longer exists` };
     mkdirSync(dirname(join(copy, path)), { recursive: true });
     writeFileSync(join(copy, path), readFileSync(join(root, path)));
   }

@@ -12,7 +12,7 @@ import { IncreaseCounterAction, OpenCounterAction } from './counter-actions.ts';
 import { Counter } from './counter.ts';
 import { counters } from './counters-table.ts';
 
-/** The application: its parts, connected with its databases. */
+/** The application: its parts, connected to its databases. */
 export interface Counters {
   readonly databases: DatabaseRegistry;
   readonly repository: Repository<Counter>;
@@ -21,7 +21,7 @@ export interface Counters {
   readonly ready: () => Promise<void>;
 }
 
-/** Connects the application with one database for each of its shards: (0, 0), (1, 0) and so on. */
+/** Connects the application to one database for each of its shards: (0, 0), (1, 0) and so on. */
 export function openCounters(...urls: readonly (string | undefined)[]): Counters {
   const groups = urls.map((url, group) => {
     const configs = { 'primary-config': { 'jdbc-url': url } };

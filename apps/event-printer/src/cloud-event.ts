@@ -1,7 +1,8 @@
 import { type CloudEventV1, HTTP } from 'cloudevents';
 
 /**
- * Reads a message with the CloudEvents SDK, by its binding for HTTP: those of the brokers differ in how attributes are marked.
+ * Reads a message with the CloudEvents SDK. It uses the SDK's binding for HTTP whatever the broker, because each broker's binding
+ * marks attributes differently.
  *
  * @param attributes by their names, without a prefix
  * @throws the SDK's error when it is not a CloudEvent
@@ -20,12 +21,13 @@ export function cloudEventOf(
   return event;
 }
 
-/** Where events are read from, and what is done with each, in the order in which the broker has them. */
+/** The stream or exchange of the wallet service's events. */
+export const walletEvents = 'wallet-events';
+
+/** What a reader of a broker calls. */
 export interface Reading {
-  readonly url: string;
-  /** The stream or exchange. */
-  readonly place: string;
-  /** The namespace of the service, with which the subjects in NATS begin. */
-  readonly namespace: string;
+  /** Called once, when it has begun to read. */
+  readonly onReading: () => void;
+  /** Called with each event, in the order in which the broker has them. */
   readonly onEvent: (event: CloudEventV1<unknown>) => void;
 }

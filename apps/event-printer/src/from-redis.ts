@@ -1,16 +1,17 @@
 import { createClient } from 'redis';
 
-import { type Reading, cloudEventOf } from './cloud-event.ts';
+import { type Reading, cloudEventOf, walletEvents } from './cloud-event.ts';
 
 const waitMs = 5_000;
 
 /** Reads a Redis stream from its first entry on. */
-export async function readFromRedis({ url, place: stream, onEvent }: Reading): Promise<void> {
+export async function readFromRedis(url: string, { onReading, onEvent }: Reading): Promise<void> {
   const client = createClient({ url });
   await client.connect();
+  onReading();
   let after = '0';
   for (;;) {
-    const answers = await client.xRead({ key: stream, id: after }, { BLOCK: waitMs, COUNT: 100 });
+    const answers = await client.xRead({ key: walletEvents, id: after }, { BLOCK: waitMs, COUNT: 100 });
     for (const { messages } of (answers ?? []) as readonly StreamAnswer[]) {
       for (const { id, message } of messages) {
         const { data = '', ...attributes } = message;

@@ -44,7 +44,7 @@ describe.each([
   });
 });
 
-describe('a wallet that another transaction keeps changing', () => {
+describe('a deposit into a wallet that another transaction changes', () => {
   let service: TestService;
 
   beforeAll(async () => {

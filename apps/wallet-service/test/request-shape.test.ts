@@ -39,7 +39,7 @@ describe('a malformed body', () => {
     ['a missing field', '/wallets', { country: 'DE', currency: 'EUR' }, '#/ownerId', 'is missing'],
     ['an unknown field', '/wallets', { ...newWallet, 'a/b~c ': 1 }, '#/a~1b~0c%20', 'is not a known field'],
     [
-      'a field of every object',
+      'a field that every object has',
       '/wallets',
       `{"__proto__":{},${JSON.stringify(newWallet).slice(1)}`,
       '#/__proto__',
@@ -162,7 +162,7 @@ describe('the media type', () => {
   });
 });
 
-describe('a large body', () => {
+describe('the size of a body', () => {
   test('is accepted up to 64 KiB', async () => {
     expect(bodyOf(65_536)).toHaveLength(65_536);
     expect((await service.client.post(`/wallets/${walletId}/deposit`, bodyOf(65_536))).status).toBe(200);
@@ -174,7 +174,7 @@ describe('a large body', () => {
     );
   });
 
-  test('is refused beyond 64 KiB even without an announced length', async () => {
+  test('is refused beyond 64 KiB even if it was not announced', async () => {
     const body = new Blob([bodyOf(65_537)]).stream();
     const init: RequestInit = { method: 'POST', headers: json, body, duplex: 'half' };
     expect(await service.client.send(`/wallets/${walletId}/deposit`, init)).toMatchObject(
@@ -182,7 +182,7 @@ describe('a large body', () => {
     );
   });
 
-  test('is read when it is small and its length is not announced', async () => {
+  test('need not be announced if it is small', async () => {
     const init: RequestInit = {
       method: 'POST',
       headers: json,

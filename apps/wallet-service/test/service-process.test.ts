@@ -68,7 +68,7 @@ afterAll(async () => {
   await Promise.all([global.drop(), mexico.drop(), rm(folder, { recursive: true })]);
 });
 
-describe('the service at its start', () => {
+describe('the service at startup', () => {
   test('prints its address, its shards and example requests', async () => {
     const service = await start();
     const url = await service.printed('is ready');
@@ -250,7 +250,7 @@ describe('the service at its start', () => {
       await before.served();
       before.kill('SIGTERM');
       expect(await before.exitCode()).toBe(0);
-      // The database is as left by a version in which the new name did not list the old one.
+      // A version renamed the handler without listing the old name as an alias, and left the database in this state.
       for (const name of ['settle-transfer', 'complete-transfer']) {
         await rowsOf(torn, 'insert into eventlog.handlers (handler) values ($1)', [name]);
         await rowsOf(torn, 'insert into eventlog.handler_names (name, handler) values ($1, $1)', [name]);
@@ -392,7 +392,7 @@ async function whileDepositing(
     await session.query('begin');
     await session.query('select from wallets where id = $1 for update', [id]);
     const deposit = client.post(`/wallets/${id}/deposit`, { amount: '1' });
-    // The work decides whether it fails, possibly later.
+    // If the deposit fails, the work may notice only later; until then, nothing handles the rejection.
     deposit.catch(() => undefined);
     await expect.poll(() => lockedCount(global)).toBe(1);
     await work(deposit, session);

@@ -18,7 +18,7 @@ const mexico = await createTestDatabase();
 const brazil = await createTestDatabase();
 afterAll(() => Promise.all([global.drop(), mexico.drop(), brazil.drop()]));
 
-test('a third shard takes a placement, a configuration entry and a database', async () => {
+test('a third shard needs only a placement, a configuration entry and a database', async () => {
   const config = parseFrameworkConfig(configTree({ global, mexico }, { third: brazil }));
   const service = await startService({
     config,

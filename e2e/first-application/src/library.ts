@@ -9,7 +9,7 @@ import { type SendLetter, WriteToReader } from './write-to-reader.ts';
 
 const migrationsFolder = fileURLToPath(new URL('../migrations', import.meta.url));
 
-/** Connects the parts with each other and with the databases. */
+/** Connects the parts to each other and to the databases. */
 export function openLibrary(urls: { readonly north: string; readonly south: string }, send: SendLetter) {
   const { namespace, sharding } = parseFrameworkConfig({
     framework: {

@@ -8,7 +8,7 @@ const server = await EmbeddedPostgres.start({ directory: 'data' });
 await server.ensureDatabase('north');
 await server.ensureDatabase('south');
 
-// Here a letter is sent by keeping it for the line that prints it.
+// In this example, a letter is not sent but kept, so that it can be printed below.
 const { promise: letter, resolve } = Promise.withResolvers<string>();
 const send: SendLetter = async ({ to, text }) => resolve(`letter to ${to}: ${text}`);
 

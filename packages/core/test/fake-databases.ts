@@ -56,7 +56,7 @@ export class FakeIdempotencyKeys implements IdempotencyKeys {
     return scopes.filter((scope) => this.#stored.delete(textOf(scope))).length;
   }
 
-  /** Whether the change set may be written: it has no key, or a free one. */
+  /** Returns whether the change set may be written, because it has no key or a free one. Stores the key. */
   take({ key, action }: ChangeSet): boolean {
     if (key === undefined) return true;
     if (this.#stored.has(textOf(key))) return false;

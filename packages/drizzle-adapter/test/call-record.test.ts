@@ -162,7 +162,7 @@ describe('a record of calls', () => {
     expect((await suite.accounts.getById(accounts[0].id)).balance).toMatch(/^6(\.0+)?$/);
   });
 
-  test('detects a handler that has not reached the end of the log, and events that were given up', async () => {
+  test('detects a handler that has not reached the end of the log, and dead letters', async () => {
     for (const { store } of registry.deliveries())
       await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
     expect(await violations()).toEqual(Array(2).fill('notify has not handled 2 events after 0 ms'));

@@ -45,7 +45,7 @@ test('a partition is dropped once it is old and every cursor has passed it', asy
   // The last events of the partition are not old enough yet, although the first ones are.
   expect(await store.partitions.drop(Date.now() - Date.parse('2020-01-20T00:00:00Z'))).toEqual([]);
   expect(await store.partitions.drop(Date.now() - Date.parse('2020-01-31T23:59:00Z'))).toEqual([]);
-  // While a transaction that began before the event is open anywhere on the server, the cursor may still need its month.
+  // While a transaction that began before the event is open anywhere on the server, the cursor may still need the partition.
   await vi.waitFor(
     async () => {
       await pass();

@@ -129,7 +129,7 @@ describe('group commit', () => {
     expect((await Promise.all(waiting)).map(({ version }) => version)).toEqual(held.map(() => 2));
   });
 
-  test('does not delay plans that a check constraint causes to be written singly while other rows are locked', async () => {
+  test('does not delay plans that it writes one by one, due to a check constraint, while other rows are locked', async () => {
     const suite = await openGrouped(database.url, patient, patientQueue);
     await query(database.url, 'alter table accounts add constraint positive check (balance >= 0)');
     onTestFinished(

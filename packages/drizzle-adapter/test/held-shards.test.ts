@@ -47,7 +47,7 @@ describe('a database', () => {
     expect(await query(one.url, sinceWhen)).toEqual([{ always: true }]);
   });
 
-  test('that two configurations open for the first time at once holds what one of them says', async () => {
+  test('that two configurations open at once for the first time holds the shards of only one of them', async () => {
     const one = await emptyDatabase();
     const registries = [openRegistry([at(first, one)]), openRegistry([at(third, one)])];
     const outcomes = await Promise.all(registries.map(refusal));

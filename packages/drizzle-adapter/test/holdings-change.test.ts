@@ -95,7 +95,7 @@ describe('a shard that is adopted', () => {
     await forgotten.ready();
     const suite = suiteOn(forgotten);
     const account = await suite.openAccount(shard);
-    // What an operator has done who is killed after the first step.
+    // An operator does the first step, and is then killed.
     await query(
       one.url,
       'update eventlog.shards set released_date = clock_timestamp() where shard_member = 1',

@@ -99,7 +99,7 @@ interface Outcome {
   readonly version: number;
 }
 
-/** Checks that no credit after the takeover is lost. */
+/** The outcome if the late action reads again after the takeover, so that no credit is lost. */
 const readTwice: Outcome = { seen: [decimal('100'), decimal('7')], balance: decimal('8'), version: 3 };
 
 /**

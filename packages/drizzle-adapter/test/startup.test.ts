@@ -13,7 +13,7 @@ import { shardingConfig } from './fixtures/sharding-config.js';
 
 const patience = { timeout: 30_000, interval: 20 };
 
-describe('a database that is down at the start', () => {
+describe('a database that is down at startup', () => {
   test('delays only its own shard, and serves as soon as it is up', async () => {
     const [down, up] = [await proxied(await emptyDatabase()), await emptyDatabase()];
     await down.proxy.refuse();

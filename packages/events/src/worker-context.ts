@@ -22,7 +22,7 @@ export interface WorkerContext {
   readonly ended: AbortSignal;
 }
 
-/** Creates a backoff for one loop, with the waits of the settings. */
+/** Creates a backoff for one loop, with its first and longest wait from the settings. */
 export function storeBackoff({ clock, random, settings }: WorkerContext): StoreBackoff {
   return new StoreBackoff({
     clock,

@@ -37,7 +37,7 @@ describe('the tuning of delivery', () => {
     });
   });
 
-  test('can be changed by tests, even in a copy of settings in which it was changed before', () => {
+  test('can be changed by tests, even in settings that already contain such a change', () => {
     const overrides = tuned({ leaseMs: 300, readMax: 7 });
     expect(Object.keys(overrides)).toEqual(['leaseMs']);
     expect(engineSettings(tuned({ ...overrides, readMax: 8, dueMax: 9 }))).toMatchObject({
@@ -90,7 +90,7 @@ describe('the settings of a delivery', () => {
   });
 });
 
-test('an event is read completely if it is no larger than its share of the bytes of a read', () => {
+test('an event is read completely if it is no larger than its share of the bytes that a read may return', () => {
   expect(eventBytesMax(engineSettings())).toBe(16_777);
   expect(eventBytesMax(testSettings({ readMax: 3, readBytesMax: 11 }))).toBe(3);
   expect(eventBytesMax(testSettings({ readMax: 1_000, readBytesMax: 10 }))).toBe(1);

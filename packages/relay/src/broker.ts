@@ -63,6 +63,20 @@ export function callTimeoutMs(requestTimeoutMs: number, messagesMax = 1_000): nu
   return Math.min(timerMsMax, messagesMax * requestTimeoutMs);
 }
 
+/** Small, because all messages of a batch may be of one model, and those are published one after the other. */
+const singlyConfirmedMax = 100;
+
+/** The limits of a broker that confirms each message, within `messageTimeoutMs`. */
+export function singlyConfirmedLimits(messageTimeoutMs: number): {
+  readonly messagesMax: number;
+  readonly timeoutMs: number;
+} {
+  return {
+    messagesMax: singlyConfirmedMax,
+    timeoutMs: callTimeoutMs(messageTimeoutMs, singlyConfirmedMax),
+  };
+}
+
 const confirmed: PublishOutcome = { kind: 'confirmed' };
 const heldBack: PublishOutcome = { kind: 'held-back' };
 

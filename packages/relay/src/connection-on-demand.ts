@@ -12,7 +12,7 @@ interface ConnectionOptions<C> {
 }
 
 /**
- * A connection that is opened when it is first needed, and opened anew when it has ended. One on which the broker was silent for
+ * A connection that is opened when it is first needed, and reopened when it has ended. One on which the broker was silent for
  * too long is destroyed: the broker may be there again, while nothing arrives on this connection ever after.
  */
 export class ConnectionOnDemand<C> {

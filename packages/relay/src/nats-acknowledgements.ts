@@ -1,6 +1,6 @@
 import { type MsgHdrs, type NatsConnection, createInbox } from '@nats-io/transport-node';
 
-/** An answer of JetStream that says why it has not stored a message. */
+/** An answer from JetStream that says why it has not stored a message. */
 export class NatsRefusal extends Error {
   override readonly name = 'NatsRefusal';
   /** The `err_code` of JetStream; 503 when no stream has answered. */

@@ -12,8 +12,8 @@ import {
   type BrokerMessage,
   type PublishOutcome,
   RefusedByBroker,
-  callTimeoutMs,
   publishByKey,
+  singlyConfirmedLimits,
 } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
 import { headerValue } from './message.js';
@@ -52,13 +52,13 @@ interface Connected {
 }
 
 class NatsBroker implements Broker {
-  readonly limits: { readonly timeoutMs: number };
+  readonly limits: { readonly messagesMax: number; readonly timeoutMs: number };
   readonly #options: NatsOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
 
   constructor(options: NatsOptions) {
     this.#options = options;
-    this.limits = { timeoutMs: callTimeoutMs(options.timeoutMs ?? timeoutMsDefault) };
+    this.limits = singlyConfirmedLimits(options.timeoutMs ?? timeoutMsDefault);
     this.#connection = new ConnectionOnDemand({
       open: () => openNats(options),
       // The client reconnects by itself until it gives up.

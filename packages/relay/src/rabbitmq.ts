@@ -5,8 +5,8 @@ import {
   type BrokerMessage,
   type PublishOutcome,
   RefusedByBroker,
-  callTimeoutMs,
   publishByKey,
+  singlyConfirmedLimits,
 } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
 
@@ -52,14 +52,14 @@ interface Connected {
 }
 
 class RabbitMqBroker implements Broker {
-  readonly limits: { readonly timeoutMs: number };
+  readonly limits: { readonly messagesMax: number; readonly timeoutMs: number };
   readonly #options: RabbitMqOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
 
   constructor(options: RabbitMqOptions) {
     const { timeoutMs = timeoutMsDefault } = options;
     this.#options = options;
-    this.limits = { timeoutMs: callTimeoutMs(timeoutMs) };
+    this.limits = singlyConfirmedLimits(timeoutMs);
     this.#connection = new ConnectionOnDemand({
       open: (late) => openRabbitMq(options, late),
       isOpen: ({ isOpen }) => isOpen,

@@ -1,4 +1,9 @@
-import { BrokerUnavailableError, MessageRefusedError } from '@framework/core/adapter';
+import {
+  BrokerUnavailableError,
+  type EventSource,
+  type EventSourceState,
+  MessageRefusedError,
+} from '@framework/core/adapter';
 import {
   type BatchEventHandler,
   type EventEnvelope,
@@ -14,7 +19,10 @@ import type { Broker, BrokerMessage, PublishOutcome } from './broker.js';
 import { defaultTopic, messageOf } from './message.js';
 
 /** What a relay publishes, where, and from which event on. */
-export interface RelayOptions extends Pick<EventHandlerOptions, 'aliases' | 'startFrom' | 'timeoutMs'> {
+export interface RelayOptions extends Pick<
+  EventHandlerOptions,
+  'aliases' | 'startFrom' | 'timeoutMs' | 'source'
+> {
   /** Durable and unique among the handlers and relays of the service: its cursors are stored under it. */
   readonly name: string;
   readonly broker: Broker;
@@ -28,6 +36,8 @@ export interface RelayState {
   readonly kind: 'idle' | 'publishing' | 'waiting';
   /** The last error, and when it happened; `undefined` when there was none. */
   readonly lastError: { readonly text: string; readonly date: Date } | undefined;
+  /** How the relay's source is doing, for each database; empty when the log is polled. */
+  readonly sources: readonly EventSourceState[];
 }
 
 /**
@@ -58,8 +68,10 @@ export function relay({ name, broker, topic = defaultTopic, ...options }: RelayO
   class NamedRelay extends EventRelay {}
   const { messagesMax: batchMax, timeoutMs } = broker.limits ?? {};
   const limits = { ...(batchMax && { batchMax }), ...(timeoutMs && { timeoutMs }) };
-  FrameworkEventHandler({ ...limits, ...options, name, whenBatchFails: 'wait' })(NamedRelay);
-  return new NamedRelay(name, broker, topic);
+  // A relay does the same with each event, so that none of them can be the reason why a process dies.
+  const whenever = { whenBatchFails: 'wait', whenProcessDies: 'repeat' } as const;
+  FrameworkEventHandler({ ...limits, ...options, ...whenever, name })(NamedRelay);
+  return new NamedRelay(name, broker, topic, options.source);
 }
 
 class EventRelay implements Relay {
@@ -67,16 +79,23 @@ class EventRelay implements Relay {
   readonly name: string;
   readonly broker: Broker;
   readonly #topic: (envelope: EventEnvelope<undefined>) => string;
-  #state: RelayState = { kind: 'idle', lastError: undefined };
+  readonly #source: EventSource | undefined;
+  #state: Omit<RelayState, 'sources'> = { kind: 'idle', lastError: undefined };
 
-  constructor(name: string, broker: Broker, topic: (envelope: EventEnvelope<undefined>) => string) {
+  constructor(
+    name: string,
+    broker: Broker,
+    topic: (envelope: EventEnvelope<undefined>) => string,
+    source: EventSource | undefined,
+  ) {
     this.name = name;
     this.broker = broker;
     this.#topic = topic;
+    this.#source = source;
   }
 
   get state(): RelayState {
-    return this.#state;
+    return { ...this.#state, sources: this.#source?.states ?? [] };
   }
 
   async handleBatch(

@@ -5,8 +5,8 @@ import {
   type BrokerMessage,
   type PublishOutcome,
   RefusedByBroker,
-  callTimeoutMs,
   publishByKey,
+  singlyConfirmedLimits,
 } from './broker.js';
 import { headerValue } from './message.js';
 
@@ -26,8 +26,6 @@ export interface WebhookOptions {
 
 const timeoutMsDefault = 10_000;
 const concurrencyDefault = 8;
-/** Small, because all messages of a batch may be of one model, and those are sent one after the other. */
-const messagesMax = 100;
 /** Answers of status 4xx that say "later", not "never". */
 const laterStatuses: ReadonlySet<number> = new Set([408, 425, 429]);
 /** How much of an answer is read, to say why a message was not taken. */
@@ -71,7 +69,7 @@ class WebhookBroker implements Broker {
     this.#options = options;
     this.#webhook = new Webhook(options.secret);
     this.#timeoutMs = options.timeoutMs ?? timeoutMsDefault;
-    this.limits = { messagesMax, timeoutMs: callTimeoutMs(this.#timeoutMs, messagesMax) };
+    this.limits = singlyConfirmedLimits(this.#timeoutMs);
   }
 
   publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {

@@ -119,7 +119,7 @@ describe('the AsyncAPI document', () => {
     expect(document.channels['Counter']?.address).toBe('events.Counter');
   });
 
-  test('describes recursive payloads, earlier forms, and types that are no keys', async () => {
+  test('describes recursive payloads, earlier forms, and event types that cannot be keys', async () => {
     class Renamed extends CounterIncreasedEvent {
       static readonly eventType = 'Renamed';
       static upcast(payload: object): object {

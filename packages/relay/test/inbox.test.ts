@@ -126,7 +126,7 @@ function describeInbox(client: string, open: () => Promise<InboxDatabase>): void
       expect(await ofMany.removeOlderThan(database.query, new Date(Date.now() + 60_000))).toBe(10_001);
     });
 
-    test('lets the second of two transactions wait for the first, which commits, and then have a repeat', async ({
+    test('makes the second of two transactions wait, and have a repeat once the first has committed', async ({
       skip,
     }) => {
       const { waiting = never } = database;

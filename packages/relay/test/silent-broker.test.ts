@@ -55,10 +55,11 @@ describe('a server that accepts connections and says nothing', () => {
 });
 
 test.each([
-  ['NATS', nats({ servers: [], stream: 's', timeoutMs: 5_000 })],
-  ['RabbitMQ', rabbitmq({ url: 'amqp://127.0.0.1', exchange: 'e', timeoutMs: 5_000 })],
-  ['Redis', redis({ url: 'redis://127.0.0.1', timeoutMs: 5_000 })],
-  ['Kafka', kafka({ bootstrapServers: ['127.0.0.1'], timeoutMs: 5_000 })],
-])('%s may take as long for a batch as for a request for each of its messages', (_name, { limits }) => {
-  expect(limits?.timeoutMs).toBe(5_000_000);
+  ['NATS', nats({ servers: [], stream: 's', timeoutMs: 5_000 }), 500_000],
+  ['RabbitMQ', rabbitmq({ url: 'amqp://127.0.0.1', exchange: 'e', timeoutMs: 5_000 }), 500_000],
+  ['A webhook', webhooks({ url: 'http://127.0.0.1', secret, timeoutMs: 5_000 }), 500_000],
+  ['Redis', redis({ url: 'redis://127.0.0.1', timeoutMs: 5_000 }), 5_000_000],
+  ['Kafka', kafka({ bootstrapServers: ['127.0.0.1'], timeoutMs: 5_000 }), 5_000_000],
+])('%s may take as long for a batch as for each of its messages', (_name, { limits }, timeoutMs) => {
+  expect(limits?.timeoutMs).toBe(timeoutMs);
 });

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { checkRecordable } from './recorded-ratios.js';
 import { commitIn } from './report.js';
 
-describe('the commit of figures', () => {
+describe('the commit to which figures belong', () => {
   let checkout: string;
 
   beforeEach(() => {
@@ -22,12 +22,12 @@ describe('the commit of figures', () => {
     rmSync(checkout, { recursive: true, force: true });
   });
 
-  test('is named where the files are those of the commit, and may be recorded', () => {
+  test('is named if the files are unchanged since the commit, and may be recorded', () => {
     expect(commitIn(checkout)).toBe(git('rev-parse', '--short=12', 'HEAD'));
     checkRecordable(commitIn(checkout));
   });
 
-  test('is dirty where a file has been changed, and is not recorded', () => {
+  test('is dirty if a file has been changed, and is not recorded', () => {
     writeFileSync(join(checkout, 'source.ts'), '2');
     expect(commitIn(checkout)).toMatch(/-dirty$/);
     expect(() => checkRecordable(commitIn(checkout))).toThrow(/commit them, then record again/);
@@ -38,7 +38,7 @@ describe('the commit of figures', () => {
     expect(commitIn(join(checkout, 'apps/bench'))).not.toMatch(/-dirty$/);
   });
 
-  test('is unknown where there is no checkout', () => {
+  test('is unknown if there is no checkout', () => {
     rmSync(join(checkout, '.git'), { recursive: true });
     expect(commitIn(checkout)).toBe('unknown');
     checkRecordable(commitIn(checkout));

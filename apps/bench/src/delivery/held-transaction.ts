@@ -17,7 +17,7 @@ const walletCount = 200;
 const warmUpMs = 3_000;
 const windowMs = 10_000;
 const heldDeposits = 3;
-/** A shorter lag counts as this one: the duration of a garbage collection has nothing to do with open transactions. */
+/** A shorter lag counts as this long, because the time of a garbage collection has nothing to do with open transactions. */
 const lagMinMs = 5;
 
 /** How much one write transaction that stays open delays the events of all other transactions. */

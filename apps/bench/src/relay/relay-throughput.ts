@@ -7,6 +7,7 @@ import { measureContenders } from '../benchmark/measure-contenders.js';
 import { fillWallets } from '../delivery/backlog.js';
 import { openService } from '../load/bench-wallets.js';
 import { type BenchBroker, answers } from './bench-broker.js';
+import { kafkaBroker } from './brokers/kafka-broker.js';
 import { natsBroker } from './brokers/nats-broker.js';
 import { rabbitmqBroker } from './brokers/rabbitmq-broker.js';
 import { redisBroker } from './brokers/redis-broker.js';
@@ -14,7 +15,7 @@ import { redisBroker } from './brokers/redis-broker.js';
 const walletCount = 1_000;
 const eventCount = 100_000;
 
-const brokers: readonly BenchBroker[] = [natsBroker, rabbitmqBroker, redisBroker];
+const brokers: readonly BenchBroker[] = [natsBroker, kafkaBroker, rabbitmqBroker, redisBroker];
 
 /** A backlog that a relay publishes, compared with a bare client of the broker that publishes the same bytes. */
 export const relayThroughput: Benchmark = {

@@ -1,6 +1,6 @@
 import type { NotReadyKind } from '@framework/core/adapter';
 
-/** Why a shard is not ready, as the readiness check answers it. */
+/** Why a shard is not ready, as the readiness check reports it. */
 export type ShardCause = NotReadyKind | 'opening' | 'delivery-starting';
 
 /** The reason given for a shard that another process may know. */

@@ -40,10 +40,10 @@ export interface WalletService {
   readonly principalOf: (request: Request) => Principal | Promise<Principal>;
 }
 
-/** A relay, as its health is served. */
+/** A relay whose health the service reports. */
 export interface ServedRelay {
   readonly name: string;
-  /** How it fares; `undefined` when it runs in other processes only. */
+  /** Its current state; `undefined` when it runs in other processes only. */
   readonly state: () => RelayState | undefined;
 }
 

@@ -18,13 +18,13 @@ const roles = ['all', 'http', 'worker', 'relay'] as const;
 /** What a process does: `http` answers requests, `worker` delivers events to handlers and relays, `relay` to relays only, `all` does it all. */
 export type ServiceRole = (typeof roles)[number];
 
-/** How a first try relays to a broker of each protocol: all of it is created, from the first event on. */
+/** Makes the section of the relay to `WALLET_RELAY`, by the URL's protocol. The relay creates what it needs in the broker. */
 const firstRelays: Readonly<Record<string, (url: string) => Readonly<Record<string, unknown>>>> = {
   'nats:': (url) => ({ nats: { servers: [url], stream: firstPlace, createStream: true } }),
   'amqp:': (url) => ({ rabbitmq: { url, exchange: firstPlace, declare: true } }),
   'redis:': (url) => ({ redis: { url, stream: firstPlace } }),
 };
-/** The stream or exchange of a first try. */
+/** The name of the stream or exchange that the relay to `WALLET_RELAY` creates. */
 const firstPlace = 'wallet-events';
 const firstProtocols = Object.keys(firstRelays).map((protocol) => `${protocol}//`);
 
@@ -53,7 +53,7 @@ export interface ServiceSettings {
   readonly configFile: string | undefined;
   /** The folder of the embedded databases. `undefined` means `.data/postgres` in the repository. */
   readonly dataFolder: string | undefined;
-  /** The section `framework.relay` of a first try with the embedded databases. */
+  /** The section `framework.relay` when the embedded databases are used: the relay to `WALLET_RELAY`, if it is set. */
   readonly firstRelay: FrameworkConfig['relay'];
   readonly host: string;
   /** The port to listen on; 0 means any free one. */

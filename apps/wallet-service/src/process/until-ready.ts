@@ -29,7 +29,7 @@ export interface StartListener {
 }
 
 /**
- * Waits until every shard is ready, and reports what it waits for if that takes a long time or changes.
+ * Waits until every shard is ready. Reports what it is waiting for if the wait is long, and again whenever that changes.
  *
  * @throws NoUsableShardError `no-usable-shard` when no shard can become ready until somebody corrects something
  * @throws any other error that makes waiting pointless, such as a handler that a database refuses

@@ -85,7 +85,8 @@ describe('an event that kills its process', () => {
     await vi.waitFor(async () => expect(await deadAttempts()).toEqual([attemptsMax]), patience);
     await everythingArrived(others);
 
-    // Deaths while other events were being tried are not counted: at the first delivery, as a suspect, and on a slow machine.
+    // A death does not count while other events are being tried as well: at the first delivery, when the event is tried as one of
+    // several suspects, and at times on a slow machine.
     const made = await attempts(poisoned);
     expect(made.slice(-attemptsMax)).toEqual([1, 2, 3]);
     const uncounted = made.slice(0, -attemptsMax);
@@ -99,7 +100,7 @@ describe('an event that kills its process', () => {
         reason: expect.stringContaining(`The process ended, or its event loop was blocked`) as string,
       }),
     );
-    // The last process to take over may repeat the earlier ones, which no cursor had passed.
+    // The last process to take over may deliver earlier events again, because no cursor has passed them.
     await vi.waitFor(async () => expect(await waiting(poisoned)).toEqual([3, 4, 5, 6]), patience);
 
     await fleet.deliveries.fix();

@@ -11,8 +11,8 @@ import { rowsOf } from '../database-session.js';
 const patience = { timeout: 30_000, interval: 50 };
 
 /**
- * Gives a server a synchronous standby, which has every commit before the server answers it: a copy of its files, for which the
- * server is stopped, and then a stream of its changes.
+ * Gives a server a synchronous standby, which has every commit before the server acknowledges it: a copy of its files, for
+ * which the server is stopped, and then a stream of its changes.
  *
  * @param directory the server's data directory
  * @param restart starts the server again

@@ -40,7 +40,7 @@ test.each([
     const failures = () =>
       harness.log.filter((line) => line.includes('delivery continues after an error') && told.test(line));
     await vi.waitFor(() => expect(failures()).not.toEqual([]), patience);
-    // Longer than a lease, so that everything starts again afterwards.
+    // The fault lasts until the leases have ended, so that everything starts again afterwards.
     await vi.waitFor(async () => expect(await liveProcesses()).toEqual([]), patience);
     expect(failures().length).toBeLessThan(3);
     expect(harness.log.some((line) => line.includes('"POST"') && told.test(line))).toBe(true);

@@ -228,7 +228,7 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
   }
 }
 
-/** How an event is blocked before its first attempt. */
+/** The state of a blocked event before its first attempt. */
 const untried = {
   attempts: 0,
   uncounted: 0,

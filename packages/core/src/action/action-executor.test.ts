@@ -73,7 +73,7 @@ describe('execute', () => {
     expect(driver.committed).toMatchObject([{ shard, changes: [] }]);
   });
 
-  test('records an action that stages nothing on the default shard when it looked for an unconfigured one', async () => {
+  test('records an action that stages nothing, but looked for an unconfigured shard, on the default shard', async () => {
     const { execute, driver, databases } = executorOf(async () => {
       expect(() => databases.transactionManager(ShardIdentifier.of(9, 9))).toThrow('not configured');
       return 'it is not ours';
@@ -297,7 +297,7 @@ describe('a listener of commits', () => {
     expect(heard).toEqual([mexico]);
   });
 
-  test('is called with the shards of an execution that failed on a later one', async () => {
+  test('is called with the shards that an execution had written when it failed on a later shard', async () => {
     const { execute, executor, manager } = executorOf(async (plan) =>
       plan().addAll([openWallet(global), openWallet(mexico)]),
     );
@@ -325,7 +325,7 @@ describe('a listener of commits', () => {
     expect(heard).toEqual([global]);
   });
 
-  test('is called with the shard on which the log finds an attempt that spans several shards', async () => {
+  test('is called with the shard whose log shows that an attempt on several shards was committed there', async () => {
     const { execute, executor, manager } = executorOf(async (plan) =>
       plan().addAll([openWallet(global), openWallet(mexico)]),
     );

@@ -33,7 +33,7 @@ interface AwaitedWrite {
   readonly batch: Batch;
   /** Cancels the timer that ends the wait. */
   readonly endPatience: () => void;
-  /** Whether the wait is over, but there was no capacity to leave the write aside. */
+  /** Whether the wait is over, but there was no capacity to set the write aside. */
   isOverdue: boolean;
 }
 
@@ -57,8 +57,8 @@ interface AwaitedWrite {
  *
  * Nothing of an aborted plan is written.
  *
- * The queue waits for one of the writes that are sent. If that takes a long time, because a row is locked, it is left aside: only
- * plans that change the same models wait for it any longer. Plans that are sent again or looked up in the log are left aside from
+ * The queue waits for one of the writes that are sent. If that takes a long time, because a row is locked, it is set aside: only
+ * plans that change the same models wait for it any longer. Plans that are sent again or looked up in the log are set aside from
  * the start.
  */
 export class CommitQueue {
@@ -228,15 +228,15 @@ export class CommitQueue {
     return this.#patient.size + tried.length < lockedMax;
   }
 
-  /** Leaves aside the write that the queue waits for, if there is capacity, so that the next group can be sent. */
+  /** Sets aside the write that the queue waits for, if there is capacity, so that the next group can be sent. */
   #stopWaiting(): void {
     if (this.#awaited === undefined) return;
     this.#awaited.isOverdue = true;
-    if (this.#leaveOverdueAside()) this.#sendAll();
+    if (this.#setOverdueAside()) this.#sendAll();
   }
 
-  /** Leaves the awaited write aside if it is overdue and there is capacity. Then only plans that change its models wait for it. */
-  #leaveOverdueAside(): boolean {
+  /** Sets the awaited write aside if it is overdue and there is capacity. Then only plans that change its models wait for it. */
+  #setOverdueAside(): boolean {
     if (this.#awaited?.isOverdue !== true || this.#asideCount >= asideMax) return false;
     holdUp(this.#awaited.batch);
     this.#forgetAwaited();
@@ -297,10 +297,10 @@ export class CommitQueue {
     }
     this.#refuseStale(written);
     this.#dropEnded();
-    this.#leaveOverdueAside();
+    this.#setOverdueAside();
     const sentBefore = this.#sent.size;
     this.#sendAll();
-    // The next group is sent before the executions of this one continue, because that keeps the process busy for a while.
+    // The next group is sent first, because the executions of this one keep the process busy for a while when they continue.
     if (this.#sent.size > sentBefore) this.#clock.after(0, () => tellAll(batch));
     else tellAll(batch);
     if (this.#hasWaiting) this.#ticker.start();

@@ -23,7 +23,7 @@ async function lockedGroup(): Promise<{
   return { writer, plans };
 }
 
-describe('more locked models than writes that may wait for locks', () => {
+describe('plans for too many locked models', () => {
   test('leave capacity for other plans, and are tried in turn', async () => {
     const { writer } = await lockedGroup();
     const waiting = ['p0', 'p1', 'p2', 'p3', 'p4'];
@@ -123,7 +123,7 @@ describe('more locked models than writes that may wait for locks', () => {
     expect(tried).toEqual(['p5', 'p6', 'p7', 'newer0']);
   });
 
-  test('are tried before those of a group that arrived and failed later', async () => {
+  test('are tried before the plans of a group that failed later', async () => {
     const { writer } = await lockedGroup();
     await writer.add('later', openWallet());
     for (const name of ['n0', 'n1']) (await writer.add(name, openWallet())).queuedMs = 1;

@@ -280,7 +280,7 @@ describe('a model that is staged but not committed yet', () => {
     ]);
   });
 
-  test('is read by others while an execution refused because of it waits', async () => {
+  test('is read by others while an execution that throws because of it waits', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);
@@ -363,7 +363,7 @@ describe('a pending version whose row another session keeps locked', () => {
       await expect(early).rejects.toMatchObject(refused);
       const next = execute(wallet, once);
       await settled();
-      // It is refused while the clock stands still, although the wallet was changed again just now.
+      // It is refused at once, although the wallet was changed again just now: the clock does not advance.
       await expect(executeOfHandler()).rejects.toMatchObject(refused);
       release();
       await Promise.all([first, next]);

@@ -11,7 +11,7 @@ function timeOf(id: string): number {
 }
 
 describe('a time-ordered UUID', () => {
-  test('is one of version 7, differs from all others, and sorts after those made before', () => {
+  test('has version 7, differs from all others, and sorts after those made before', () => {
     const ids = Array.from({ length: 20_000 }, () => timeOrderedUuid());
     expect(ids.every((id) => validate(id) && version(id) === 7)).toBe(true);
     expect(new Set(ids).size).toBe(ids.length);
@@ -26,7 +26,7 @@ describe('a time-ordered UUID', () => {
   });
 });
 
-test('a random UUID is one of version 4, and differs from all others', () => {
+test('a random UUID has version 4, and differs from all others', () => {
   const ids = Array.from({ length: 10_000 }, () => randomUuid());
   expect(ids.every((id) => validate(id) && version(id) === 4)).toBe(true);
   expect(new Set(ids).size).toBe(ids.length);

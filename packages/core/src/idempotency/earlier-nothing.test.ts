@@ -89,8 +89,8 @@ describe('a request that has an effect only when repeated', () => {
   });
 });
 
-describe('an effect', () => {
-  test('does not wait long for a shard that it has not accessed, and needs no answer from it', async () => {
+describe('an execution with an effect', () => {
+  test('does not wait long for a shard that it has not accessed, nor need its answer', async () => {
     const { once, manager, driver } = laterDue({ turnsTo: [mexico] });
     await once(unsearched);
     manager(global).keys.waits.length = 0;
@@ -100,7 +100,7 @@ describe('an effect', () => {
     expect(driver.committed).toHaveLength(2);
   });
 
-  test('needs an answer from the shard that it has accessed first', async () => {
+  test('needs an answer from the shard that it accessed first', async () => {
     const { once, manager, driver } = laterDue({ turnsTo: [global, mexico] });
     await once(unsearched);
     manager(global).keys.waits.length = 0;
@@ -121,7 +121,7 @@ describe('an effect', () => {
     expect(manager(shard).keys.waits).toHaveLength(count);
   });
 
-  test('asks no shard that it has not accessed a second time', async () => {
+  test('asks each shard that it has not accessed at most once', async () => {
     const { once, manager } = laterDue({ turnsTo: [mexico] });
     await once(unsearched);
     manager(global).keys.waits.length = 0;

@@ -234,12 +234,7 @@ describe('executions that take locks', () => {
   test.each([
     ['an action of a handler gives the lock back', ofHandler, ofClient, true],
     ['an action of a client keeps the lock', ofClient, ofClient, false],
-    [
-      'the action of a handler that comes next does not wait for the lock of a client',
-      ofClient,
-      ofHandler,
-      true,
-    ],
+    ["a handler's action that comes next does not wait for the lock of a client", ofClient, ofHandler, true],
   ])("%s while its commit waits for somebody else's lock", async (_what, first, next, goesOn) => {
     const running = executorOf(
       async (plan, params) => {
@@ -262,7 +257,7 @@ describe('executions that take locks', () => {
       .catch(() => undefined);
     await settled();
     let isOver = false;
-    // The clock stands still: a waiter waits for the lock until it is released.
+    // The clock does not advance, so no wait for a lock ends before the lock is released.
     const other = running
       .execute(wallet, { ...once, ...next, idempotencyKey: 'other' })
       .then(() => (isOver = true));
@@ -307,7 +302,7 @@ describe('executions that take locks', () => {
     const release = holdCommits(running.manager(global));
     const executions = [running.execute({ reads: [one, other, third], updates: [one, other] }, once)];
     await settled();
-    // The clock stands still: an execution that waits for a lock does not read.
+    // The clock does not advance, so an execution that has to wait for a lock keeps waiting and does not read.
     for (const [wallet, reads] of [
       [one, 3],
       [other, 3],
@@ -357,7 +352,7 @@ describe('executions that take locks', () => {
     const holder = running.execute(wallets, once);
     await settled();
     expect(running.wallets.reads).toBe(65);
-    // The clock stands still: an execution that waits for a lock does not read.
+    // The clock does not advance, so an execution that has to wait for a lock keeps waiting and does not read.
     const next = running.execute([wallets[64]], once);
     await settled();
     expect(running.wallets.reads).toBe(66);
@@ -387,7 +382,7 @@ describe('executions that take locks', () => {
     release();
     await holder;
     await settled();
-    // The clock stands still: a waiter waits for the lock for ever.
+    // The clock does not advance, so this would wait for ever if a lock were still held.
     await running.execute({ wallet }, once);
     expect(running.driver.committed).toHaveLength(2);
   });

@@ -36,7 +36,7 @@ export interface Database {
    * @param name the name of the shard in the configuration, for messages
    */
   transactionManager(shard: ShardIdentifier, name: string): TransactionManager;
-  /** What delivery needs of the database; absent if its adapter only stores. */
+  /** The part of the database that delivery uses; absent if its adapter only stores. */
   readonly delivery?: DeliveryStore | undefined;
   /**
    * Resolves when the database can be used: reachable, and migrated if that is the driver's task.

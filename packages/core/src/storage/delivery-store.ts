@@ -3,7 +3,7 @@ import type { DeliverableEvent } from './event-log.js';
 import type { Cursor, HandlerCursors } from './handler-cursors.js';
 
 /**
- * Port: what delivery needs of one database, whose log holds the events of one or several shards.
+ * Port: what delivery needs from one database, whose log holds the events of one or several shards.
  *
  * Times are measured by the database. Writes under a lost lease are discarded; the methods return the tokens of those leases, and
  * the caller stops working under them. A crash of the database or a failover ends every lease. The methods throw the same errors

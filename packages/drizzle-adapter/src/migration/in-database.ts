@@ -10,7 +10,7 @@ import { SilenceWatch } from '../connection/silence-watch.js';
 
 const connectionTimeoutMs = 10_000;
 /**
- * How long to wait for the server to end a session whose connection was given up: once to connect, and once more for
+ * How long to wait for the server to end a session whose connection was abandoned: once to connect, and once more for
  * the statement.
  */
 const endSessionMaxMs = 1_000;

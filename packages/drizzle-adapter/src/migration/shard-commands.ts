@@ -68,8 +68,8 @@ export interface ShardAdoption extends ShardRelease {
 }
 
 /**
- * Makes the configured databases hold these shards from now on, and no other database of the configuration. For
- * operators, after a shard was moved to another database or added to one that holds others.
+ * Assigns shards to the databases for which they are configured: from now on, no other database of the configuration holds
+ * them. For operators, after a shard was moved to another database or added to one that holds others.
  *
  * Moves no rows. Ends all sessions of databases that release a shard, so that processes with the old configuration are
  * refused when they reconnect; other processes continue. A database that is no longer in the configuration releases

@@ -226,8 +226,8 @@ function readerOf(column: PgColumn): (value: unknown) => unknown {
 }
 
 /**
- * Reads what the driver returns for a column that is not one of Drizzle's arrays. A custom type of JSON receives parsed JSON, as
- * it would from Drizzle's own driver; the other columns of JSON parse it themselves.
+ * Reads what the driver returns for a column that is not one of Drizzle's arrays. A custom type that is stored as JSON receives
+ * parsed JSON, as it would from Drizzle's own driver; Drizzle's own JSON columns parse the text themselves.
  */
 export function valueReader(column: PgColumn): (value: unknown) => unknown {
   const custom = is(column, PgCustomColumn) ? column.getSQLType() : '';

@@ -189,7 +189,7 @@ export class EventStep {
 
 type BlockedState = Omit<BlockedEvent, 'token' | 'handler' | 'event'>;
 
-/** How to block an event that only waits for an earlier one of its model. */
+/** The state in which an event is blocked that only waits for an earlier one of its model. */
 const waiting: BlockedState = {
   attempts: 0,
   uncounted: 0,

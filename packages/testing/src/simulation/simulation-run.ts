@@ -235,7 +235,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     this.#faults.end();
     await this.#nemesis.end();
     const faultsEndMs = this.#scheduler.nowMs + faultMaxMs;
-    // A call that was given up may still wait for an answer, and others may wait for models that it has locked.
+    // A call that was abandoned may still wait for an answer, and other calls may wait for models that it has locked.
     const areFaultsOver = (): boolean => this.#scheduler.nowMs >= faultsEndMs;
     await this.#until(() => areFaultsOver() && this.#clients.runningCount === 0, 'the calls do not end');
     await this.#rest();

@@ -107,11 +107,11 @@ abstract class Collecting implements BatchEventHandler<undefined> {
   }
 }
 
-/** Has the events of a failed batch retried one by one. */
+/** When a batch fails, its events are retried one by one. */
 @FrameworkEventHandler({ name: 'collector', startFrom: 'beginning', batchMax: 3 })
 class Collector extends Collecting {}
 
-/** Waits when a batch fails. */
+/** When a batch fails, the whole batch waits and is retried. */
 @FrameworkEventHandler({
   name: 'collector',
   startFrom: 'beginning',

@@ -151,9 +151,7 @@ export class LeaseWatch {
     return `lease ${++this.#leaseCount}`;
   }
 
-  /**
-   * The database has its own ids for processes: the one that appears with a process's first renewal is that process's.
-   */
+  /** A process's id in the database: the one that was new there after the process's first renewal. */
   #idOf(process: string): string | undefined {
     if (!this.#ids.has(process)) {
       const known = new Set(this.#ids.values());
