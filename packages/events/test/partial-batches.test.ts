@@ -120,6 +120,7 @@ describe('a batch that fails in part', () => {
   test.each([
     ['no event', []],
     ['an event that is not in the batch', [{ eventId: 'z9', error: new Error('no') }]],
+    ['nothing, against its declaration', [undefined as never]],
   ])('has failed as a whole if it names %s', async (_what, named) => {
     const bench = new DeliveryBench();
     class Wrong implements BatchEventHandler<undefined> {

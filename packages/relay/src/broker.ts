@@ -28,10 +28,10 @@ export type PublishOutcome =
 /** A message broker, as a relay uses it. */
 export interface Broker {
   /**
-   * The maximum number of messages in one call of {@link publish}, and the longest time that it may take. Default: 1,000
-   * messages, and the timeout of handlers.
+   * The maximum number of messages in one call of {@link publish}, and the longest time that it may take, in milliseconds.
+   * Default: the batch size and the timeout of handlers.
    */
-  readonly limits?: { readonly messagesMax: number; readonly timeoutMs?: number };
+  readonly limits?: { readonly messagesMax?: number; readonly timeoutMs?: number };
   /**
    * Publishes messages: those of one key in order, each only once the one before is confirmed, or in such a way that the broker
    * cannot take it without the one before.
@@ -47,15 +47,34 @@ export interface Broker {
   close(): Promise<void>;
 }
 
-/**
- * The maximum number of messages in one call for a broker that confirms each message. It is small, because all messages of a batch
- * may be of one model, and those are published one after the other within the timeout of the call.
- */
-export const singlyConfirmedMax = 100;
-
 /** Thrown for a message that the broker will never take; its own `message` is the broker's reason. */
 export class RefusedByBroker extends Error {
   override readonly name = 'RefusedByBroker';
+}
+
+/** The longest delay of a timer. */
+const timerMsMax = 2 ** 31 - 1;
+
+/**
+ * How long a call of {@link Broker.publish} may take if each request to the broker has a deadline of its own: all messages may be of
+ * one model, and go one after the other. If the call ended before, all would be published again, for ever.
+ */
+export function callTimeoutMs(requestTimeoutMs: number, messagesMax = 1_000): number {
+  return Math.min(timerMsMax, messagesMax * requestTimeoutMs);
+}
+
+/** Small, because all messages of a batch may be of one model, and those are published one after the other. */
+const singlyConfirmedMax = 100;
+
+/** The limits of a broker that confirms each message, within `messageTimeoutMs`. */
+export function singlyConfirmedLimits(messageTimeoutMs: number): {
+  readonly messagesMax: number;
+  readonly timeoutMs: number;
+} {
+  return {
+    messagesMax: singlyConfirmedMax,
+    timeoutMs: callTimeoutMs(messageTimeoutMs, singlyConfirmedMax),
+  };
 }
 
 const confirmed: PublishOutcome = { kind: 'confirmed' };

@@ -1,29 +1,37 @@
-/** A connection that is opened when it is first needed, and reopened when it has ended. */
+/** How the connections to one broker are opened and ended. */
+interface ConnectionOptions<C> {
+  /** @param late aborted when nobody waits for the connection any more: what is open by then must be destroyed */
+  readonly open: (late: AbortSignal) => Promise<C>;
+  readonly isOpen: (connection: C) => boolean;
+  /** Ends a connection once everything that was sent is answered. */
+  readonly end: (connection: C) => Promise<void>;
+  /** Ends a connection at once, without waiting for a broker that may be silent. */
+  readonly destroy: (connection: C) => void;
+  /** How long opening it, ending it, and each answer may take, in milliseconds. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * A connection that is opened when it is first needed, and reopened when it has ended. One on which the broker was silent for
+ * too long is destroyed: the broker may be there again, while nothing arrives on this connection ever after.
+ */
 export class ConnectionOnDemand<C> {
-  readonly #open: () => Promise<C>;
-  readonly #isOpen: (connection: C) => boolean;
-  readonly #end: (connection: C) => Promise<void>;
+  readonly #options: ConnectionOptions<C>;
   #current: Promise<C> | undefined;
   #closed = false;
 
-  constructor(options: {
-    readonly open: () => Promise<C>;
-    readonly isOpen: (connection: C) => boolean;
-    readonly end: (connection: C) => Promise<void>;
-  }) {
-    this.#open = options.open;
-    this.#isOpen = options.isOpen;
-    this.#end = options.end;
+  constructor(options: ConnectionOptions<C>) {
+    this.#options = options;
   }
 
   /** @throws what opening it throws; the next call tries again */
   async get(): Promise<C> {
     for (;;) {
       if (this.#closed) throw new Error('This broker was closed: create a new one');
-      const current = (this.#current ??= this.#open());
+      const current = (this.#current ??= this.#opened());
       try {
         const connection = await current;
-        if (this.#isOpen(connection)) return connection;
+        if (this.#options.isOpen(connection)) return connection;
       } catch (error) {
         this.#forget(current);
         throw error;
@@ -32,14 +40,70 @@ export class ConnectionOnDemand<C> {
     }
   }
 
+  /**
+   * Waits for what the broker answers on a connection.
+   *
+   * @throws Error when there is no answer in time; then the connection is destroyed
+   */
+  async answer<T>(connection: C, work: Promise<T>): Promise<T> {
+    const { destroy, timeoutMs } = this.#options;
+    try {
+      return await inTime(work, timeoutMs);
+    } catch (error) {
+      if (error instanceof NoAnswerError) destroy(connection);
+      throw error;
+    }
+  }
+
   async close(): Promise<void> {
+    const { isOpen, end } = this.#options;
     this.#closed = true;
     const current = await this.#current?.catch(() => undefined);
-    if (current !== undefined && this.#isOpen(current)) await this.#end(current);
+    // A broker that does not answer keeps nobody from closing: the connection is destroyed then.
+    if (current !== undefined && isOpen(current))
+      await this.answer(current, end(current)).catch(() => undefined);
+  }
+
+  async #opened(): Promise<C> {
+    const { open, timeoutMs } = this.#options;
+    const late = new AbortController();
+    const opening = open(late.signal);
+    try {
+      return await inTime(opening, timeoutMs);
+    } catch (error) {
+      if (error instanceof NoAnswerError) {
+        late.abort(error);
+        void this.#discard(opening);
+      }
+      throw error;
+    }
+  }
+
+  /** Destroys a connection that is opened too late, if it is opened at all. */
+  async #discard(opening: Promise<C>): Promise<void> {
+    const connection = await opening.catch(() => undefined);
+    if (connection !== undefined) this.#options.destroy(connection);
   }
 
   /** Forgets a connection that has ended, unless another caller has already replaced it. */
   #forget(ended: Promise<C>): void {
     if (this.#current === ended) this.#current = undefined;
+  }
+}
+
+class NoAnswerError extends Error {
+  override readonly name = 'NoAnswerError';
+}
+
+async function inTime<T>(work: Promise<T>, timeoutMs: number): Promise<T> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => reject(new NoAnswerError(`The broker has not answered within ${timeoutMs} ms`)),
+    timeoutMs,
+  );
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
   }
 }

@@ -1,6 +1,6 @@
 import type { ProducerOptions } from '@platformatic/kafka';
 
-import type { Broker, BrokerMessage, PublishOutcome } from './broker.js';
+import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs } from './broker.js';
 import { type KafkaAnswer, KafkaProducer, isTooLarge, reasonOf, worded } from './kafka-producer.js';
 import { type KafkaRecord, nextRequest, recordBytes, recordOf } from './kafka-records.js';
 import { unlessAborted } from './relay.js';
@@ -43,6 +43,7 @@ export function kafka(options: KafkaOptions): Broker {
 }
 
 class KafkaBroker implements Broker {
+  readonly limits: { readonly timeoutMs: number };
   readonly #options: KafkaOptions;
   readonly #producers = new Set<KafkaProducer>();
   readonly #idle: KafkaProducer[] = [];
@@ -52,6 +53,7 @@ class KafkaBroker implements Broker {
 
   constructor(options: KafkaOptions) {
     this.#options = options;
+    this.limits = { timeoutMs: callTimeoutMs(options.timeoutMs ?? timeoutMsDefault) };
   }
 
   async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {

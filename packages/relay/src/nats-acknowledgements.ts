@@ -100,14 +100,23 @@ export const noResponders = 503;
 
 function refusalIn(status: number | undefined, data: Uint8Array): Error | undefined {
   if (status === noResponders) return new NatsRefusal(noResponders, 'no stream has answered');
+  const { error, stream, seq } = answerIn(data);
+  if (error) return new NatsRefusal(error.err_code ?? 0, error.description ?? 'refused');
+  if (typeof stream === 'string' && typeof seq === 'number') return undefined;
+  return new Error('The answer does not come from JetStream: does something else reply to this subject?');
+}
+
+/** What JetStream answers: where it has stored the message, or why it has not. */
+interface Answer {
+  readonly stream?: unknown;
+  readonly seq?: unknown;
+  readonly error?: { readonly err_code?: number; readonly description?: string } | null;
+}
+
+function answerIn(data: Uint8Array): Answer {
   try {
-    const { error } = JSON.parse(new TextDecoder().decode(data)) as {
-      readonly error?: { readonly err_code?: number; readonly description?: string };
-    };
-    return error && new NatsRefusal(error.err_code ?? 0, error.description ?? 'refused');
-  } catch (error) {
-    return new Error('The answer does not come from JetStream: does something else reply to this subject?', {
-      cause: error,
-    });
+    return (JSON.parse(new TextDecoder().decode(data)) ?? {}) as Answer;
+  } catch {
+    return {};
   }
 }

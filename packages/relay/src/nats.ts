@@ -13,7 +13,7 @@ import {
   type PublishOutcome,
   RefusedByBroker,
   publishByKey,
-  singlyConfirmedMax,
+  singlyConfirmedLimits,
 } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
 import { headerValue } from './message.js';
@@ -34,10 +34,12 @@ export interface NatsOptions {
 }
 
 const timeoutMsDefault = 5_000;
+/** More than the client's own deadlines for connecting, and for the questions after that. */
+const openTimeoutMs = 60_000;
 
 /**
  * NATS JetStream as the broker of a relay. The stream's own de-duplication drops repeats that arrive within its window, by the
- * event's id (`Nats-Msg-Id`).
+ * event's id and the subject (`Nats-Msg-Id`): relays may publish the same event to several subjects of one stream.
  */
 export function nats(options: NatsOptions): Broker {
   return new NatsBroker(options);
@@ -50,17 +52,20 @@ interface Connected {
 }
 
 class NatsBroker implements Broker {
-  readonly limits = { messagesMax: singlyConfirmedMax };
+  readonly limits: { readonly messagesMax: number; readonly timeoutMs: number };
   readonly #options: NatsOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
 
   constructor(options: NatsOptions) {
     this.#options = options;
+    this.limits = singlyConfirmedLimits(options.timeoutMs ?? timeoutMsDefault);
     this.#connection = new ConnectionOnDemand({
       open: () => openNats(options),
       // The client reconnects by itself until it gives up.
       isOpen: ({ connection }) => !connection.isClosed(),
       end: ({ connection }) => connection.close(),
+      destroy: ({ connection }) => void connection.close(),
+      timeoutMs: openTimeoutMs,
     });
   }
 
@@ -80,8 +85,15 @@ class NatsBroker implements Broker {
 
   async #publishOne({ acknowledgements, manager }: Connected, message: BrokerMessage): Promise<void> {
     const subject = `${message.topic}.${message.eventType}`;
+    // Neither client nor server says that there can be no such subject: nobody would ever answer.
+    if (subject.split('.').includes(''))
+      throw new RefusedByBroker(`the subject ${subject} has an empty part`);
     try {
-      await acknowledgements.publish(subject, message.body, headersOf(message, this.#options.stream));
+      await acknowledgements.publish(
+        subject,
+        message.body,
+        headersOf(message, subject, this.#options.stream),
+      );
     } catch (error) {
       throw (await isRefusal(error, subject, manager))
         ? new RefusedByBroker(reasonOf(error, subject))
@@ -119,7 +131,8 @@ async function isTaken(subject: string, { streams }: JetStreamManager): Promise<
 
 async function openNats(options: NatsOptions): Promise<Connected> {
   const { servers, stream, createWith, timeoutMs = timeoutMsDefault, connection: further } = options;
-  const connection = await connect({ ...further, servers: [...servers] });
+  // A connection on which the server is silent is replaced after three of these intervals.
+  const connection = await connect({ pingInterval: timeoutMs, ...further, servers: [...servers] });
   try {
     const manager = await jetstreamManager(connection);
     if (createWith !== undefined) await createStream(manager, stream, createWith);
@@ -153,9 +166,9 @@ function isNotFound(error: unknown): boolean {
 }
 
 /** @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/nats-protocol-binding.md */
-function headersOf({ id, attributes }: BrokerMessage, stream: string): MsgHdrs {
+function headersOf({ id, attributes }: BrokerMessage, subject: string, stream: string): MsgHdrs {
   const made = headers();
-  made.set('Nats-Msg-Id', id);
+  made.set('Nats-Msg-Id', `${id} ${subject}`);
   made.set('Nats-Expected-Stream', stream);
   for (const [name, value] of Object.entries(attributes)) made.set(`ce-${name}`, headerValue(value));
   return made;

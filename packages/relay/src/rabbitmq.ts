@@ -6,7 +6,7 @@ import {
   type PublishOutcome,
   RefusedByBroker,
   publishByKey,
-  singlyConfirmedMax,
+  singlyConfirmedLimits,
 } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
 
@@ -23,11 +23,14 @@ export interface RabbitMqOptions {
    * Default 134,217,728.
    */
   readonly messageBytesMax?: number;
+  /** How long RabbitMQ may take to answer, in milliseconds; after that, another connection is opened. Default 30,000. */
+  readonly timeoutMs?: number;
   /** Further options of the client's socket, such as `ca` for TLS. */
   readonly socket?: object;
 }
 
 const messageBytesMaxDefault = 128 * 1024 * 1024;
+const timeoutMsDefault = 30_000;
 
 /**
  * RabbitMQ as the broker of a relay: persistent messages with publisher confirms. A message that no queue takes is refused, because
@@ -43,41 +46,49 @@ interface Connected {
   /** The replies to messages that were returned because no queue takes them, by their ids. */
   readonly returned: Map<string, string>;
   readonly closed: Promise<void>;
+  /** Ends the connection without waiting for RabbitMQ. */
+  readonly destroy: () => void;
   isOpen: boolean;
 }
 
 class RabbitMqBroker implements Broker {
-  readonly limits = { messagesMax: singlyConfirmedMax };
+  readonly limits: { readonly messagesMax: number; readonly timeoutMs: number };
   readonly #options: RabbitMqOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
 
   constructor(options: RabbitMqOptions) {
+    const { timeoutMs = timeoutMsDefault } = options;
     this.#options = options;
+    this.limits = singlyConfirmedLimits(timeoutMs);
     this.#connection = new ConnectionOnDemand({
-      open: () => openRabbitMq(options),
+      open: (late) => openRabbitMq(options, late),
       isOpen: ({ isOpen }) => isOpen,
       end: async ({ connection, closed }) => {
         // A connection that breaks at the same time gives no answer.
         await Promise.race([connection.close(), closed]);
       },
+      destroy: ({ destroy }) => destroy(),
+      timeoutMs,
     });
   }
 
   async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
     const connected = await this.#connection.get();
-    return publishByKey(messages, signal, (message) => this.#publishOne(connected, message));
+    return publishByKey(messages, signal, (message) =>
+      this.#connection.answer(connected, this.#publishOne(connected, message)),
+    );
   }
 
   async ping(): Promise<void> {
-    const { channel } = await this.#connection.get();
-    await channel.checkExchange(this.#options.exchange);
+    const connected = await this.#connection.get();
+    await this.#connection.answer(connected, connected.channel.checkExchange(this.#options.exchange));
   }
 
   close(): Promise<void> {
     return this.#connection.close();
   }
 
-  #publishOne({ channel, returned }: Connected, message: BrokerMessage): Promise<void> {
+  async #publishOne({ channel, returned }: Connected, message: BrokerMessage): Promise<void> {
     const { exchange, messageBytesMax = messageBytesMaxDefault } = this.#options;
     const { id, attributes, body } = message;
     if (body.byteLength > messageBytesMax)
@@ -97,24 +108,35 @@ class RabbitMqBroker implements Broker {
         channel.publish(exchange, routingKey, Buffer.from(body), propertiesOf(message), onAnswer);
       } catch (error) {
         // What cannot be encoded, such as a routing key of more than 255 bytes, can never be published.
-        reject(error instanceof TypeError ? new RefusedByBroker(error.message) : error);
+        const isFinal = error instanceof TypeError || error instanceof RangeError;
+        reject(isFinal ? new RefusedByBroker(error.message) : error);
       }
     });
   }
 }
 
-async function openRabbitMq({ url, exchange, declare = false, socket }: RabbitMqOptions): Promise<Connected> {
-  const connection = await connect(url, socket);
+async function openRabbitMq(
+  { url, exchange, declare = false, socket }: RabbitMqOptions,
+  late: AbortSignal,
+): Promise<Connected> {
+  const over = new AbortController();
+  // Node's sockets are destroyed by this signal; the client's declarations do not know it.
+  const options: object = { ...socket, signal: AbortSignal.any([late, over.signal]) };
+  const connection = await connect(url, options);
   // Each publisher learns the reason from the rejection of what it waits for.
   connection.on('error', () => undefined);
   try {
     const channel = await connection.createConfirmChannel();
     const { promise: closed, resolve } = Promise.withResolvers<void>();
-    const connected: Connected = { connection, channel, returned: new Map(), closed, isOpen: true };
     const onClose = (): void => {
       connected.isOpen = false;
       resolve();
     };
+    const destroy = (): void => {
+      over.abort();
+      onClose();
+    };
+    const connected: Connected = { connection, channel, returned: new Map(), closed, destroy, isOpen: true };
     connection.on('close', onClose);
     channel.on('close', onClose);
     channel.on('error', () => undefined);
@@ -128,7 +150,7 @@ async function openRabbitMq({ url, exchange, declare = false, socket }: RabbitMq
     else await channel.checkExchange(exchange);
     return connected;
   } catch (error) {
-    await connection.close().catch(() => undefined);
+    connection.close().catch(() => undefined);
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 import { ErrorReply, type RedisClientOptions, createClient } from 'redis';
 
-import type { Broker, BrokerMessage, PublishOutcome } from './broker.js';
+import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
 
 /** How a relay reaches Redis. */
@@ -13,15 +13,19 @@ export interface RedisOptions {
   readonly maxLength?: number;
   /** The largest body that is published, in bytes. Default 33,554,432. */
   readonly messageBytesMax?: number;
+  /** How long Redis may take to answer, in milliseconds; after that, another connection is opened. Default 30,000. */
+  readonly timeoutMs?: number;
   /** Further options of the client, such as `password` or `socket.tls`. */
   readonly client?: Omit<RedisClientOptions, 'url'>;
 }
 
 const messageBytesMaxDefault = 32 * 1024 * 1024;
+const timeoutMsDefault = 30_000;
 
 /**
- * Redis streams as the broker of a relay. Each batch is one transaction, so that Redis takes its entries in order. A stream has no
- * de-duplication of its own: consumers recognise repeats by the attribute `id`.
+ * Redis streams as the broker of a relay. Each batch is one transaction, so that Redis takes its entries in order; there are more
+ * only if models have events in several streams. A stream has no de-duplication of its own: consumers recognise repeats by the
+ * attribute `id`.
  *
  * How durable an entry is depends on the server's `appendfsync` and on its replication.
  */
@@ -32,40 +36,49 @@ export function redis(options: RedisOptions): Broker {
 type Client = ReturnType<typeof clientOf>;
 
 class RedisBroker implements Broker {
+  readonly limits: { readonly timeoutMs: number };
   readonly #options: RedisOptions;
   readonly #connection: ConnectionOnDemand<Client>;
 
   constructor(options: RedisOptions) {
     this.#options = options;
+    this.limits = { timeoutMs: callTimeoutMs(options.timeoutMs ?? timeoutMsDefault) };
     this.#connection = new ConnectionOnDemand({
-      open: async () => {
+      open: async (late) => {
         const client = clientOf(options);
+        late.addEventListener('abort', () => client.destroy());
         await client.connect();
         return client;
       },
       isOpen: (client) => client.isReady,
       end: (client) => client.close(),
+      destroy: (client) => client.destroy(),
+      timeoutMs: options.timeoutMs ?? timeoutMsDefault,
     });
   }
 
   async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
     const client = await this.#connection.get();
-    signal.throwIfAborted();
     const outcomes = this.#refusals(messages);
-    const sent = messages.filter((message) => !outcomes.has(message));
-    const transaction = client.multi();
-    for (const message of sent) this.#add(transaction, message);
-    const replies = sent.length === 0 ? [] : await transaction.exec().catch(repliesOf);
-    for (const [index, message] of sent.entries()) {
-      const reply = replies[index];
-      outcomes.set(message, reply instanceof Error ? { kind: 'refused', reason: reply.message } : confirmed);
+    for (let waiting = messages.filter((message) => !outcomes.has(message)); waiting.length > 0;) {
+      signal.throwIfAborted();
+      const next = this.#nextTransaction(waiting);
+      const refused = new Set<string>();
+      const replies = await this.#connection.answer(client, this.#execute(client, next));
+      for (const [index, message] of next.entries()) {
+        const reply = replies[index];
+        const outcome = refused.has(message.key) ? heldBack : outcomeOf(reply);
+        outcomes.set(message, outcome);
+        if (outcome.kind === 'refused') refused.add(message.key);
+      }
+      waiting = waiting.filter((message) => !outcomes.has(message) && !refused.has(message.key));
     }
     return messages.map((message) => outcomes.get(message) ?? heldBack);
   }
 
   async ping(): Promise<void> {
     const client = await this.#connection.get();
-    await client.ping();
+    await this.#connection.answer(client, client.ping());
   }
 
   close(): Promise<void> {
@@ -88,6 +101,26 @@ class RedisBroker implements Broker {
     return outcomes;
   }
 
+  /**
+   * The messages that one transaction takes. A command that fails does not keep it from executing the others, so a message for
+   * another stream waits until the one before it of its key is confirmed.
+   */
+  #nextTransaction(waiting: readonly BrokerMessage[]): readonly BrokerMessage[] {
+    const streams = new Map<string, string | undefined>();
+    return waiting.filter(({ key, topic }) => {
+      const { stream = topic } = this.#options;
+      const goes = !streams.has(key) || streams.get(key) === stream;
+      streams.set(key, goes ? stream : undefined);
+      return goes;
+    });
+  }
+
+  #execute(client: Client, messages: readonly BrokerMessage[]): Promise<readonly unknown[]> {
+    const transaction = client.multi();
+    for (const message of messages) this.#add(transaction, message);
+    return transaction.exec().catch(repliesOf);
+  }
+
   #add(transaction: ReturnType<Client['multi']>, { topic, attributes, body }: BrokerMessage): void {
     const { stream = topic, maxLength } = this.#options;
     const trim =
@@ -100,6 +133,10 @@ class RedisBroker implements Broker {
 
 const confirmed: PublishOutcome = { kind: 'confirmed' };
 const heldBack: PublishOutcome = { kind: 'held-back' };
+
+function outcomeOf(reply: unknown): PublishOutcome {
+  return reply instanceof Error ? { kind: 'refused', reason: reply.message } : confirmed;
+}
 
 function clientOf({ url, client }: RedisOptions) {
   // A lost connection is reopened by the next call, not by the client, so that nothing is sent twice behind the caller's back.

@@ -28,6 +28,7 @@ const rabbitmqSchema = z.strictObject({
   exchange: text,
   declare: z.boolean().default(false),
   messageBytesMax: z.int().min(1).optional(),
+  timeoutMs: milliseconds.optional(),
 });
 
 const kafkaSchema = z.strictObject({
@@ -42,6 +43,7 @@ const redisSchema = z.strictObject({
   stream: text.optional(),
   maxLength: z.int().min(1).optional(),
   messageBytesMax: z.int().min(1).optional(),
+  timeoutMs: milliseconds.optional(),
 });
 
 const webhooksSchema = z.strictObject({

@@ -15,7 +15,7 @@ import {
   errorText,
 } from '@framework/events';
 
-import type { Broker, BrokerMessage } from './broker.js';
+import type { Broker, BrokerMessage, PublishOutcome } from './broker.js';
 import { defaultTopic, messageOf } from './message.js';
 
 /** What a relay publishes, where, and from which event on. */
@@ -104,9 +104,10 @@ class EventRelay implements Relay {
   ): Promise<void> {
     const failures: EventFailure[] = [];
     const messages = this.#messagesOf(envelopes, failures);
-    for (const [index, outcome] of (await this.#publish(messages, signal)).entries()) {
-      const { id: eventId = '' } = messages[index] ?? {};
-      if (outcome.kind === 'refused')
+    const outcomes = await this.#publish(messages, signal);
+    for (const [index, { id: eventId }] of messages.entries()) {
+      const outcome = outcomes[index];
+      if (outcome?.kind === 'refused')
         failures.push({ eventId, error: new MessageRefusedError(this.name, outcome.reason) });
     }
     const [first] = failures;
@@ -138,6 +139,7 @@ class EventRelay implements Relay {
   async #publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
     try {
       const outcomes = await unlessAborted(this.broker.publish(messages, signal), signal);
+      assertComplete(messages, outcomes);
       this.#state = { ...this.#state, kind: 'publishing' };
       return outcomes;
     } catch (error) {
@@ -148,6 +150,23 @@ class EventRelay implements Relay {
 
   #failed(kind: RelayState['kind'], error: unknown): void {
     this.#state = { kind, lastError: { text: errorText(error), date: new Date() } };
+  }
+}
+
+/**
+ * What is neither confirmed nor behind a refusal would otherwise count as done, and its event would be lost.
+ *
+ * @throws Error when the broker leaves out what became of a message, or holds one back without a reason
+ */
+function assertComplete(messages: readonly BrokerMessage[], outcomes: readonly PublishOutcome[]): void {
+  const refused = new Set<string>();
+  for (const [index, { id, key }] of messages.entries()) {
+    const kind = outcomes[index]?.kind;
+    if (kind === 'refused') refused.add(key);
+    else if (kind !== 'confirmed' && !(kind === 'held-back' && refused.has(key)))
+      throw new Error(
+        `The broker has not published message ${id}, although none before it of its key was refused`,
+      );
   }
 }
 

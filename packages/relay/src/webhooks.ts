@@ -6,7 +6,7 @@ import {
   type PublishOutcome,
   RefusedByBroker,
   publishByKey,
-  singlyConfirmedMax,
+  singlyConfirmedLimits,
 } from './broker.js';
 import { headerValue } from './message.js';
 
@@ -18,7 +18,7 @@ export interface WebhookOptions {
   readonly secret: string;
   /** How long a request may take, in milliseconds. Default 10,000. */
   readonly timeoutMs?: number;
-  /** How many requests are sent at the same time. Default 8. */
+  /** How many requests are sent at the same time, at least 1. Default 8. */
   readonly concurrency?: number;
   /** Further headers, such as `authorization`. */
   readonly headers?: Readonly<Record<string, string>>;
@@ -28,7 +28,8 @@ const timeoutMsDefault = 10_000;
 const concurrencyDefault = 8;
 /** Answers of status 4xx that say "later", not "never". */
 const laterStatuses: ReadonlySet<number> = new Set([408, 425, 429]);
-const reasonLengthMax = 500;
+/** How much of an answer is read, to say why a message was not taken. */
+const reasonBytesMax = 500;
 
 /**
  * A webhook as the broker of a relay: each event is a POST request, signed as Standard Webhooks describes.
@@ -36,7 +37,8 @@ const reasonLengthMax = 500;
  * An answer of status 2xx confirms a message. One of 4xx refuses it, except 408, 425 and 429; after every other answer the
  * message is sent again. Redirects are not followed.
  *
- * @throws Error when the secret is not one of Standard Webhooks, or the URL is not an HTTP URL
+ * @throws Error when the secret is not one of Standard Webhooks, the URL is not an HTTP URL or contains a password, or
+ * `concurrency` is not at least 1
  * @see https://www.standardwebhooks.com
  */
 export function webhooks(options: WebhookOptions): Broker {
@@ -51,13 +53,23 @@ class WebhookBroker implements Broker {
   readonly #closed = new AbortController();
 
   constructor(options: WebhookOptions) {
-    const { protocol } = new URL(options.url);
+    const { protocol, username, password } = new URL(options.url);
     if (protocol !== 'https:' && protocol !== 'http:')
       throw new Error(`The URL of a webhook must begin with https: or http:, not ${protocol}`);
+    // `fetch` would refuse it, too, with an error that shows the password.
+    if (username !== '' || password !== '')
+      throw new Error(
+        'The URL of a webhook must not contain a user name or password: set the authorization header',
+      );
+    const { concurrency = 1 } = options;
+    if (!Number.isInteger(concurrency) || concurrency < 1)
+      throw new Error(
+        `The concurrency of a webhook must be a whole number of at least 1, not ${concurrency}`,
+      );
     this.#options = options;
     this.#webhook = new Webhook(options.secret);
     this.#timeoutMs = options.timeoutMs ?? timeoutMsDefault;
-    this.limits = { messagesMax: singlyConfirmedMax, timeoutMs: singlyConfirmedMax * this.#timeoutMs };
+    this.limits = singlyConfirmedLimits(this.#timeoutMs);
   }
 
   publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
@@ -88,7 +100,7 @@ class WebhookBroker implements Broker {
     };
     const answer = await this.#fetch({ method: 'POST', headers, body }, signal);
     if (answer.ok) return answer.body?.cancel();
-    const text = (await answer.text().catch(() => '')).slice(0, reasonLengthMax);
+    const text = await beginningOf(answer).catch(() => '');
     const reason = `${answer.status} ${answer.statusText}: ${text}`;
     const { status } = answer;
     if (status >= 400 && status < 500 && !laterStatuses.has(status)) throw new RefusedByBroker(reason);
@@ -102,6 +114,17 @@ class WebhookBroker implements Broker {
       signal: AbortSignal.any([signal, AbortSignal.timeout(this.#timeoutMs)]),
     });
   }
+}
+
+/** The beginning of an answer, which may be endless. */
+async function beginningOf({ body }: Response): Promise<string> {
+  let bytes = Buffer.alloc(0);
+  // Leaving the loop ends the answer.
+  for await (const chunk of body ?? []) {
+    bytes = Buffer.concat([bytes, (chunk as Uint8Array).subarray(0, reasonBytesMax)]);
+    if (bytes.byteLength >= reasonBytesMax) break;
+  }
+  return new TextDecoder().decode(bytes.subarray(0, reasonBytesMax));
 }
 
 /** @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md */

@@ -26,17 +26,25 @@ export interface BrokerFixture {
   /** Lets nothing through, in either direction, until {@link speak}. */
   silence(): void;
   speak(): void;
+  /** Lets nothing through on connections that are open now, for ever; further ones are not affected. */
+  deafen(): void;
   restore(): Promise<void>;
   close(): Promise<void>;
 }
 
 /** The faults of a fixture whose connections run through a proxy. */
-export function faultsOf(proxy: FaultProxy): Pick<BrokerFixture, 'cut' | 'restore' | 'silence' | 'speak'> {
+export function faultsOf(
+  proxy: FaultProxy,
+): Pick<BrokerFixture, 'cut' | 'restore' | 'silence' | 'speak' | 'deafen'> {
   return {
     cut: () => proxy.refuse(),
     restore: () => proxy.accept(),
     silence: () => proxy.silence(),
     speak: () => proxy.resume(),
+    deafen: () => {
+      const { connectionCount: deafCount, judge } = proxy;
+      proxy.judge = (passage) => (passage.connection <= deafCount ? 'drop' : judge(passage));
+    },
   };
 }
 
@@ -67,6 +75,7 @@ export function messageFor(
 }
 
 const forever = new AbortController().signal;
+const recoveryMs = 60_000;
 
 /** Defines the tests of the promises that every broker keeps. */
 export function describeBroker(
@@ -157,6 +166,21 @@ export function describeBroker(
       const arrived = await arrivalsOf(messages);
       expect(arrived.map(({ attributes }) => attributes['modelversion'])).toEqual(['1', '2', '3']);
     });
+
+    test(
+      'publishes on another connection when nothing arrives any more on the one that is open',
+      async () => {
+        const messages = [1, 2].map((version) => messageFor(fixture.topic, 'h', version));
+        await fixture.broker.ping();
+        fixture.deafen();
+        await expect
+          .poll(() => publish(messages).catch(() => []), { timeout: recoveryMs })
+          .toEqual(['confirmed', 'confirmed']);
+        const arrived = await arrivalsOf(messages);
+        expect(arrived.map(({ attributes }) => attributes['modelversion'])).toEqual(['1', '2']);
+      },
+      recoveryMs,
+    );
 
     test('rejects while the broker cannot be reached, and publishes as soon as it is back', async () => {
       const messages = [messageFor(fixture.topic, 'f', 1), messageFor(fixture.topic, 'f', 2)];

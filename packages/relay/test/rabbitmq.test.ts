@@ -15,22 +15,25 @@ import {
 import { brokerServer } from './servers.js';
 
 const messageBytesMax = 100_000;
+const timeoutMs = 2_000;
 
 const server = await brokerServer('RabbitMQ', 'RABBITMQ_URL', 'amqp://guest:guest@127.0.0.1:5672');
 describeBroker('RabbitMQ', server, open);
 
 test.skipIf(server === undefined)(
-  'RabbitMQ refuses a message whose routing key has more than 255 bytes',
+  'RabbitMQ refuses messages whose routing key or attributes are too long',
   async () => {
     const fixture = await open(server ?? new URL('amqp://127.0.0.1'));
     const messages = [
       { ...messageFor(fixture.topic, 'a', 1), eventType: 'E'.repeat(300) },
       messageFor(fixture.topic, 'b', 1),
+      messageFor(fixture.topic, 'c'.repeat(100_000), 1),
     ];
     const outcomes = await fixture.broker.publish(messages, new AbortController().signal);
     expect(outcomes).toMatchObject([
       { kind: 'refused', reason: expect.stringContaining('up to 255') as string },
       { kind: 'confirmed' },
+      { kind: 'refused', reason: expect.stringContaining('exceeds') as string },
     ]);
     await fixture.close();
   },
@@ -46,7 +49,7 @@ async function open(url: URL): Promise<BrokerFixture> {
   await channel.assertExchange(name, 'topic', { durable: true });
   await channel.assertQueue(name, { durable: true });
   await channel.bindQueue(name, name, 'Counter.*');
-  const broker = rabbitmq({ url: through.href, exchange: name, messageBytesMax });
+  const broker = rabbitmq({ url: through.href, exchange: name, messageBytesMax, timeoutMs });
   const found: ReceivedMessage[] = [];
   return {
     broker,

@@ -1,16 +1,37 @@
 import { FaultProxy } from '@framework/testing';
 import { randomUUID } from 'node:crypto';
 import { createClient } from 'redis';
+import { expect, test } from 'vitest';
 
 import { attributesOf } from '../src/inbox/index.js';
 import { redis } from '../src/redis.js';
-import { type BrokerFixture, describeBroker, faultsOf } from './broker-suite.js';
+import { type BrokerFixture, describeBroker, faultsOf, messageFor } from './broker-suite.js';
 import { brokerServer } from './servers.js';
 
 const messageBytesMax = 100_000;
+const timeoutMs = 2_000;
 
 const server = await brokerServer('Redis', 'REDIS_URL', 'redis://127.0.0.1:6379');
 describeBroker('Redis streams', server, open);
+
+test.skipIf(server === undefined)(
+  'Redis stores nothing of a model behind a message for a stream that it refuses',
+  async () => {
+    const fixture = await open(server ?? new URL('redis://127.0.0.1'));
+    const { broker, topic, unrouted } = fixture;
+    const messages = [
+      messageFor(topic, 'a', 1),
+      messageFor(unrouted.topic ?? '', 'a', 2),
+      messageFor(topic, 'a', 3),
+      messageFor(topic, 'b', 1),
+    ];
+    const outcomes = await broker.publish(messages, new AbortController().signal);
+    expect(outcomes.map(({ kind }) => kind)).toEqual(['confirmed', 'refused', 'held-back', 'confirmed']);
+    const stored = (await fixture.received()).map(({ attributes }) => attributes['id']);
+    expect(new Set(stored)).toEqual(new Set([messages[0]?.id, messages[3]?.id]));
+    await fixture.close();
+  },
+);
 
 async function open(url: URL): Promise<BrokerFixture> {
   const proxy = await FaultProxy.to({ host: url.hostname, port: Number(url.port) });
@@ -21,7 +42,7 @@ async function open(url: URL): Promise<BrokerFixture> {
   await client.connect();
   const other = `${stream}.other`;
   await client.set(other, 'not a stream');
-  const broker = redis({ url: through.href, messageBytesMax });
+  const broker = redis({ url: through.href, messageBytesMax, timeoutMs });
   return {
     broker,
     topic: stream,

@@ -2,7 +2,7 @@ import { Delivery, DeliveryOperator } from '@framework/events';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { relay } from '../src/index.js';
+import { type PublishOutcome, relay } from '../src/index.js';
 import { Counters } from './counter.js';
 import { ScriptedBroker } from './scripted-broker.js';
 
@@ -151,5 +151,20 @@ describe('a relay', () => {
     await clock.advance(5_000);
     const ofBad = broker.published.filter(({ attributes }) => attributes['subject'] === bad.value);
     expect(ofBad.map(({ attributes }) => attributes['modelversion'])).toEqual(['2', '3', '4']);
+  });
+
+  test.each<readonly [string, readonly PublishOutcome[]]>([
+    ['says nothing about it', []],
+    ['holds it back, although nothing was refused', [{ kind: 'held-back' }]],
+  ])('publishes a message again if the broker %s', async (_what, outcomes) => {
+    const { clock, counters, broker, bodies, publisher } = await relayed();
+    broker.answers = () => outcomes;
+    await counters.increase(await counters.open(), 7);
+    await clock.advance(5_000);
+    expect(bodies()).toEqual([]);
+    expect(publisher.state.kind).toBe('waiting');
+    broker.answers = undefined;
+    await clock.advance(10_000);
+    expect(bodies()).toEqual(['{"by":7}']);
   });
 });

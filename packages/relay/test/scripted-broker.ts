@@ -1,4 +1,10 @@
-import { type Broker, type BrokerMessage, RefusedByBroker, publishByKey } from '../src/index.js';
+import {
+  type Broker,
+  type BrokerMessage,
+  type PublishOutcome,
+  RefusedByBroker,
+  publishByKey,
+} from '../src/index.js';
 
 /** A broker whose answers a test decides; `published` contains the messages that it has confirmed. */
 export class ScriptedBroker implements Broker {
@@ -9,6 +15,8 @@ export class ScriptedBroker implements Broker {
   isDown = false;
   isSilent = false;
   refuses: (message: BrokerMessage) => boolean = () => false;
+  /** What it answers instead, without publishing anything. */
+  answers: (() => readonly PublishOutcome[]) | undefined;
   /** Called with each message that is confirmed. */
   onPublished: (message: BrokerMessage) => void = () => undefined;
 
@@ -19,6 +27,7 @@ export class ScriptedBroker implements Broker {
   publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
     this.sizes.push(messages.length);
     if (this.isSilent) return new Promise<never>(() => undefined);
+    if (this.answers !== undefined) return Promise.resolve(this.answers());
     return publishByKey(messages, signal, async (message) => {
       if (this.isDown) throw new Error('connection refused');
       if (this.refuses(message)) throw new RefusedByBroker('too large');

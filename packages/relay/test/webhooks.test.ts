@@ -88,8 +88,40 @@ describe('a webhook', () => {
     await fixture.close();
   });
 
+  test('says how a refusal begins, however long it is', async () => {
+    let isEnded = false;
+    const endless = createServer((request, response) => {
+      request.resume();
+      response.writeHead(400);
+      const write = (): void => {
+        while (!response.destroyed && response.write('no'.repeat(10_000)));
+      };
+      response.on('drain', write).on('close', () => (isEnded = true));
+      write();
+    });
+    endless.listen(0, '127.0.0.1');
+    await once(endless, 'listening');
+    const { port } = endless.address() as AddressInfo;
+    const broker = webhooks({ url: `http://127.0.0.1:${port}`, secret, timeoutMs: 60_000 });
+    const outcomes = await broker.publish([messageFor('t', 'a', 1)], new AbortController().signal);
+    expect(outcomes).toEqual([{ kind: 'refused', reason: `400 Bad Request: ${'no'.repeat(250)}` }]);
+    await expect.poll(() => isEnded).toBe(true);
+    await broker.close();
+    endless.close();
+  });
+
   test('needs a secret and an HTTP URL', () => {
     expect(() => webhooks({ url: 'ftp://example.com', secret })).toThrow('must begin with https: or http:');
     expect(() => webhooks({ url: 'https://example.com', secret: '' })).toThrow("Secret can't be empty");
+  });
+
+  test('is not opened with a password in its URL, and the password is not shown', () => {
+    expect(() => webhooks({ url: 'https://partner:mellon@example.com', secret })).toThrow(
+      'The URL of a webhook must not contain a user name or password: set the authorization header',
+    );
+  });
+
+  test.each([0, -1, Number.NaN, 1.5])('is not opened with a concurrency of %d', (concurrency) => {
+    expect(() => webhooks({ url: 'https://example.com', secret, concurrency })).toThrow('at least 1');
   });
 });

@@ -26,20 +26,22 @@ export class PartialBatchError extends Error {
   }
 }
 
-/** The errors of the failed events of a batch, by the ids of the events; `undefined` when the batch failed as a whole. */
+/**
+ * The errors of the failed events of a batch, by the ids of the events; `undefined` when the batch failed as a whole. Never throws,
+ * whatever was thrown: a batch has also failed as a whole if its failures cannot be read.
+ */
 export function partialFailure(
   thrown: unknown,
   events: readonly DeliverableEvent[],
 ): ReadonlyMap<string, unknown> | undefined {
-  if (!isPartial(thrown) || thrown.failures.length === 0) return undefined;
+  const named = attempted(() => failuresIn(thrown), new Map<string, unknown>());
   const ids = new Set(events.map(({ id }) => id));
-  if (!thrown.failures.every(({ eventId }) => ids.has(eventId))) return undefined;
-  return new Map(thrown.failures.map(({ eventId, error }) => [eventId, error]));
+  return named.size > 0 && [...named.keys()].every((id) => ids.has(id)) ? named : undefined;
 }
 
-/** A proxy that throws when it is inspected does not count as a PartialBatchError. */
-function isPartial(thrown: unknown): thrown is PartialBatchError {
-  return attempted(() => thrown instanceof PartialBatchError, false);
+function failuresIn(thrown: unknown): ReadonlyMap<string, unknown> {
+  const failures = thrown instanceof PartialBatchError ? thrown.failures : [];
+  return new Map(failures.map(({ eventId, error }) => [eventId, error]));
 }
 
 /** A call of a handler that did not succeed. */
