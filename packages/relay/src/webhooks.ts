@@ -17,7 +17,7 @@ export interface WebhookOptions {
   readonly secret: string;
   /** How long a request may take, in milliseconds. Default 10,000. */
   readonly timeoutMs?: number;
-  /** How many requests are sent at the same time. Default 8. */
+  /** How many requests are sent at the same time, at least 1. Default 8. */
   readonly concurrency?: number;
   /** Further headers, such as `authorization`. */
   readonly headers?: Readonly<Record<string, string>>;
@@ -37,7 +37,8 @@ const reasonLengthMax = 500;
  * An answer of status 2xx confirms a message. One of 4xx refuses it, except 408, 425 and 429; after every other answer the
  * message is sent again. Redirects are not followed.
  *
- * @throws Error when the secret is not one of Standard Webhooks, or the URL is not an HTTP URL
+ * @throws Error when the secret is not one of Standard Webhooks, the URL is not an HTTP URL or contains a password, or
+ * `concurrency` is not at least 1
  * @see https://www.standardwebhooks.com
  */
 export function webhooks(options: WebhookOptions): Broker {
@@ -52,9 +53,17 @@ class WebhookBroker implements Broker {
   readonly #closed = new AbortController();
 
   constructor(options: WebhookOptions) {
-    const { protocol } = new URL(options.url);
+    const { protocol, username, password } = new URL(options.url);
     if (protocol !== 'https:' && protocol !== 'http:')
       throw new Error(`The URL of a webhook must begin with https: or http:, not ${protocol}`);
+    // `fetch` would refuse it, too, with an error that shows the password.
+    if (username !== '' || password !== '')
+      throw new Error(
+        'The URL of a webhook must not contain a user name or password: set the authorization header',
+      );
+    const { concurrency = 1 } = options;
+    if (!Number.isInteger(concurrency) || concurrency < 1)
+      throw new Error(`The concurrency of a webhook must be a whole number of at least 1, not ${concurrency}`);
     this.#options = options;
     this.#webhook = new Webhook(options.secret);
     this.#timeoutMs = options.timeoutMs ?? timeoutMsDefault;

@@ -92,4 +92,14 @@ describe('a webhook', () => {
     expect(() => webhooks({ url: 'ftp://example.com', secret })).toThrow('must begin with https: or http:');
     expect(() => webhooks({ url: 'https://example.com', secret: '' })).toThrow("Secret can't be empty");
   });
+
+  test('is not opened with a password in its URL, and the password is not shown', () => {
+    const open = () => webhooks({ url: 'https://partner:mellon@example.com', secret });
+    expect(open).toThrow('must not contain a user name or password');
+    expect(open).not.toThrow('mellon');
+  });
+
+  test.each([0, -1, Number.NaN, 1.5])('is not opened with a concurrency of %d', (concurrency) => {
+    expect(() => webhooks({ url: 'https://example.com', secret, concurrency })).toThrow('at least 1');
+  });
 });
