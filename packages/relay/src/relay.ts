@@ -4,7 +4,6 @@ import {
   type EventEnvelope,
   type EventFailure,
   type EventHandlerOptions,
-  FrameworkEventHandler,
   type HandlerContext,
   PartialBatchError,
   errorText,
@@ -54,11 +53,14 @@ export interface Relay extends BatchEventHandler<undefined> {
  * ```
  */
 export function relay({ name, broker, topic = defaultTopic, ...options }: RelayOptions): Relay {
-  // Each relay is a handler with a name of its own, and handlers are named by their classes.
-  class NamedRelay extends EventRelay {}
   const { messagesMax: batchMax, timeoutMs } = broker.limits ?? {};
   const limits = { ...(batchMax && { batchMax }), ...(timeoutMs && { timeoutMs }) };
-  FrameworkEventHandler({ ...limits, ...options, name, whenBatchFails: 'wait' })(NamedRelay);
+  // Each relay is a handler with a name of its own, and handlers are named by their classes. It is not marked for discovery, which
+  // would create another one without its broker.
+  class NamedRelay extends EventRelay {
+    static readonly handlerName = name;
+    static readonly options: EventHandlerOptions = { ...limits, ...options, whenBatchFails: 'wait' };
+  }
   return new NamedRelay(name, broker, topic);
 }
 

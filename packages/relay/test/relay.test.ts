@@ -1,4 +1,4 @@
-import { Delivery, DeliveryOperator } from '@framework/events';
+import { Delivery, DeliveryOperator, EventHandlerRegistry } from '@framework/events';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
@@ -156,5 +156,13 @@ describe('a relay', () => {
     await clock.advance(5_000);
     const ofBad = broker.published.filter(({ attributes }) => attributes['subject'] === bad.value);
     expect(ofBad.map(({ attributes }) => attributes['modelversion'])).toEqual(['2', '3', '4']);
+  });
+
+  test('is not discovered among the handlers, where it would have no broker', () => {
+    const broker = new ScriptedBroker({ messagesMax: 1, timeoutMs: 1 });
+    const publisher = relay({ name: 'not-discovered', broker });
+    const { handlers } = EventHandlerRegistry.discover(() => publisher);
+    expect(handlers).toEqual([]);
+    expect(new EventHandlerRegistry([publisher]).handlers).toMatchObject([{ name: 'not-discovered' }]);
   });
 });
