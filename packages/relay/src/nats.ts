@@ -37,8 +37,15 @@ const timeoutMsDefault = 5_000;
 /**
  * NATS JetStream as the broker of a relay. The stream's own de-duplication drops repeats that arrive within its window, by the
  * event's id (`Nats-Msg-Id`).
+ *
+ * @throws Error when the URL of a server contains a user or password
  */
 export function nats(options: NatsOptions): Broker {
+  // The client would leave them out, and the server would refuse it.
+  if (options.servers.some((server) => server.includes('@')))
+    throw new Error(
+      'A server of NATS must not contain a user or password: pass them as options of their own',
+    );
   return new NatsBroker(options);
 }
 
