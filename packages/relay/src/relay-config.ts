@@ -1,11 +1,21 @@
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
-import { type ConfigurationIssue, kebabCasePath, unknownKeysBesidePassword } from '@framework/core/adapter';
+import {
+  type ConfigurationIssue,
+  isStorableText,
+  kebabCasePath,
+  unknownKeysBesidePassword,
+} from '@framework/core/adapter';
 import * as z from 'zod';
 
 import type { Broker } from './broker.js';
 import { type Relay, relay } from './relay.js';
 
+const nameCharactersMax = 100;
 const text = z.string().min(1, 'is empty');
+/** Names of handlers are limited in the same way. */
+const handlerName = text.refine((name) => isStorableText(name) && name.length <= nameCharactersMax, {
+  error: `must have up to ${nameCharactersMax} characters, without NUL or half a surrogate pair`,
+});
 const milliseconds = z.int().min(1).max(2_147_483_647);
 
 const natsSchema = z.strictObject({
@@ -97,7 +107,8 @@ const startSchema = z.union(
 );
 
 const relaySchema = z.strictObject({
-  name: text,
+  name: handlerName,
+  aliases: z.array(handlerName).optional(),
   startFrom: startSchema.optional(),
   timeoutMs: milliseconds.optional(),
   ...(Object.fromEntries(kindNames.map((name) => [name, kinds[name].schema.optional()])) as {
@@ -117,6 +128,7 @@ export async function openRelays({
 }: Pick<FrameworkConfig, 'namespace' | 'relay'>): Promise<readonly Relay[]> {
   const faults: ConfigurationIssue[] = [];
   const relays: Relay[] = [];
+  const names = new Set<string>();
   for (const [index, section] of sections.entries()) {
     const path = ['framework', 'relay', index];
     const { data, error } = relaySchema.safeParse(section, { reportInput: true });
@@ -124,18 +136,24 @@ export async function openRelays({
       faults.push(...error.issues.flatMap((issue) => faultsOf(path, issue)));
       continue;
     }
-    const { name, startFrom, timeoutMs } = data;
+    const { name, aliases = [], startFrom, timeoutMs } = data;
     const [broker, ...others] = kindNames.filter((each) => data[each] !== undefined);
     if (broker === undefined || others.length > 0) {
       const message = `must have exactly one of the sections ${kindNames.join(', ')}`;
       faults.push({ path: kebabCasePath(path), message });
       continue;
     }
-    if (relays.some((other) => other.name === name))
-      faults.push({ path: kebabCasePath([...path, 'name']), message: 'occurs twice: name each relay' });
+    for (const [key, given] of [
+      ['name', name],
+      ...aliases.map((alias) => ['aliases', alias] as const),
+    ] as const) {
+      if (names.has(given))
+        faults.push({ path: kebabCasePath([...path, key]), message: 'occurs twice: name each relay' });
+      names.add(given);
+    }
     try {
       const opened = await kinds[broker].open(data[broker], namespace);
-      relays.push(relay({ name, broker: opened, ...defined({ startFrom, timeoutMs }) }));
+      relays.push(relay({ name, broker: opened, aliases, ...defined({ startFrom, timeoutMs }) }));
     } catch (cause) {
       faults.push({ path: kebabCasePath([...path, broker]), message: openingFault(broker, cause) });
     }
