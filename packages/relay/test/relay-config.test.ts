@@ -125,16 +125,8 @@ describe('a faulty section of relays', () => {
   });
 
   test.each([
-    [
-      'webhooks',
-      { url: 'https://ann:s3cret@partner.example', secret },
-      'must not contain a user or password',
-    ],
-    [
-      'nats',
-      { servers: ['nats://ann:s3cret@127.0.0.1'], stream: 's' },
-      'must not contain a user or password',
-    ],
+    ['webhooks', { url: 'https://ann:s3cret@partner.example', secret }, 'must not contain a user'],
+    ['nats', { servers: ['nats://ann:s3cret@127.0.0.1'], stream: 's' }, 'must not contain a user'],
     ['kafka', { bootstrapServers: ['kafka://ann:s3cret@127.0.0.1:9092'] }, 'is a host and a port'],
   ])(
     'is refused if an address of %s has a user, and the password is not shown',
