@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { type AddressInfo, type Socket, createServer } from 'node:net';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
 import { Fleet } from './delivery/fleet.js';
@@ -128,5 +130,26 @@ test('a process with the role relay refuses to start without a relay', async () 
     expect(relaying.stderr).toContain('framework.relay: has no relay, but WALLET_ROLE is relay');
   } finally {
     await fleet.end();
+  }
+});
+
+test('the service stops although a broker is silent', async () => {
+  const sockets = new Set<Socket>();
+  const silent = createServer((socket) => sockets.add(socket.on('error', () => undefined).resume()));
+  silent.listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  const { port } = silent.address() as AddressInfo;
+  const redis = { url: `redis://127.0.0.1:${port}` };
+  const service = await startTestService({
+    relay: [{ name: 'to-redis', 'start-from': 'beginning', redis }],
+    delivery: { 'stop-timeout-ms': 50 },
+  });
+  try {
+    await service.client.openWallet({ country: 'MX', initialBalance: '10' });
+    await vi.waitFor(() => expect(sockets.size).toBeGreaterThan(0), patience);
+  } finally {
+    await stopTestService(service);
+    for (const socket of sockets) socket.destroy();
+    silent.close();
   }
 });
