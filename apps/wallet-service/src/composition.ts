@@ -135,6 +135,7 @@ export function composeWalletService(
     : notificationsOnly(around);
   const served = relays.map((relay) => ({
     name: relay.name,
+    aliases: relay.aliases,
     state: () => (delivers ? relay.state : undefined),
   }));
   return {

@@ -3,7 +3,12 @@ import { type AddressInfo, type Socket, createServer } from 'node:net';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
 import { Fleet } from './delivery/fleet.js';
-import { type TestService, startTestService, stopTestService } from './start-test-service.js';
+import {
+  type TestService,
+  startTestService,
+  startTestServiceOn,
+  stopTestService,
+} from './start-test-service.js';
 import { WalletClient } from './wallet-client.js';
 import { WebhookReceiver } from './webhook-receiver.js';
 
@@ -83,6 +88,27 @@ test('while the broker is down, requests are served, the service is ready, and t
     );
   } finally {
     await stopTestService(service);
+  }
+});
+
+test('a relay that was renamed with its old name among the aliases continues where it was', async () => {
+  const [former] = relay();
+  const { stop, ...first } = await startTestService({ relay: relay() });
+  await partner.close();
+  const { id } = await first.client.openWallet({ country: 'MX', initialBalance: '10' });
+  await stop();
+  const renamed = { ...former, name: 'to-partner', aliases: ['events-to-partner'], 'start-from': 'now' };
+  const second = await startTestServiceOn(first, { relay: [renamed] });
+  try {
+    await vi.waitFor(async () => {
+      const health = await healthOf(second.client);
+      expect(health).toMatchObject({ name: 'to-partner', state: 'waiting' });
+      expect(health['lagEvents']).toBeGreaterThanOrEqual(1);
+    }, patience);
+    await partner.open();
+    await vi.waitFor(() => expect(partner.received).toMatchObject([{ subject: id }]), patience);
+  } finally {
+    await stopTestService(second);
   }
 });
 

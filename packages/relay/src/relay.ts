@@ -37,6 +37,8 @@ export interface RelayState {
  */
 export interface Relay extends BatchEventHandler<undefined> {
   readonly name: string;
+  /** Its former names. */
+  readonly aliases: readonly string[];
   readonly broker: Broker;
   readonly state: RelayState;
 }
@@ -61,18 +63,24 @@ export function relay({ name, broker, topic = defaultTopic, ...options }: RelayO
     static readonly handlerName = name;
     static readonly options: EventHandlerOptions = { ...limits, ...options, whenBatchFails: 'wait' };
   }
-  return new NamedRelay(name, broker, topic);
+  return new NamedRelay([name, ...(options.aliases ?? [])], broker, topic);
 }
 
 class EventRelay implements Relay {
   readonly event = 'all';
   readonly name: string;
+  readonly aliases: readonly string[];
   readonly broker: Broker;
   readonly #topic: (envelope: EventEnvelope<undefined>) => string;
   #state: RelayState = { kind: 'idle', lastError: undefined };
 
-  constructor(name: string, broker: Broker, topic: (envelope: EventEnvelope<undefined>) => string) {
+  constructor(
+    [name = '', ...aliases]: readonly string[],
+    broker: Broker,
+    topic: (envelope: EventEnvelope<undefined>) => string,
+  ) {
     this.name = name;
+    this.aliases = aliases;
     this.broker = broker;
     this.#topic = topic;
   }

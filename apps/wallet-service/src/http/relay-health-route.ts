@@ -75,9 +75,9 @@ export function relayHealthRoute(
   );
 }
 
-function healthOf({ name, state }: ServedRelay, { items, failures }: Lag): RelayHealth {
+function healthOf({ name, aliases, state }: ServedRelay, { items, failures }: Lag): RelayHealth {
   const { kind, lastError } = state() ?? { kind: 'elsewhere' as const, lastError: undefined };
-  const own = items.filter(({ handler }) => handler === name);
+  const own = items.filter(({ handler }) => handler === name || aliases.includes(handler));
   const sum = (count: (lag: Lag['items'][number]) => number): number =>
     own.reduce((total, each) => total + count(each), 0);
   const unknownOn = failures.flatMap(({ shards }) => shards.map(({ group, member }) => `${group}/${member}`));
