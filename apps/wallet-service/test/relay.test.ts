@@ -1,7 +1,9 @@
 import { once } from 'node:events';
 import { type AddressInfo, type Socket, createServer } from 'node:net';
+import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
+import { startWorker } from '../src/process/start.js';
 import { Fleet } from './delivery/fleet.js';
 import {
   type TestService,
@@ -147,6 +149,22 @@ test('the relays run alone in a process with the role relay, and a process with 
     await fleet.end();
   }
 });
+
+test.each(['receive-transfer', 'complete-transfer'])(
+  'a relay cannot have the name %s of a handler, not even in a process without handlers',
+  async (name) => {
+    const fleet = await Fleet.create({}, [{ ...relay()[0], name }]);
+    try {
+      const logger = pino({ level: 'silent' });
+      const starting = startWorker({ config: fleet.config, role: 'relay', logger });
+      await expect(starting).rejects.toThrow(
+        `framework.relay[0]: the name ${name} belongs to a handler of the service`,
+      );
+    } finally {
+      await fleet.end();
+    }
+  },
+);
 
 test('a process with the role relay refuses to start without a relay', async () => {
   const fleet = await Fleet.create();

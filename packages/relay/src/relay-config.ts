@@ -98,12 +98,16 @@ const kinds = {
 type Kind = keyof typeof kinds;
 const kindNames = Object.keys(kinds) as Kind[];
 
+const startFault = { error: 'must be beginning, now, or a time such as 2026-01-31T12:00:00Z' };
 const startSchema = z.union(
   [
     z.enum(['beginning', 'now']),
-    z.iso.datetime({ offset: true }).transform((time) => ({ time: new Date(time) })),
+    z.iso
+      .datetime({ offset: true })
+      .transform((time) => ({ time: new Date(time) }))
+      .refine(({ time }) => time.getUTCFullYear() >= 1 && time.getUTCFullYear() <= 9_999, startFault),
   ],
-  { error: 'must be beginning, now, or a time such as 2026-01-31T12:00:00Z' },
+  startFault,
 );
 
 const relaySchema = z.strictObject({

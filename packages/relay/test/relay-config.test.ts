@@ -95,6 +95,12 @@ describe('a faulty section of relays', () => {
       'must be beginning, now, or a time',
     ],
     [
+      'a start before the year 1',
+      { name: 'r', 'start-from': '0000-01-01T00:00:00Z', redis },
+      'framework.relay[0].start-from',
+      'must be beginning, now, or a time',
+    ],
+    [
       'no servers',
       { name: 'r', nats: { servers: [], stream: 's' } },
       'framework.relay[0].nats.servers',
