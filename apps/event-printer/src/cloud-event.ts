@@ -21,12 +21,13 @@ export function cloudEventOf(
   return event;
 }
 
-/** Where events are read from, and what is done with each, in the order in which the broker has them. */
+/** Where messages are read from, and what is done with each, in the order in which the broker has them. */
 export interface Reading {
   readonly url: string;
   /** The stream or exchange. */
   readonly place: string;
   /** The namespace of the service, with which the subjects in NATS begin. */
   readonly namespace: string;
-  readonly onEvent: (event: CloudEventV1<unknown>) => void;
+  /** Is given the attributes by their names, without a prefix; must not throw. */
+  readonly onMessage: (attributes: Readonly<Record<string, string>>, body: string) => void;
 }

@@ -1,6 +1,6 @@
 import { connect } from 'amqplib';
 
-import { type Reading, cloudEventOf } from './cloud-event.ts';
+import type { Reading } from './cloud-event.ts';
 
 const prefix = 'cloudEvents:';
 
@@ -8,7 +8,7 @@ const prefix = 'cloudEvents:';
  * Reads a durable queue of RabbitMQ, which it binds to all events of the exchange. A message is acknowledged when it was read, so
  * that the queue has it again after a crash.
  */
-export async function readFromRabbitMq({ url, place: exchange, onEvent }: Reading): Promise<void> {
+export async function readFromRabbitMq({ url, place: exchange, onMessage }: Reading): Promise<void> {
   const queue = `${exchange}.printed`;
   const connection = await connect(url);
   const channel = await connection.createChannel();
@@ -26,7 +26,7 @@ export async function readFromRabbitMq({ url, place: exchange, onEvent }: Readin
       .map(([name, value]) => [name.slice(prefix.length), String(value)] as const);
     const named = Object.fromEntries(attributes);
     const typed = contentType === undefined ? named : { ...named, datacontenttype: contentType };
-    onEvent(cloudEventOf(typed, message.content.toString()));
+    onMessage(typed, message.content.toString());
     channel.ack(message);
   });
 }

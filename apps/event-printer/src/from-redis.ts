@@ -1,12 +1,14 @@
 import { createClient } from 'redis';
 
-import { type Reading, cloudEventOf } from './cloud-event.ts';
+import type { Reading } from './cloud-event.ts';
 
 const waitMs = 5_000;
 
 /** Reads a Redis stream from its first entry on. */
-export async function readFromRedis({ url, place: stream, onEvent }: Reading): Promise<void> {
+export async function readFromRedis({ url, place: stream, onMessage }: Reading): Promise<void> {
   const client = createClient({ url });
+  // The client connects again by itself.
+  client.on('error', ({ message }: Error) => console.error(message));
   await client.connect();
   let after = '0';
   for (;;) {
@@ -14,7 +16,7 @@ export async function readFromRedis({ url, place: stream, onEvent }: Reading): P
     for (const { messages } of (answers ?? []) as readonly StreamAnswer[]) {
       for (const { id, message } of messages) {
         const { data = '', ...attributes } = message;
-        onEvent(cloudEventOf(attributes, data));
+        onMessage(attributes, data);
         after = id;
       }
     }
