@@ -30,4 +30,6 @@ export interface Reading {
   readonly namespace: string;
   /** Is given the attributes by their names, without a prefix; must not throw. */
   readonly onMessage: (attributes: Readonly<Record<string, string>>, body: string) => void;
+  /** Is given errors after which reading continues. */
+  readonly onError: (error: Error) => void;
 }

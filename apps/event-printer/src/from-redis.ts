@@ -5,10 +5,10 @@ import type { Reading } from './cloud-event.ts';
 const waitMs = 5_000;
 
 /** Reads a Redis stream from its first entry on. */
-export async function readFromRedis({ url, place: stream, onMessage }: Reading): Promise<void> {
+export async function readFromRedis({ url, place: stream, onMessage, onError }: Reading): Promise<void> {
   const client = createClient({ url });
   // The client connects again by itself.
-  client.on('error', ({ message }: Error) => console.error(message));
+  client.on('error', onError);
   await client.connect();
   let after = '0';
   for (;;) {

@@ -21,8 +21,9 @@ if (read === undefined) {
   process.exitCode = 1;
 } else {
   console.log(`Reading from ${new URL(url).host}`);
-  await read({ url, place, namespace, onMessage: print }).catch(({ message }: Error) => {
-    console.error(message);
+  const onError = ({ message }: Error): void => console.error(message);
+  await read({ url, place, namespace, onMessage: print, onError }).catch((error: Error) => {
+    onError(error);
     process.exitCode = 1;
   });
 }

@@ -165,13 +165,12 @@ const handlerClasses: readonly EventHandlerDeclaration[] = [
  * what one of them has passed would never reach the other.
  */
 function refuseNamesOfHandlers(relays: readonly Relay[]): void {
-  const taken = handlerClasses.flatMap(({ handlerName, options }) => [
-    handlerName,
-    ...(options?.aliases ?? []),
-  ]);
+  const taken = new Set(
+    handlerClasses.flatMap(({ handlerName, options }) => [handlerName, ...(options?.aliases ?? [])]),
+  );
   const faults = relays.flatMap(({ name, aliases }, index) =>
     [name, ...aliases]
-      .filter((each) => taken.includes(each))
+      .filter((each) => taken.has(each))
       .map((each) => ({
         path: `framework.relay[${index}]`,
         message: `the name ${each} belongs to a handler of the service: choose another one`,
