@@ -21,11 +21,14 @@ if (read === undefined) {
   process.exitCode = 1;
 } else {
   console.log(`Reading from ${new URL(url).host}`);
-  const onError = ({ message }: Error): void => console.error(message);
   await read({ url, place, namespace, onMessage: print, onError }).catch((error: Error) => {
     onError(error);
     process.exitCode = 1;
   });
+}
+
+function onError({ message }: Error): void {
+  console.error(message);
 }
 
 /** Prints an event. Anybody can publish something else to a broker: that is passed over. */
