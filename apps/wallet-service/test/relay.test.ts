@@ -131,9 +131,10 @@ test('the relays run alone in a process with the role relay, and a process with 
     const [source, dest] = [await client.openWallet(), await client.openWallet()];
     const { body } = await client.post('/transfers', { sourceId: source.id, destId: dest.id, amount: '1' });
     const { id } = body as { readonly id: string };
-    expect(await healthOf(client)).toMatchObject({ state: 'elsewhere' });
+    expect(await healthOf(client)).toMatchObject({ state: 'nowhere' });
     const relaying = fleet.start('relay');
     await relaying.printed('The wallet relay is ready.');
+    expect(await healthOf(client)).toMatchObject({ state: 'elsewhere' });
     await vi.waitFor(() => expect(partner.received.map(({ subject }) => subject)).toContain(id), patience);
     await vi.waitFor(async () => expect(await healthOf(client)).toMatchObject({ lagEvents: 0 }), patience);
     // No handler runs anywhere.

@@ -10,10 +10,10 @@ const relaysSchema = z
     relays: z.array(
       z.object({
         name: z.string().openapi({ example: 'events-to-nats' }),
-        state: z.enum(['idle', 'publishing', 'waiting', 'elsewhere']).openapi({
+        state: z.enum(['idle', 'publishing', 'waiting', 'elsewhere', 'nowhere']).openapi({
           description:
             '`waiting`: the broker does not confirm, and the log keeps the events; `idle`: nothing was published yet; `elsewhere`: ' +
-            'it runs in other processes',
+            'it runs in other processes; `nowhere`: no process has run it yet',
         }),
         lagEvents: z
           .int()
@@ -76,11 +76,14 @@ export function relayHealthRoute(
 }
 
 function healthOf({ name, aliases, state }: ServedRelay, { items, failures }: Lag): RelayHealth {
-  const { kind, lastError } = state() ?? { kind: 'elsewhere' as const, lastError: undefined };
   const own = items.filter(({ handler }) => handler === name || aliases.includes(handler));
+  const unknownOn = failures.flatMap(({ shards }) => shards.map(({ group, member }) => `${group}/${member}`));
+  // Without a place in any log it has no lag either, and nobody would notice that it is missing.
+  const isNowhere = own.length === 0 && unknownOn.length === 0;
+  const absent = { kind: isNowhere ? ('nowhere' as const) : ('elsewhere' as const), lastError: undefined };
+  const { kind, lastError } = state() ?? absent;
   const sum = (count: (lag: Lag['items'][number]) => number): number =>
     own.reduce((total, each) => total + count(each), 0);
-  const unknownOn = failures.flatMap(({ shards }) => shards.map(({ group, member }) => `${group}/${member}`));
   return {
     name,
     state: kind,
