@@ -70,6 +70,8 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
       // were written. The tests that kill processes which deliver transfers, and those of the outcomes of their steps, are in
       // both.
       'test/delivery/{handler-starts,hanging-handlers,poison-events,roles,worker-kills}.test.ts',
+      // What brokers get, and when they do.
+      'test/relay/*.test.ts',
       // Each seed decides itself whether it commits in groups.
       'test/simulation/*.test.ts',
       // Databases that are away or read only, and processes that lack one. What happens to commits in a group when the network

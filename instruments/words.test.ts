@@ -22,7 +22,10 @@ const refused: readonly (readonly [old: RegExp, now: string, where?: RegExp])[] 
   [/idempotencyKeySearch|'everywhere'/, 'searchKeyOnAllDatabases'],
   [/\bworlds?\b|World/, 'test environment'],
   [/\bsides?\b(?<!\bside by side)(?! by side)|Sides?\b/, 'contender', /^apps\/bench\//],
-  [/\bhomes?\b(?! directory)|abroad|neighbou?r(?:ing)? ?shard/i, 'first shard, shard of the same database'],
+  [
+    /\b[Hh]omes?\b(?! directory)|[Aa]broad|[Nn]eighbou?r(?:ing)? ?[Ss]hard/,
+    'first shard, shard of the same database',
+  ],
   [/(?:take|waitFor)Turn\b|without turns|\bturn at the model|\bturn of another/i, 'lock'],
   [/staged.?models?\b/i, 'pending version'],
   [/\bbuil[dt]s? on (?:each other|a pending|one)\b|\bbuiltOn/i, 'depends on'],

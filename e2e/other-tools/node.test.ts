@@ -32,6 +32,6 @@ test('an action greets by name', async () => {
   await spec.when(GreetAction, { name: 'Ada' }).thenResult('hello Ada');
 });
 
-test('an action parts by name', async () => {
+test('an action says goodbye by name', async () => {
   await spec.when(PartAction, { name: 'Ada' }).thenResult('goodbye Ada');
 });

@@ -94,7 +94,7 @@ function patchedFiles(patch: string): readonly string[] {
 async function search(bug: Bug, sound: string): Promise<Result> {
   const copy = join(cache, bug.name);
   for (const path of bug.patched) {
-    if (!existsSync(join(root, path))) return { isBroken: true, reason: `${path} is not there any more` };
+    if (!existsSync(join(root, path))) return { isBroken: true, reason: `${path} no longer exists` };
     mkdirSync(dirname(join(copy, path)), { recursive: true });
     writeFileSync(join(copy, path), readFileSync(join(root, path)));
   }

@@ -82,7 +82,7 @@ async function compare(): Promise<boolean> {
   return passedCount === comparisons.length;
 }
 
-/** Whether every figure is within its bounds; recorded ratios need not be. */
+/** Measures, and returns whether every figure is within its bounds; figures that are recorded need not be. */
 async function measure(): Promise<boolean> {
   const measured: (readonly Figure[])[] = [];
   while (measured.length < runs) measured.push(await measureOnce());

@@ -21,15 +21,15 @@ export function cloudEventOf(
   return event;
 }
 
-/** Where messages are read from, and what is done with each, in the order in which the broker has them. */
+/** The stream or exchange of the wallet service's events. */
+export const walletEvents = 'wallet-events';
+
+/** What a reader of a broker calls. */
 export interface Reading {
-  readonly url: string;
-  /** The stream or exchange. */
-  readonly place: string;
-  /** The namespace of the service, with which the subjects in NATS begin. */
-  readonly namespace: string;
-  /** Is given the attributes by their names, without a prefix; must not throw. */
+  /** Called once, when it has begun to read. */
+  readonly onReading: () => void;
+  /** Called with each message, in the order in which the broker has them: its attributes by their names, without a prefix. */
   readonly onMessage: (attributes: Readonly<Record<string, string>>, body: string) => void;
-  /** Is given errors after which reading continues. */
+  /** Called with errors after which reading continues. */
   readonly onError: (error: Error) => void;
 }

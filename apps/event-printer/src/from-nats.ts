@@ -2,10 +2,10 @@ import { jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
 import { unescape } from 'node:querystring';
 
-import type { Reading } from './cloud-event.ts';
+import { type Reading, walletEvents } from './cloud-event.ts';
 
 /** Reads a stream of NATS JetStream from its first message on; creates the stream if it does not exist. */
-export async function readFromNats({ url, place: stream, namespace, onMessage }: Reading): Promise<void> {
+export async function readFromNats(url: string, { onReading, onMessage }: Reading): Promise<void> {
   const { host, username, password } = new URL(url);
   // The client takes users and passwords apart from URLs; a user alone is a token.
   const user = unescape(username);
@@ -13,11 +13,13 @@ export async function readFromNats({ url, place: stream, namespace, onMessage }:
     username === '' ? {} : password === '' ? { token: user } : { user, pass: unescape(password) };
   const connection = await connect({ servers: host, ...credentials });
   const manager = await jetstreamManager(connection);
-  await manager.streams.info(stream).catch(async () => {
-    await manager.streams.add({ name: stream, subjects: [`${namespace}.>`] });
+  await manager.streams.info(walletEvents).catch(async () => {
+    await manager.streams.add({ name: walletEvents, subjects: ['com.example.wallet.>'] });
   });
-  const consumer = await jetstream(connection).consumers.get(stream);
-  for await (const message of await consumer.consume()) {
+  const consumer = await jetstream(connection).consumers.get(walletEvents);
+  const messages = await consumer.consume();
+  onReading();
+  for await (const message of messages) {
     const names = message.headers?.keys().filter((name) => name.startsWith('ce-')) ?? [];
     const attributes = names.map(
       (name) => [name.slice(3), unescape(message.headers?.get(name) ?? '')] as const,

@@ -1,20 +1,20 @@
 import { connect } from 'amqplib';
 
-import type { Reading } from './cloud-event.ts';
+import { type Reading, walletEvents } from './cloud-event.ts';
 
+const queue = `${walletEvents}.printed`;
 const prefix = 'cloudEvents:';
 
 /**
- * Reads a durable queue of RabbitMQ, which it binds to all events of the exchange. A message is acknowledged when it was read, so
- * that the queue has it again after a crash.
+ * Reads a durable queue of RabbitMQ, which it binds to all events of the exchange. A message is acknowledged only after it was
+ * handled, so a crash before that leaves it in the queue.
  */
-export async function readFromRabbitMq({ url, place: exchange, onMessage }: Reading): Promise<void> {
-  const queue = `${exchange}.printed`;
+export async function readFromRabbitMq(url: string, { onReading, onMessage }: Reading): Promise<void> {
   const connection = await connect(url);
   const channel = await connection.createChannel();
-  await channel.assertExchange(exchange, 'topic', { durable: true });
+  await channel.assertExchange(walletEvents, 'topic', { durable: true });
   await channel.assertQueue(queue, { durable: true });
-  await channel.bindQueue(queue, exchange, '#');
+  await channel.bindQueue(queue, walletEvents, '#');
   await channel.consume(queue, (message) => {
     if (message === null) return;
     const { headers = {}, contentType } = message.properties as {
@@ -29,4 +29,5 @@ export async function readFromRabbitMq({ url, place: exchange, onMessage }: Read
     onMessage(typed, message.content.toString());
     channel.ack(message);
   });
+  onReading();
 }

@@ -1,18 +1,19 @@
 import { createClient } from 'redis';
 
-import type { Reading } from './cloud-event.ts';
+import { type Reading, walletEvents } from './cloud-event.ts';
 
 const waitMs = 5_000;
 
 /** Reads a Redis stream from its first entry on. */
-export async function readFromRedis({ url, place: stream, onMessage, onError }: Reading): Promise<void> {
+export async function readFromRedis(url: string, { onReading, onMessage, onError }: Reading): Promise<void> {
   const client = createClient({ url });
   // The client connects again by itself.
   client.on('error', onError);
   await client.connect();
+  onReading();
   let after = '0';
   for (;;) {
-    const answers = await client.xRead({ key: stream, id: after }, { BLOCK: waitMs, COUNT: 100 });
+    const answers = await client.xRead({ key: walletEvents, id: after }, { BLOCK: waitMs, COUNT: 100 });
     for (const { messages } of (answers ?? []) as readonly StreamAnswer[]) {
       for (const { id, message } of messages) {
         const { data = '', ...attributes } = message;

@@ -4,14 +4,14 @@ import { readFromRabbitMq } from './from-rabbitmq.ts';
 import { readFromRedis } from './from-redis.ts';
 
 // Prints every event that the wallet service has relayed to a broker, and those that follow:
-// main.ts nats://127.0.0.1:4222 [stream or exchange] [namespace]
-const readers: Readonly<Record<string, (reading: Reading) => Promise<void>>> = {
+// main.ts nats://127.0.0.1:4222
+const readers: Readonly<Record<string, (url: string, reading: Reading) => Promise<void>>> = {
   'nats:': readFromNats,
   'amqp:': readFromRabbitMq,
   'redis:': readFromRedis,
 };
 
-const [, , url = '', place = 'wallet-events', namespace = 'com.example.wallet'] = process.argv;
+const [, , url = ''] = process.argv;
 const read = readers[URL.parse(url)?.protocol ?? ''];
 if (read === undefined) {
   // The URL itself is not shown, because it may contain a password.
@@ -20,8 +20,9 @@ if (read === undefined) {
   );
   process.exitCode = 1;
 } else {
-  console.log(`Reading from ${new URL(url).host}`);
-  await read({ url, place, namespace, onMessage: print, onError }).catch((error: Error) => {
+  const { host } = new URL(url);
+  const onReading = (): void => console.log(`Reading from ${host}`);
+  await read(url, { onReading, onMessage: print, onError }).catch((error: Error) => {
     onError(error);
     process.exitCode = 1;
   });

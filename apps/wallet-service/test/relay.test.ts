@@ -64,7 +64,7 @@ test('the service relays the events of both shards to the broker that its config
   }
 });
 
-test('while the broker is down, requests are served, the service is ready, and the relay tells its lag', async () => {
+test('while the broker is down, requests are served, the service is ready, and the relay reports its lag', async () => {
   const service: TestService = await startTestService({ relay: relay() });
   const { client } = service;
   try {
@@ -114,7 +114,7 @@ test('a relay that was renamed with its old name among the aliases continues whe
   }
 });
 
-test('a service without relays has no health of them', async () => {
+test('a service without relays reports no health of relays', async () => {
   const service = await startTestService();
   try {
     expect(await service.client.get('/health/relay')).toMatchObject({ status: 404 });
@@ -123,7 +123,7 @@ test('a service without relays has no health of them', async () => {
   }
 });
 
-test('the relays run alone in a process with the role relay, and a process with the role http tells their lag', async () => {
+test('the relays run alone in a process with the role relay, and a process with the role http reports their lag', async () => {
   const fleet = await Fleet.create({}, relay());
   try {
     const http = fleet.start('http');

@@ -39,7 +39,7 @@ describe('a malformed body', () => {
     ['a missing field', '/wallets', { country: 'DE', currency: 'EUR' }, '#/ownerId', 'is missing'],
     ['an unknown field', '/wallets', { ...newWallet, 'a/b~c ': 1 }, '#/a~1b~0c%20', 'is not a known field'],
     [
-      'a field of every object',
+      'a field that every object has',
       '/wallets',
       `{"__proto__":{},${JSON.stringify(newWallet).slice(1)}`,
       '#/__proto__',

@@ -236,7 +236,7 @@ async function decideByHand(
   await client.executor.execute(principal, CompleteTransferAction, params, configuration);
 }
 
-/** Each debit has exactly one credit or refund, as its destination decided. */
+/** Each debit has exactly one credit or one refund, whichever its destination decided. */
 async function expectOneEndEach(transfers: readonly Transfer[]): Promise<void> {
   const ends = await inBoth(`
     select payload ->> 'transferId' || ' COMPLETED' as id from eventlog.events

@@ -392,7 +392,7 @@ async function whileDepositing(
     await session.query('begin');
     await session.query('select from wallets where id = $1 for update', [id]);
     const deposit = client.post(`/wallets/${id}/deposit`, { amount: '1' });
-    // The work decides whether it fails, possibly later.
+    // If the deposit fails, the work may notice only later; until then, nothing handles the rejection.
     deposit.catch(() => undefined);
     await expect.poll(() => lockedCount(global)).toBe(1);
     await work(deposit, session);

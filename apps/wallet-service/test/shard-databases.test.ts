@@ -66,7 +66,7 @@ describe('a service with swapped jdbc-urls', () => {
     expect(await walletsIn(third)).toEqual(before);
   });
 
-  test('serves after the adopt command, as their rows were exchanged too', async () => {
+  test('serves after the adopt command, which is right if the rows were swapped as well', async () => {
     await serveOnce({ global, mexico });
     const exchanged = { global: mexico, mexico: global };
     const said = await operate(exchanged, ['adopt', '0/0', '1/0']);

@@ -36,7 +36,7 @@ async function transactionCount(client: WalletClient, { global }: ShardDatabases
     const first = deposit(held);
     await expect.poll(() => lockedCount(global)).toBe(1);
     const others = ids.map(deposit);
-    // Later requests are answered when those are done.
+    // All deposits have arrived when these requests are answered.
     await Promise.all(ids.map((id) => client.wallet(id)));
     await session.query('commit');
     for (const { status } of await Promise.all([first, ...others])) expect(status).toBe(200);

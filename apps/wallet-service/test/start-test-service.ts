@@ -13,7 +13,7 @@ type DatabaseSettings = Readonly<Record<string, string | number>>;
 export interface TestServiceOptions {
   /** Settings of the shard (0, 0), such as `maximum-pool-size`. */
   readonly global?: DatabaseSettings;
-  /** The address of the shard (1, 0), if it is not its database's own. */
+  /** The port under which the service reaches the shard (1, 0), such as that of a proxy. Default: that of its database. */
   readonly mexicoPort?: number;
   /** Settings of the shard (1, 0). */
   readonly mexico?: DatabaseSettings;

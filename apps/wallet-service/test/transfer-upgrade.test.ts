@@ -128,7 +128,7 @@ class EarlierVersion {
     return this.#databases.close();
   }
 
-  /** The key of a step by the handler `receive-transfer`. */
+  /** The key under which the handler `receive-transfer` executes a step. */
   async #key(transfer: Transfer, action: string): Promise<string> {
     const event = `select id from eventlog.events where model_id = $1 and event_type = 'TransferInitiatedEvent'`;
     const [row] = await rowsOf(this.#shards.global, event, [transfer.id.value]);
@@ -202,7 +202,7 @@ describe('a database from before destinations decided transfers', () => {
     expect(await moneyByCurrency(shards)).toEqual(money);
   });
 
-  test('has the decision on money received earlier where the action looks for it', async () => {
+  test('gets a decision for money that arrived before, under the id that the action reads', async () => {
     const { id: transferId, destId } = transfers['received']!;
     const rows = await rowsOf(
       shards.mexico,

@@ -75,7 +75,7 @@ describe('GET /wallets/{id}', () => {
   });
 });
 
-describe('changes of a wallet', () => {
+describe('POST /wallets/{id}/{change}', () => {
   test('deposits, with one event of the exact amount and newBalance', async () => {
     const { id } = await service.client.openWallet();
     const deposit = { amount: '25.50', recipient: 'Ana' };

@@ -9,6 +9,9 @@ interface Received {
   readonly type: string;
   readonly subject: string;
   readonly version: number;
+  /** The attributes of the CloudEvent by their names. */
+  readonly attributes: Readonly<Record<string, string>>;
+  readonly body: string;
 }
 
 /** A partner's webhook endpoint, which verifies signatures and keeps what it received. */
@@ -23,7 +26,7 @@ export class WebhookReceiver {
     return this.#received;
   }
 
-  /** The section of a relay's configuration that leads here. */
+  /** The section of the configuration for a relay to this endpoint. */
   get section(): object {
     return { url: `http://127.0.0.1:${this.#port}/events`, secret: this.secret };
   }
@@ -36,9 +39,15 @@ export class WebhookReceiver {
       request.on('data', (chunk: Buffer) => chunks.push(chunk));
       request.on('end', () => {
         const headers = request.headers as Readonly<Record<string, string>>;
-        verifier.verify(Buffer.concat(chunks), headers);
+        const body = Buffer.concat(chunks).toString();
+        verifier.verify(body, headers);
         const { 'ce-type': type = '', 'ce-subject': subject = '', 'ce-modelversion': version } = headers;
-        this.#received.push({ type, subject, version: Number(version) });
+        const attributes = Object.fromEntries(
+          Object.entries(headers).flatMap(([name, value]) =>
+            name.startsWith('ce-') ? [[name.slice('ce-'.length), value] as const] : [],
+          ),
+        );
+        this.#received.push({ type, subject, version: Number(version), attributes, body });
         response.writeHead(204).end();
       });
     }).listen(this.#port, '127.0.0.1');

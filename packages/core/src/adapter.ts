@@ -70,6 +70,13 @@ export type {
   NotificationChannel,
   LogPartitions,
 } from './storage/delivery-store.js';
+export type {
+  EventFeed,
+  EventSource,
+  EventSourceState,
+  RetainedLog,
+  SourceTarget,
+} from './storage/event-source.js';
 export {
   type Cursor,
   type CursorMove,

@@ -9,7 +9,7 @@ import { query } from './fixtures/query.js';
 import { refusal } from './fixtures/refusal.js';
 
 const patience = { timeout: 30_000, interval: 5 };
-/** With at most one connection, the next caller gets the same one, or a new one. */
+/** With at most one connection, the next caller gets the same one, unless that was discarded. */
 const single = { 'maximum-pool-size': 1 };
 /** A timeout longer than any statement takes, except one that sleeps. */
 const hasty = { ...single, 'statement-timeout-ms': 1_000 };

@@ -137,7 +137,7 @@ describe('a row that is not yet written', () => {
     const { accounts } = new PgFixture(registry);
     const account = Account.blank(firstShard, systemClock.now(), fields).variant({ version: 1 });
     const row = accounts.encode(account);
-    // The catalog is queried about the table first.
+    // A row can be decoded only once the catalog has been queried about the table.
     const staged = await vi.waitUntil(() => accounts.decode(row, firstShard), 30_000);
     await persistInGroup(registry, accounts, account);
     expect(staged).toEqual(await accounts.getById(account.id));

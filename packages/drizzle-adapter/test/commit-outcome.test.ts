@@ -70,7 +70,7 @@ describe('a commit whose connection breaks', () => {
     expect(await suite.storedEvents()).toHaveLength(2);
   });
 
-  test('while the write of a restricted role waits is awaited, and has one effect', async () => {
+  test('while its write by a restricted role waits for a lock is awaited, and has one effect', async () => {
     await open();
     const { login, remove } = await hiddenLogin(database);
     onTestFinished(remove);

@@ -144,7 +144,7 @@ describe('the connections of a database', () => {
     await expect(registry.readyOn(firstShard)).rejects.toMatchObject(refused);
   });
 
-  test('close after the callers that wait for one have had theirs', async () => {
+  test('close only after those who already wait for one have been served', async () => {
     const settings = { 'maximum-pool-size': 1, 'acquisition-timeout-ms': 30_000 };
     const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }]);
     await registry.ready();

@@ -67,7 +67,7 @@ test('a cursor set to a time is before open transactions and after earlier commi
   expect(events.map(({ id }) => id).toSorted()).toEqual([...late, ...first, ...next].toSorted());
 });
 
-test('an event missing from the log may come again if another database may have held its shard', async () => {
+test('an event missing from the log may come again if it may be in the log of another database', async () => {
   const { store, url } = await withEvents('a', 1);
   const dayMs = 24 * 60 * 60 * 1_000;
   const [held, moved] = [ShardIdentifier.of(0, 0), ShardIdentifier.of(0, 1)];

@@ -305,7 +305,7 @@ test.each([
   expect([version, Number(balance)]).toEqual([9, sum]);
 });
 
-test('a row of a plain table is read as it was sent before it is written', async () => {
+test('a row of a plain table can be read, as it was sent, before it is written', async () => {
   const suite = suiteOn(registry, { groupCommit: true });
   const [account] = await suite.store(Account.open(firstShard, systemClock.now()));
   const groups = vi.spyOn(registry.transactionManager(firstShard), 'persistAll');

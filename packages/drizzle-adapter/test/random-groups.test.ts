@@ -22,7 +22,7 @@ const modelCount = 8;
 /** A marker in every message of a prepared statement that writes actions of a program. */
 const writes = ['framework_write', 'framework_group'];
 
-/** One change of a plan, to the model at that position; even positions are accounts, odd ones are tags. */
+/** One change of a plan, to the model with the number `place`: an account if it is even, a tag if it is odd. */
 interface Step {
   readonly place: number;
   /** The difference between the version that it expects and the right one: mostly 0. */

@@ -17,7 +17,7 @@ import { readableJson } from './fixtures/readable-json.js';
 const accountCount = 6;
 const seed = Number(process.env['FC_SEED'] ?? Date.now() % 2 ** 31);
 
-/** One staged change of the account at that position: an addition if it does not exist yet, otherwise an update. */
+/** One staged change of the account with the number `place`: an addition if it does not exist yet, otherwise an update. */
 interface Step {
   readonly place: number;
   readonly amounts: readonly number[];

@@ -149,7 +149,7 @@ test('a grouped executor updates gadgets without touching a column that it does 
 
 const changeable = ['name', 'price', 'amount', 'labels', 'parts', 'origin', 'token'] as const;
 
-/** One write of the gadget at that position: these values, without the columns left out. */
+/** One write of the gadget with the number `place`: the values of `fields`, except for the columns in `leftOut`. */
 const randomWrite = fc.record({
   place: fc.nat(3),
   leftOut: fc.subarray([...changeable]),

@@ -12,7 +12,7 @@ import { query } from './fixtures/query.js';
 import { shardingConfig } from './fixtures/sharding-config.js';
 
 const firstShard = ShardIdentifier.of(0, 0);
-/** The migration of a release that the code does not know. */
+/** The time of a migration that the code does not know, because a later release added it. */
 const laterMs = Date.UTC(2100, 0, 1);
 const commands = { migrate: 'npm run migrate' };
 

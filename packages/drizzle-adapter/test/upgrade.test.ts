@@ -78,7 +78,7 @@ describe('a database of the previous release', () => {
     );
   });
 
-  test('is served by new processes once they know it, no longer by old ones', async () => {
+  test('gives its slots to new processes, and no longer to old ones, once it is migrated', async () => {
     const { url } = await filledDatabase();
     const before = await query<{ slot: number }>(
       url,

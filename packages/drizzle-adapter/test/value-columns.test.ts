@@ -141,7 +141,7 @@ describe.each([
 test('a staged row reads as the database will return it', () => {
   const bill = Bill.of({ tip: new Decimal('0') });
   expect(repository.decode(repository.encode(bill), firstShard)).toBeUndefined();
-  // A query must first find out whether the table is plain, so only the row is decoded here.
+  // The query that reads staged rows first asks the database about the table, so this test decodes only the row.
   const { shape, values } = repository.encode(bill) as Row;
   const staged = values.map((value, index) => shape.staged?.[index]?.(value));
   expect(staged).toEqual([bill.id, 'OPEN', 1, bill.accountId, bill.shopId, bill.amount, bill.tip, null]);

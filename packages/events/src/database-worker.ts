@@ -7,7 +7,7 @@ import {
 } from '@framework/core/adapter';
 
 import type { AbandonedCalls } from './call/call-deadlines.js';
-import type { EventHandlerRegistry } from './handler/event-handler-registry.js';
+import type { EventHandlerRegistry, RegisteredHandler } from './handler/event-handler-registry.js';
 import { EnvelopeFactory } from './handler/row-envelope.js';
 import { onPause } from './operator/delivery-operator.js';
 import { CursorLoader } from './subscription/cursor-loader.js';
@@ -17,7 +17,7 @@ import { LeaseKeeper, LoopWatch } from './slots/lease-keeper.js';
 import { BlockedCheck, EventBlocker } from './subscription/blocked-events.js';
 import type { SubscriptionDependencies } from './subscription/event-dispatch.js';
 import { handlerPolicy } from './subscription/event-step.js';
-import { LogPoll, LogReader, keepPartitions } from './subscription/log-reader.js';
+import { FedLog, LogPoll, LogReader, keepPartitions } from './subscription/log-reader.js';
 import type { QuarantineGate } from './subscription/quarantine.js';
 import { RetryLoop } from './subscription/retry-loop.js';
 import { Subscription } from './subscription/subscription.js';
@@ -59,6 +59,8 @@ export class DatabaseWorker {
   /** The subscriptions, by the permanent ids of their handlers, which the database assigns when they are registered. */
   readonly #subscriptions = new Map<string, Subscription>();
   readonly #around: SubscriptionDependencies;
+  /** Of the handlers with a source of their own, by their permanent ids. */
+  readonly #fedLogs = new Map<string, FedLog>();
   readonly #registered = Promise.withResolvers<void>();
   /** Called if the database was opened, but becomes unavailable before the handlers are registered. */
   readonly #onRefused = new Set<() => void>();
@@ -131,11 +133,14 @@ export class DatabaseWorker {
       clock,
       onError,
     });
+    const fedLogs = this.#fedLogs;
     this.#poll = new LogPoll({
       context,
-      foundCount: () => reader.foundCount,
+      foundCount: () =>
+        [...fedLogs.values()].reduce((sum, fed) => sum + fed.reader.foundCount, reader.foundCount),
       look: () => {
         reader.refresh();
+        for (const fed of fedLogs.values()) fed.refresh();
         for (const subscription of subscriptions.values()) subscription.wake();
       },
     });
@@ -176,6 +181,10 @@ export class DatabaseWorker {
   async stop(timeoutMs: number): Promise<void> {
     this.#stopping.abort();
     this.#registered.reject(new Error('Delivery was stopped before its handlers were registered'));
+    // The log is read with SQL from here on, and another process can have the stream.
+    const sourcesClosed = Promise.all(
+      [...this.#fedLogs.keys()].map((id) => this.#guarded(() => this.#closeSource(id))),
+    );
     this.#poll.wake();
     this.#retries.wake();
     const subscriptions = [...this.#subscriptions.values()];
@@ -197,6 +206,7 @@ export class DatabaseWorker {
         Promise.all(subscriptions.map((subscription) => subscription.dispatch.idle())),
       )
         .then(() => this.#guarded(() => this.#saver.save(true)))
+        .then(() => sourcesClosed)
         // A database that was unavailable has no leases of this process to give back.
         .then(() => (this.#hasBegun ? this.#keeper.stop() : undefined)),
     );
@@ -270,9 +280,25 @@ export class DatabaseWorker {
   #subscribe(index: number, id: string): Subscription | undefined {
     const handler = this.#handlers.handlers[index];
     if (handler === undefined) return undefined;
-    const subscription = new Subscription({ ...handler, id }, this.#around);
+    const subscription = new Subscription({ ...handler, id }, this.#dependencies(handler, id));
     this.#subscriptions.set(id, subscription);
     return subscription;
+  }
+
+  /** Opens the source of a handler that has one. */
+  #dependencies({ options: { source } }: RegisteredHandler, id: string): SubscriptionDependencies {
+    if (source === undefined) return this.#around;
+    const { store, shards } = this.#database;
+    const wake = (): void => this.#subscriptions.get(id)?.wake();
+    const fed = new FedLog(source, { store, shards, handler: id }, this.#context, wake);
+    this.#fedLogs.set(id, fed);
+    return { ...this.#around, reader: fed.reader };
+  }
+
+  async #closeSource(id: string): Promise<void> {
+    const fed = this.#fedLogs.get(id);
+    this.#fedLogs.delete(id);
+    await fed?.close();
   }
 
   #renewed(gained: readonly HeldSlot[]): void {
@@ -299,8 +325,10 @@ export class DatabaseWorker {
     return [...this.#subscriptions].flatMap(([id, subscription]) => {
       const names = namesOf.get(id);
       if (names === undefined) {
-        const fate = `Handler ${id} was retired, or a failover lost it, while this process had it`;
-        return [`${fate}: it is registered again as a new handler, which begins where its startFrom says`];
+        const fate = `Handler ${id} was retired, or a failover lost it, while this process was running it`;
+        return [
+          `${fate}: it is registered again as a new handler, which begins where its startFrom option says`,
+        ];
       }
       const lost = subscription.names.filter((name) => !names.includes(name));
       if (lost.length === 0) return [];
@@ -317,6 +345,7 @@ export class DatabaseWorker {
       if (ids.includes(id)) continue;
       subscription.stop();
       this.#subscriptions.delete(id);
+      void this.#guarded(() => this.#closeSource(id));
     }
     for (const [index, id] of ids.entries()) {
       const subscription = this.#subscriptions.has(id) ? undefined : this.#subscribe(index, id);

@@ -145,6 +145,7 @@ const ranges: Readonly<Record<SettingName, NumberRange>> = {
 /** Settings of earlier releases, each with the value that applies now. */
 const gone: Readonly<Record<string, string>> = {
   pollMinMs: 'it is a quarter of poll-max-ms',
+  sourceCheckMs: 'it is ten times poll-max-ms',
   blockedPollMs: 'it is twice poll-max-ms',
   readMax: '1,000 events are read at once; lower read-bytes-max to use less memory',
   unfinishedMax: '2,000 events may be unfinished; lower read-bytes-max to use less memory',

@@ -5,6 +5,8 @@
 export interface DeliveryTuning {
   /** The shortest time between two polls of the log, unless something wakes delivery earlier. */
   readonly pollMinMs: number;
+  /** How often a source of events is checked, and each of its cursors is compared with the log. */
+  readonly sourceCheckMs: number;
   /** How often blocked events are polled while none of them is due at a known time, for example to find replayed ones. */
   readonly blockedPollMs: number;
   /** About how many events are read at once. */
@@ -70,7 +72,7 @@ const fixedTuning = {
   partitionsMs: 86_400_000,
 } as const satisfies Partial<DeliveryTuning>;
 
-/** The shortest time between two notifications to other processes, also in a process that does not deliver. */
+/** The shortest time between two notifications to other processes, even from a process that does not deliver. */
 export const { notifyCoalesceMs } = fixedTuning;
 
 /** The longest delay of a timer. */
@@ -86,6 +88,7 @@ export function tuningFor(settings: {
   return {
     ...fixedTuning,
     pollMinMs: Math.ceil(pollMaxMs / 4),
+    sourceCheckMs: Math.min(timerMaxMs, 10 * pollMaxMs),
     blockedPollMs: Math.min(timerMaxMs, 2 * pollMaxMs),
     cursorSaveMinMs: Math.ceil(cursorSaveMs / 10),
     cursorSaveMaxMs: Math.min(timerMaxMs, 10 * cursorSaveMs),

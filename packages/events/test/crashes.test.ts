@@ -81,6 +81,35 @@ describe('a process that dies', () => {
   });
 });
 
+test('a handler that repeats when its process dies gets its events again, and none of them is blocked', async () => {
+  const bench = new DeliveryBench();
+  const seen: string[] = [];
+  const hold = gate();
+  const start = (): BenchProcess =>
+    bench.start([
+      handlerOf({ name: 'one', whenProcessDies: 'repeat' }, async ({ eventId }) => {
+        seen.push(eventId);
+        await hold.opened;
+      }),
+    ]);
+  bench.database.commit(...['a', 'b', 'c'].flatMap((model) => [deposited(model, 1), deposited(model, 2)]));
+  const first = start();
+  await bench.clock.advance(2_000);
+  first.access.kill();
+  start();
+  await bench.clock.advance(15_000);
+  expect(seen.toSorted()).toEqual(['a1', 'a1', 'b1', 'b1', 'c1', 'c1']);
+  expect(bench.database.blocked.size).toBe(0);
+  hold.open();
+  await bench.clock.advance(1_000);
+  expect(seen.slice(6).toSorted()).toEqual(['a2', 'b2', 'c2']);
+});
+
+test('a handler that declares something else for the death of its process is refused', () => {
+  const handler = handlerOf({ name: 'one', whenProcessDies: 'block' as 'repeat' }, () => undefined);
+  expect(() => new DeliveryBench().start([handler])).toThrow("set 'quarantine' or 'repeat'");
+});
+
 describe('an event that failed, or waited, before a process died', () => {
   test.each(['a1', 'a2'])('delays no other model of its slot during its retries: %s', async (slow) => {
     const bench = new DeliveryBench();

@@ -117,7 +117,7 @@ test('events that are blocked before the cursors are read are known, however lon
   expect(asking.subscription('one').blockedModels).toEqual(['Account\0a']);
 });
 
-test('cursors are read only after a save in progress, because the slots may be the same', async () => {
+test('cursors are read only after a save in progress, which may be of the same slots', async () => {
   const asking = new AskingLoader();
   const { promise, resolve } = Promise.withResolvers<void>();
   asking.saved = promise;

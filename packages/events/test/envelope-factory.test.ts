@@ -27,7 +27,7 @@ describe('the shard of an event', () => {
     expect(shardOf([second, first], modelId)).toBe(second);
   });
 
-  test('is that of its database if there is only one, whatever the id of its model contains', () => {
+  test('is the only shard of its database if there is no other, whatever its model id contains', () => {
     expect(shardOf([first], ShardedId.generate(Account, second).value)).toBe(first);
   });
 });

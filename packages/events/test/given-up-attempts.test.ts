@@ -84,7 +84,7 @@ describe('the count of the last attempt is taken back', () => {
     expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
-  test('when its process stops without an answer that it was counted', async () => {
+  test('when its process stops and every answer to the counting statement was lost', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => undefined);
     running.access.lostAnswers.set('blocked.beginAttempt', down(100));

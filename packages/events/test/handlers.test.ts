@@ -51,7 +51,7 @@ function codeOf(work: () => unknown): string | undefined {
   }
 }
 
-/** The code of the error of a registry of handlers with these names, each followed by its aliases. */
+/** The code with which a registry refuses handlers with these names, each followed by its aliases; `undefined` if it accepts them. */
 const registryCode = (...names: readonly (readonly [string, ...string[]])[]): string | undefined =>
   codeOf(() => new EventHandlerRegistry(names.map(([name, ...aliases]) => handlerOf({ name, aliases }))));
 
@@ -357,7 +357,7 @@ test('a delivery that is started in a request calls its handlers, and the databa
 });
 
 describe('a new handler', () => {
-  test('starts where it says', async () => {
+  test('starts where its startFrom option says', async () => {
     const bench = new DeliveryBench();
     const later = new Date('2026-01-02T00:00:00Z');
     bench.database.commit(deposited('a', 1), deposited('a', 2, { createdDate: later }));

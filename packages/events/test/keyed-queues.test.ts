@@ -147,7 +147,7 @@ describe('queues', () => {
     expect(started).toEqual(['a1']);
   });
 
-  test('use the capacity of one that is held back for others, until it is released', async () => {
+  test('use the capacity of another one for as long as it is held back', async () => {
     const { queues, started, end, queueOf } = queuesOf(1);
     for (const item of ['a1', 'a2']) queues.add('a', item);
     for (const item of ['b1', 'b2']) queues.add('b', item);

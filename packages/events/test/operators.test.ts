@@ -65,7 +65,7 @@ describe('a paused handler', () => {
     expect(next.seen).toEqual(Array.from({ length: 50 }, (_item, index) => `a${index + 1}`));
   });
 
-  test('is called outside the context of any request, even if it was resumed in one after reading events', async () => {
+  test('is called outside the context of any request, even if a request has resumed it after events were read', async () => {
     const request = new AsyncLocalStorage<string>();
     const contexts: unknown[] = [];
     const bench = new DeliveryBench();
@@ -110,7 +110,7 @@ describe('a paused handler', () => {
     expect(handler.seen).toEqual(['a1', 'a2', 'a3', 'a4', 'a5']);
   });
 
-  test('is not called for an attempt that is being recorded, which is taken back', async () => {
+  test('is not called for an attempt whose start is being recorded; that attempt is taken back', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' }, ({ attempt }) => {
       if (attempt === 1) throw new Error('once');

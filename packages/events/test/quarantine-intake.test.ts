@@ -9,7 +9,7 @@ import { deposited } from './account.js';
 import { DeliveryBench, handlerOf } from './delivery-bench.js';
 import { testSettings, workerContext } from './worker-context.js';
 
-test('a slot whose holder died is in quarantine only after all of a large transaction that follows its cursor', async () => {
+test('a slot whose holder died is in quarantine only once a large transaction after its cursor is blocked completely', async () => {
   const settings = testSettings({ unsavedMax: 2, readMax: 2 });
   const slot = new HeldSlot({ handler: 'one', slot: 0, token: '1', abandoned: true });
   const position: SlotPosition = {

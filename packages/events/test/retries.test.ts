@@ -54,7 +54,7 @@ describe('retries of one handler', () => {
     expect(other.seen.filter((id) => id === 'late1')).toHaveLength(2);
   });
 
-  test('delay no retry of another handler while they wait for capacity and their own one is paused', async () => {
+  test('delay no retry of another handler while they wait for capacity and their own handler is paused', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const slow = handlerOf({ name: 'slow', concurrency: 1, timeoutMs: 3_600_000 }, () => hold.opened);

@@ -261,7 +261,7 @@ describe('the loop of retries', () => {
     expect(looping.one.tried.slice(4)).toEqual(['check a1']);
   });
 
-  test('requests for each handler as many events as may run and be next, without those that it has', async () => {
+  test('requests only as many events of a handler as may run or be next, less those it has', async () => {
     const looping = new Looping({}, (one) => {
       one.block(a1);
       one.block(e1, { handler: 'other' });
@@ -416,7 +416,7 @@ describe('the loop of retries', () => {
     [4, 8_000],
     [40, 2 ** 31 - 1],
   ])(
-    'tries an event alone for longer after each process that died: %i of them',
+    'tries an event alone for longer after each process that died: %i so far',
     async (openCount, aloneMs) => {
       const looping = new Looping({}, (one) => one.block(e1, { openCount }));
       await looping.settled();
@@ -486,9 +486,9 @@ describe('the loop of retries', () => {
   test.each([
     ['soon while something is tried', a1, undefined, 250],
     ['when the next one is due', undefined, 700, 700],
-    ['soon when that is now', undefined, 0, 250],
-    ['after a while when that is later', undefined, 60_000, 2_000],
-    ['after a while when none is', undefined, undefined, 2_000],
+    ['soon when the next one is due already', undefined, 0, 250],
+    ['after a while when the next one is due later', undefined, 60_000, 2_000],
+    ['after a while when no event is due later', undefined, undefined, 2_000],
   ])('polls again %s', async (_when, event, nextDueMs, waitMs) => {
     const looping = new Looping({}, (one) => {
       if (event !== undefined) one.block(event);

@@ -308,7 +308,7 @@ describe('the subscription of a handler', () => {
 });
 
 describe('a blocked event', () => {
-  test('blocks later events of its model, whether known when the slot was gained or later', async () => {
+  test('blocks later events of its model, whether it was blocked before the slot was gained or after', async () => {
     const one = new Subscribed();
     const slot = one.gain(0, { models: ['Account\0a'] });
     const other = one.gain(1);

@@ -31,7 +31,7 @@ export interface Broker {
    * The maximum number of messages in one call of {@link publish}, and the longest time that it may take. Default: 1,000
    * messages, and the timeout of handlers.
    */
-  readonly limits?: { readonly messagesMax: number; readonly timeoutMs: number };
+  readonly limits?: { readonly messagesMax: number; readonly timeoutMs?: number };
   /**
    * Publishes messages: those of one key in order, each only once the one before is confirmed, or in such a way that the broker
    * cannot take it without the one before.
@@ -46,6 +46,12 @@ export interface Broker {
   /** Disconnects; later calls are refused. */
   close(): Promise<void>;
 }
+
+/**
+ * The maximum number of messages in one call for a broker that confirms each message. It is small, because all messages of a batch
+ * may be of one model, and those are published one after the other within the timeout of the call.
+ */
+export const singlyConfirmedMax = 100;
 
 /** Thrown for a message that the broker will never take; its own `message` is the broker's reason. */
 export class RefusedByBroker extends Error {

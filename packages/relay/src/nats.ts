@@ -13,6 +13,7 @@ import {
   type PublishOutcome,
   RefusedByBroker,
   publishByKey,
+  singlyConfirmedMax,
 } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
 import { headerValue } from './message.js';
@@ -56,6 +57,7 @@ interface Connected {
 }
 
 class NatsBroker implements Broker {
+  readonly limits = { messagesMax: singlyConfirmedMax };
   readonly #options: NatsOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
 

@@ -6,6 +6,7 @@ import {
   type PublishOutcome,
   RefusedByBroker,
   publishByKey,
+  singlyConfirmedMax,
 } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
 
@@ -46,6 +47,7 @@ interface Connected {
 }
 
 class RabbitMqBroker implements Broker {
+  readonly limits = { messagesMax: singlyConfirmedMax };
   readonly #options: RabbitMqOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
 

@@ -1,6 +1,7 @@
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
 import {
   type ConfigurationIssue,
+  type EventSource,
   isStorableText,
   kebabCasePath,
   unknownKeysBesidePassword,
@@ -114,22 +115,27 @@ const relaySchema = z.strictObject({
   name: handlerName,
   aliases: z.array(handlerName).optional(),
   startFrom: startSchema.optional(),
+  source: text.optional(),
   timeoutMs: milliseconds.optional(),
   ...(Object.fromEntries(kindNames.map((name) => [name, kinds[name].schema.optional()])) as {
     readonly [K in Kind]: z.ZodOptional<(typeof kinds)[K]['schema']>;
   }),
 });
 
+/** The sources of events that a configuration file may name, by their names there; each call creates one. */
+export type RelaySources = Readonly<Record<string, () => EventSource | Promise<EventSource>>>;
+
 /**
  * Creates the relays of a configuration file, the section `framework.relay`. They connect when delivery first publishes.
  *
+ * @param sources the values of `source`, such as `'logical-replication'`; every relay can do without. Default: none
  * @throws ConfigurationError `invalid-configuration` with the path of every fault; values, which may contain passwords, are never
  * shown
  */
-export async function openRelays({
-  namespace,
-  relay: sections,
-}: Pick<FrameworkConfig, 'namespace' | 'relay'>): Promise<readonly Relay[]> {
+export async function openRelays(
+  { namespace, relay: sections }: Pick<FrameworkConfig, 'namespace' | 'relay'>,
+  sources: RelaySources = {},
+): Promise<readonly Relay[]> {
   const faults: ConfigurationIssue[] = [];
   const relays: Relay[] = [];
   const names = new Set<string>();
@@ -140,7 +146,15 @@ export async function openRelays({
       faults.push(...error.issues.flatMap((issue) => faultsOf(path, issue)));
       continue;
     }
-    const { name, aliases = [], startFrom, timeoutMs } = data;
+    const { name, aliases = [], startFrom, timeoutMs, source: sourceName } = data;
+    const createSource = Object.entries(sources).find(([each]) => each === sourceName)?.[1];
+    if (sourceName !== undefined && createSource === undefined) {
+      const known = Object.keys(sources).join(', ');
+      const message =
+        known === '' ? 'names a source, but this program has none' : `must be left out, or one of: ${known}`;
+      faults.push({ path: kebabCasePath([...path, 'source']), message });
+      continue;
+    }
     const [broker, ...others] = kindNames.filter((each) => data[each] !== undefined);
     if (broker === undefined || others.length > 0) {
       const message = `must have exactly one of the sections ${kindNames.join(', ')}`;
@@ -157,7 +171,8 @@ export async function openRelays({
     }
     try {
       const opened = await kinds[broker].open(data[broker], namespace);
-      relays.push(relay({ name, broker: opened, aliases, ...defined({ startFrom, timeoutMs }) }));
+      const source = await createSource?.();
+      relays.push(relay({ name, broker: opened, aliases, ...defined({ startFrom, timeoutMs, source }) }));
     } catch (cause) {
       faults.push({ path: kebabCasePath([...path, broker]), message: openingFault(broker, cause) });
     }

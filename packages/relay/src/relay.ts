@@ -1,4 +1,9 @@
-import { BrokerUnavailableError, MessageRefusedError } from '@framework/core/adapter';
+import {
+  BrokerUnavailableError,
+  type EventSource,
+  type EventSourceState,
+  MessageRefusedError,
+} from '@framework/core/adapter';
 import {
   type BatchEventHandler,
   type EventEnvelope,
@@ -13,7 +18,10 @@ import type { Broker, BrokerMessage } from './broker.js';
 import { defaultTopic, messageOf } from './message.js';
 
 /** What a relay publishes, where, and from which event on. */
-export interface RelayOptions extends Pick<EventHandlerOptions, 'aliases' | 'startFrom' | 'timeoutMs'> {
+export interface RelayOptions extends Pick<
+  EventHandlerOptions,
+  'aliases' | 'startFrom' | 'timeoutMs' | 'source'
+> {
   /** Durable and unique among the handlers and relays of the service: its cursors are stored under it. */
   readonly name: string;
   readonly broker: Broker;
@@ -27,6 +35,8 @@ export interface RelayState {
   readonly kind: 'idle' | 'publishing' | 'waiting';
   /** The last error, and when it happened; `undefined` when there was none. */
   readonly lastError: { readonly text: string; readonly date: Date } | undefined;
+  /** How the relay's source is doing, for each database; empty when the log is polled. */
+  readonly sources: readonly EventSourceState[];
 }
 
 /**
@@ -57,13 +67,15 @@ export interface Relay extends BatchEventHandler<undefined> {
 export function relay({ name, broker, topic = defaultTopic, ...options }: RelayOptions): Relay {
   const { messagesMax: batchMax, timeoutMs } = broker.limits ?? {};
   const limits = { ...(batchMax && { batchMax }), ...(timeoutMs && { timeoutMs }) };
+  // A relay does the same with each event, so that none of them can be the reason why a process dies.
+  const whenever = { whenBatchFails: 'wait', whenProcessDies: 'repeat' } as const;
   // Each relay is a handler with a name of its own, and handlers are named by their classes. It is not marked for discovery, which
   // would create another one without its broker.
   class NamedRelay extends EventRelay {
     static readonly handlerName = name;
-    static readonly options: EventHandlerOptions = { ...limits, ...options, whenBatchFails: 'wait' };
+    static readonly options: EventHandlerOptions = { ...limits, ...options, ...whenever };
   }
-  return new NamedRelay([name, ...(options.aliases ?? [])], broker, topic);
+  return new NamedRelay([name, ...(options.aliases ?? [])], broker, topic, options.source);
 }
 
 class EventRelay implements Relay {
@@ -72,21 +84,24 @@ class EventRelay implements Relay {
   readonly aliases: readonly string[];
   readonly broker: Broker;
   readonly #topic: (envelope: EventEnvelope<undefined>) => string;
-  #state: RelayState = { kind: 'idle', lastError: undefined };
+  readonly #source: EventSource | undefined;
+  #state: Omit<RelayState, 'sources'> = { kind: 'idle', lastError: undefined };
 
   constructor(
     [name = '', ...aliases]: readonly string[],
     broker: Broker,
     topic: (envelope: EventEnvelope<undefined>) => string,
+    source: EventSource | undefined,
   ) {
     this.name = name;
     this.aliases = aliases;
     this.broker = broker;
     this.#topic = topic;
+    this.#source = source;
   }
 
   get state(): RelayState {
-    return this.#state;
+    return { ...this.#state, sources: this.#source?.states ?? [] };
   }
 
   async handleBatch(

@@ -6,6 +6,7 @@ import {
   type PublishOutcome,
   RefusedByBroker,
   publishByKey,
+  singlyConfirmedMax,
 } from './broker.js';
 import { headerValue } from './message.js';
 
@@ -25,8 +26,6 @@ export interface WebhookOptions {
 
 const timeoutMsDefault = 10_000;
 const concurrencyDefault = 8;
-/** Small, because all messages of a batch may be of one model, and those are sent one after the other. */
-const messagesMax = 100;
 /** Answers of status 4xx that say "later", not "never". */
 const laterStatuses: ReadonlySet<number> = new Set([408, 425, 429]);
 const reasonLengthMax = 500;
@@ -67,7 +66,7 @@ class WebhookBroker implements Broker {
     this.#options = options;
     this.#webhook = new Webhook(options.secret);
     this.#timeoutMs = options.timeoutMs ?? timeoutMsDefault;
-    this.limits = { messagesMax, timeoutMs: messagesMax * this.#timeoutMs };
+    this.limits = { messagesMax: singlyConfirmedMax, timeoutMs: singlyConfirmedMax * this.#timeoutMs };
   }
 
   publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {

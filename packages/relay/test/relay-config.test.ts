@@ -1,4 +1,5 @@
 import { ConfigurationError, parseFrameworkConfig } from '@framework/core';
+import type { EventSource } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
 import { openRelays } from '../src/relay-config.js';
@@ -36,6 +37,35 @@ const secret = `whsec_${Buffer.alloc(32).toString('base64')}`;
 
 test('a file without relays has none', async () => {
   expect(await relaysOf(undefined)).toEqual([]);
+});
+
+test('a relay has the source that it names, if the program has it', async () => {
+  const source: EventSource = { states: [], open: () => Promise.reject(new Error('unused')) as never };
+  const framework = parseFrameworkConfig({
+    framework: {
+      namespace: 'com.example',
+      sharding,
+      relay: [
+        { name: 'polls', redis: { url: 'redis://127.0.0.1:1' } },
+        { name: 'streams', source: 'logical-replication', redis: { url: 'redis://127.0.0.1:1' } },
+      ],
+    },
+  });
+  let createdCount = 0;
+  const create = (): EventSource => {
+    createdCount++;
+    return source;
+  };
+  expect(await openRelays(framework, { 'logical-replication': create })).toHaveLength(2);
+  expect(createdCount).toBe(1);
+  const path = 'framework.relay[1].source';
+  for (const [sources, message] of [
+    [{}, 'this program has none'],
+    [{ other: create }, 'one of: other'],
+  ] as const) {
+    const error = await openRelays(framework, sources).catch((reason: unknown) => reason);
+    expect(error).toMatchObject({ faults: [{ path, message: expect.stringContaining(message) as string }] });
+  }
 });
 
 test('every kind of broker is opened by its section, in kebab-case or camelCase, without connecting', async () => {

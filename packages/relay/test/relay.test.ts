@@ -2,37 +2,9 @@ import { Delivery, DeliveryOperator, EventHandlerRegistry } from '@framework/eve
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { type Broker, type BrokerMessage, RefusedByBroker, publishByKey, relay } from '../src/index.js';
+import { relay } from '../src/index.js';
 import { Counters } from './counter.js';
-
-/** A broker whose answers a test decides; `published` contains the messages that it has confirmed. */
-class ScriptedBroker implements Broker {
-  readonly published: BrokerMessage[] = [];
-  /** The number of messages in each call. */
-  readonly sizes: number[] = [];
-  readonly limits: NonNullable<Broker['limits']>;
-  isDown = false;
-  isSilent = false;
-  refuses: (message: BrokerMessage) => boolean = () => false;
-
-  constructor(limits: NonNullable<Broker['limits']>) {
-    this.limits = limits;
-  }
-
-  publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
-    this.sizes.push(messages.length);
-    if (this.isSilent) return new Promise<never>(() => undefined);
-    return publishByKey(messages, signal, async (message) => {
-      if (this.isDown) throw new Error('connection refused');
-      if (this.refuses(message)) throw new RefusedByBroker('too large');
-      this.published.push(message);
-    });
-  }
-
-  async ping(): Promise<void> {}
-
-  async close(): Promise<void> {}
-}
+import { ScriptedBroker } from './scripted-broker.js';
 
 /** Counters whose events are relayed to a scripted broker. */
 async function relayed(limits = { messagesMax: 1_000, timeoutMs: 30_000 }) {
@@ -64,6 +36,8 @@ async function relayed(limits = { messagesMax: 1_000, timeoutMs: 30_000 }) {
     bodies,
     operator: new DeliveryOperator(databases),
     delivery,
+    databases,
+    executor,
   };
 }
 
@@ -123,6 +97,27 @@ describe('a relay', () => {
     broker.isSilent = false;
     await clock.advance(60_000);
     expect(bodies()).toHaveLength(32);
+  });
+
+  test('publishes as many messages at once as before when its process has died', async () => {
+    const { clock, counters, operator, databases, executor } = await relayed();
+    // The process stops to exist when its clock stops.
+    const dying = new VirtualClock();
+    const silent = new ScriptedBroker({ messagesMax: 1_000, timeoutMs: 30_000 });
+    silent.isSilent = true;
+    const publisher = relay({ name: 'after-death', broker: silent, startFrom: 'beginning' });
+    new Delivery({ databases, executor, handlers: [publisher], clock: dying }).start();
+    await dying.advance(1_000);
+    const id = await counters.open();
+    for (let by = 1; by <= 30; by++) await counters.increase(id, by);
+    await dying.advance(1_000);
+    expect(silent.sizes).not.toEqual([]);
+    const broker = new ScriptedBroker({ messagesMax: 1_000, timeoutMs: 30_000 });
+    const next = relay({ name: 'after-death', broker, startFrom: 'beginning' });
+    new Delivery({ databases, executor, handlers: [next], clock }).start();
+    await clock.advance(30_000);
+    expect(broker.sizes).toEqual([30]);
+    expect((await operator.findBlocked({ handler: 'after-death' })).items).toEqual([]);
   });
 
   test('passes a broker no more messages at once than it takes', async () => {

@@ -22,10 +22,10 @@ test('recording uses the short form', () => {
   expect(commandLine(['--record'])).toMatchObject({ rounds: 3, scale: 0.2, short: true, record: true });
 });
 
-test('medians of several runs are recorded, and nothing else is run several times', () => {
+test('several runs are only for recording, which takes their medians', () => {
   expect(commandLine(['--record'])).toMatchObject({ runs: 5 });
   expect(commandLine(['--record', '--runs', '3'])).toMatchObject({ runs: 3 });
-  expect(() => commandLine(['--short', '--runs', '3'])).toThrow('--runs is for --record');
+  expect(() => commandLine(['--short', '--runs', '3'])).toThrow('--runs works only with --record');
 });
 
 test('figures are not written where ratios are compared', () => {

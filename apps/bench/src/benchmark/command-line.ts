@@ -38,7 +38,7 @@ export function commandLine(args: readonly string[]): CommandLine {
   if (values.json !== undefined && short && !values.record)
     throw new Error('--json has nothing to write with --short: leave one of them out');
   if (values.runs !== undefined && !values.record)
-    throw new Error('--runs is for --record: leave it out, or record');
+    throw new Error('--runs works only with --record: add that, or leave --runs out');
   return {
     parts: positionals,
     rounds: numberOf('rounds', values.rounds ?? (short ? '3' : '5'), Number.isInteger),

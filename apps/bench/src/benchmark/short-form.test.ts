@@ -54,13 +54,13 @@ test('a regressed ratio is measured again, up to three times in all', async () =
   expect([passing.runs(), failing.runs()]).toEqual([2, 3]);
 });
 
-test('a figure is a ratio only if it has a bound and no unit of the machine', () => {
+test('a figure is a ratio only if it has a bound and its unit does not depend on the machine', () => {
   const { atLeast: _atLeast, ...unbound } = faster;
   expect([faster, slower, { ...faster, unit: '%' }].map(isRatio)).toEqual([true, true, true]);
   expect([unbound, { ...faster, unit: 'ms' }].map(isRatio)).toEqual([false, false]);
 });
 
-test('of several runs the median of each figure is recorded, with the medians that it was computed from', () => {
+test('the median of each figure of several runs is recorded, with the medians that it was computed from', () => {
   const run = (value: number): readonly Figure[] => [
     { ...faster, value, measured: { framework: value * 10 } },
     { ...slower, value: 2 * value },

@@ -16,7 +16,7 @@ export interface DeliveringProcessOptions {
 /** A report of such a process. */
 export type DeliveringProcessMessage =
   | { readonly kind: 'started' }
-  /** The time of each call in milliseconds of `epochMs`, by {@link depositKey}. */
+  /** The time of each call as returned by `epochMs`, each with its key of `depositKey`. */
   | { readonly kind: 'handled'; readonly calls: readonly (readonly [string, number])[] };
 
 /** A separate process that delivers deposits to a handler and reports when the handler was called. */

@@ -7,7 +7,9 @@ import { verifyDeposits } from './verify-deposits.js';
 
 /** How long a measurement of the full run takes. */
 export const fullDurationMs = 3_000;
-/** How long the load runs before the measurement, so that connections are open and statements prepared. */
+/**
+ * How long the load runs before the measurement, as a share of its duration, so that connections are open and statements prepared.
+ */
 const leadInShare = 0.1;
 
 /** How contenders are measured. */

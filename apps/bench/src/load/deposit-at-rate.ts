@@ -5,10 +5,7 @@ import { principal } from './bench-wallets.js';
 
 const tickMs = 2;
 
-/**
- * A deposit, identified by its wallet and version, and the time at which its commit was known, in milliseconds of
- * {@link epochMs}.
- */
+/** A deposit, identified by its wallet and version, and the time at which its commit was known, by {@link epochMs}. */
 export interface CommittedDeposit {
   readonly key: string;
   readonly committedMs: number;

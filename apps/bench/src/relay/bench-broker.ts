@@ -5,7 +5,7 @@ import type { Broker, BrokerMessage } from '@framework/relay';
 /** How many messages the bare client has in flight at once: as many as a relay publishes in a batch. */
 const batchMax = 1_000;
 
-/** A broker that a relay is measured with, beside a bare client that publishes the same bytes. */
+/** A broker with which a relay is measured, and its bare client: its client library alone, which publishes the same bytes. */
 export interface BenchBroker {
   readonly name: string;
   /** Its server: that of the environment variable, otherwise that of this machine. */
@@ -21,7 +21,7 @@ interface BenchPlace {
   readonly broker: Broker;
   /** The topic of the messages that the relay publishes here. */
   readonly topic: string;
-  /** Publishes by the client alone, each message confirmed as safely as by the relay; in order, batch by batch. */
+  /** Publishes with the bare client, in order, batch by batch; the broker confirms each message as it does for the relay. */
   readonly publishBare: (messages: readonly BrokerMessage[]) => Promise<void>;
   /** How many messages it holds. */
   readonly count: () => Promise<number>;
@@ -34,7 +34,7 @@ export function serverOf(variable: string, url: string): URL {
   return new URL(process.env[variable] ?? url);
 }
 
-/** Whether something accepts connections there. */
+/** Whether something accepts connections at the host and port of a URL. */
 export async function answers({ hostname, port }: URL): Promise<boolean> {
   const socket = connect({ host: hostname, port: Number(port) });
   try {

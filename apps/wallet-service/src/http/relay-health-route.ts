@@ -63,7 +63,8 @@ export function relayHealthRoute(
       path: '/health/relay',
       tag: 'Health',
       summary: 'See how far the relays to brokers are',
-      description: 'The status is 200 also while a broker is down: no request depends on it.',
+      description:
+        'The status is 200 even while a broker is down, because no other request depends on the broker.',
       answers: { 200: 'The state of each relay' },
       answer: relaysSchema,
       problems: [],

@@ -21,7 +21,7 @@ test('the stacks and reasons of very many causes with very long messages are bou
   expect(errorReason(causes).length).toBeLessThan(8 * 4_100);
 });
 
-test('a bounded stack ends with no half of a surrogate pair', () => {
+test('a bounded stack does not end with half of a surrogate pair', () => {
   for (const prefix of ['', 'x']) {
     expect(errorStack(new Error(prefix + '👍'.repeat(100_000))).isWellFormed()).toBe(true);
   }

@@ -61,7 +61,7 @@ describe('the shutdown of a process', () => {
     expect([closed, exits, said]).toEqual([['server'], [1], ['Error while stopping: Error: no']]);
   });
 
-  test('also closes what is opened during the shutdown, and everything once', async () => {
+  test('also closes what is opened during the shutdown, and closes nothing twice', async () => {
     const closed: string[] = [];
     const ending = shutdown();
     ending.add(async () => void closed.push('log'));

@@ -1,7 +1,7 @@
 import { ConfigurationError, type FrameworkConfig, type RetryPolicy } from '@framework/core';
 import type { AnyEventHandler } from '@framework/events';
 import type { Relay } from '@framework/relay';
-import { openRelays } from '@framework/relay/config';
+import { type RelaySources, openRelays } from '@framework/relay/config';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -13,6 +13,14 @@ import { type WalletService, requestIdHeader } from '../http/wallet-app-env.js';
 import { walletApp } from '../http/wallet-app.js';
 import { deliveryOptions } from './delivery-options.js';
 import type { ServiceRole } from './service-settings.js';
+
+/** Loaded only if a relay names it. */
+const sources: RelaySources = {
+  'logical-replication': async () => {
+    const { logicalReplication } = await import('@framework/drizzle-adapter/logical-replication');
+    return logicalReplication();
+  },
+};
 
 /** A wallet service that accepts requests. */
 export interface RunningService {
@@ -49,7 +57,7 @@ export async function startService(options: {
   readonly onRestartNeeded?: () => void;
 }): Promise<RunningService> {
   const { config, role = 'all', retry, logger } = options;
-  const relays = await openRelays(config);
+  const relays = await openRelays(config, sources);
   const service = composeWalletService(config, {
     ...deliveryOptions(options),
     ...(retry && { retry }),
@@ -135,7 +143,7 @@ export async function startWorker(options: {
   readonly onRestartNeeded?: () => void;
 }): Promise<RunningWorker> {
   const { config, role = 'worker', handlers = [] } = options;
-  const relays = await openRelays(config);
+  const relays = await openRelays(config, sources);
   if (role === 'relay' && relays.length === 0) {
     const message = 'has no relay, but WALLET_ROLE is relay: add one, or choose another role';
     throw new ConfigurationError([{ path: 'framework.relay', message }]);

@@ -26,7 +26,7 @@ describe('ReceiveTransfer', () => {
       );
   });
 
-  test('leaves the refund to the refusal when the destination refuses the money', async () => {
+  test('records a refusal, and leaves the refund to its handler, when the destination refuses the money', async () => {
     await spec
       .given(source, destination.close(), transfer)
       .whenHandled(initiated)
@@ -50,6 +50,6 @@ describe('ReceiveTransfer', () => {
     const nowhere = ShardedId.generate(Wallet, ShardIdentifier.of(7, 3));
     const lost = new TransferInitiatedEvent(transfer.id, source.id, nowhere, amount, 'EUR');
     const handled = spec.given(source, transfer).whenHandled(lost).thenNothing();
-    await expect(handled).rejects.toMatchObject({ code: 'neverIdle' });
+    await expect(handled).rejects.toMatchObject({ code: 'never-idle' });
   });
 });

@@ -210,7 +210,7 @@ describe('a closed wallet', () => {
     expect(change).toThrow(expect.objectContaining({ code: 'wallet-closed' }));
   });
 
-  test('refuses an amount that is not positive because of the amount, not because it is closed', () => {
+  test('says that an amount is not positive, rather than that it is closed', () => {
     expect(() => closed.deposit(new Big(0))).toThrow('Deposit amount must be positive');
     expect(() => closed.withdraw(new Big(0))).toThrow('Withdraw amount must be positive');
   });

@@ -33,6 +33,7 @@ const connections = { 'maximum-pool-size': 4 };
 const quickDelivery = { 'lease-ms': 1_500, 'cursor-save-ms': 20 };
 
 const globalOnly = 'global-only.json';
+const noRelay = 'no-relay.json';
 
 /** Processes of the service on two databases of their own. */
 export class Fleet {
@@ -79,6 +80,7 @@ export class Fleet {
     const configFile = join(folder, 'wallet.json');
     await writeFile(configFile, JSON.stringify(tree));
     await writeFile(join(folder, globalOnly), JSON.stringify(withoutMexico(tree)));
+    await writeFile(join(folder, noRelay), JSON.stringify(withoutRelays(tree)));
     const config = parseFrameworkConfig(tree);
     const deliveries = await Deliveries.in(global);
     const fleet = new Fleet({ databases, config, deliveries, folder, configFile });
@@ -104,6 +106,11 @@ export class Fleet {
   /** Starts a worker whose configuration lacks the shard (1, 0), as before a rollout or by mistake. */
   startGlobalOnly(): ServiceProcess {
     return this.#start('main', { WALLET_ROLE: 'worker', WALLET_CONFIG: join(this.#folder, globalOnly) });
+  }
+
+  /** Starts a worker whose configuration has no relays. */
+  startWithoutRelays(): ServiceProcess {
+    return this.#start('main', { WALLET_ROLE: 'worker', WALLET_CONFIG: join(this.#folder, noRelay) });
   }
 
   /** Starts a worker that also has the recording handlers. */
@@ -145,6 +152,11 @@ export class Fleet {
 
 function programFile(folder: string, name: string): string {
   return join(folder, `${name}.mjs`);
+}
+
+function withoutRelays(tree: unknown): unknown {
+  const { framework } = tree as { readonly framework: object };
+  return { framework: { ...framework, relay: [] } };
 }
 
 function withoutMexico(tree: unknown): unknown {

@@ -23,12 +23,12 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.end());
 
-test('a handler starts where it says, and a renamed one continues where it was', async () => {
+test('a handler starts where its startFrom option says, and a renamed one continues where it was', async () => {
   const operator = new DeliveryOperator(fleet.service.databases);
   const wallets = await Promise.all(['DE', 'MX', 'DE', 'MX'].map((country) => fleet.openWallet(country)));
   const poisoned = wallets[0]!;
   await deposits(wallets, 2);
-  // Events that the old one fails to handle are taken over by the new one, too.
+  // Events that the old handler fails to handle are taken over by the new one, too.
   const poison = `${poisoned.id.value} 3`;
   const old = recording({ name: 'old-name', startFrom: 'beginning', retry: { attemptsMax: 1 } }, poison);
   await whileDelivering([old.handler], async () => {

@@ -129,7 +129,7 @@ export class DrillScene<Stage extends DrillStage = DrillStage> {
     return post(client, `/wallets/${into.id}/deposit`, { amount: '1' }, randomUUID());
   }
 
-  /** Transfers from one shard to the other, and resolves when the money has arrived. */
+  /** Transfers between the shards in both directions, and resolves when the money has arrived. */
   async transferBetweenProbes(over: AbortSignal): Promise<void> {
     const [global, mexico] = this.probes;
     const directions = [

@@ -22,7 +22,7 @@ export interface Fault<Stage extends DrillStage = DrillStage> {
 const onHarness: readonly Fault<FaultHarness>[] = [
   {
     name: 'missing-shard',
-    what: 'the only process that delivers has no such shard in its configuration, until one that has it is started',
+    what: 'the only process that delivers lacks the shard in its configuration, until one that has it is started',
     lastsMs: 10_000,
     begin: async (scene) => {
       const { stage } = scene;
@@ -65,7 +65,7 @@ const onHarness: readonly Fault<FaultHarness>[] = [
   },
   {
     name: 'read-only-database',
-    what: 'default_transaction_read_only is on for the database, and its sessions are new',
+    what: 'default_transaction_read_only is on for the database, and its sessions are ended, so that new ones begin with it',
     lastsMs: 10_000,
     begin: async ({ stage }) => {
       await setOnServer(stage, 'alter database mexico set default_transaction_read_only = on');

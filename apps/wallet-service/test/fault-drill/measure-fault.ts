@@ -70,7 +70,7 @@ export async function measureFault(fault: Fault, patienceMs: number): Promise<Fa
   }
 }
 
-/** Checks everything in parallel, from now on. */
+/** Measures, in parallel and from now on, how long each part of the service takes to work again. */
 async function measureHealing(
   scene: DrillScene,
   patienceMs: number,
@@ -113,7 +113,7 @@ async function untilTrue(isSo: () => Promise<boolean>, over: AbortSignal): Promi
   while (!over.aborted && !(await isSo().catch(() => false))) await delay(probePauseMs);
 }
 
-/** Checks that each waiting transfer was received once, and that the money of all is in its destination. */
+/** Checks that each waiting transfer was received once, and that their destination has the money of all of them. */
 async function expectDecidedOnce(scene: DrillScene): Promise<void> {
   const { shards, client } = scene.stage;
   const decisions = `select payload ->> 'transferId' as id, count(*)::int as count from eventlog.events

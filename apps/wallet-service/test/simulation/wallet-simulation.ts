@@ -107,7 +107,7 @@ function moneyCall(choices: Choices, wallets: readonly Wallet[]): SimulationCall
   return callOf(InitiateTransferAction, { sourceId: walletId, destId, amount });
 }
 
-/** Checks that each transfer has one outcome, as its destination decided. */
+/** Checks that each transfer has one outcome: the one that its destination decided. */
 async function checkTransfers(
   { repository, events }: SimulationState<Given>,
   ends: TransferEnds,

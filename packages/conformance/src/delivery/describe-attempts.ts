@@ -134,7 +134,7 @@ export function describeAttempts(context: DeliveryContext): void {
     expect(await standing()).toEqual([0, 0, false]);
   });
 
-  test('No attempt begins at an event whose state has changed since its head was read', async () => {
+  test('No attempt begins for an event whose state has changed since its head was read', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     const standing = (): Promise<BlockedHead> => context.head();
@@ -149,7 +149,7 @@ export function describeAttempts(context: DeliveryContext): void {
     expect(await standing()).toMatchObject({ attempts: 1, uncounted: 1, openCount: 0 });
   });
 
-  test('No attempt begins at a dead letter, and no attempt at it ends a second time', async () => {
+  test('No attempt begins for a dead letter, and its last attempt cannot end a second time', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     const head = await context.head();

@@ -46,7 +46,7 @@ export function describeLeases(context: DeliveryContext): void {
     expect(leases.some(({ abandoned }) => abandoned)).toBe(false);
   });
 
-  test('A process is told when the first of the others loses its slots, even if it gets none itself', async () => {
+  test('A process learns when the next lease of another process ends, even if it gets no slots itself', async () => {
     await withHandlers();
     await renew('one');
     const { leases, othersEndInMs } = await context.store.leases.renew('two', ['mails'], 2 * leaseMs);

@@ -2,8 +2,8 @@ import type { ShardIdentifier } from '@framework/core';
 import { NestedTransactionError, OpenTransactions, TransactionOverError } from '@framework/core/adapter';
 import { DatabaseSync } from 'node:sqlite';
 
-// Every model is a row of one table, with its own fields as JSON: an application needs no migrations, and queries with `fields
-// ->> 'owner'`.
+// Every model is a row of one table, with its own fields as JSON. So an application needs no migrations; its queries use
+// `fields ->> 'owner'`.
 const tables = `
   pragma journal_mode = wal;
   pragma synchronous = full;

@@ -14,7 +14,7 @@ import type { Principal } from './action.js';
 
 /** The longest name of a principal that fits into an index entry beside every idempotency key, even one of a handler. */
 const principalCharactersMax = 255;
-/** What delivery adds to an event's headers for the actions that its handlers execute. */
+/** How many characters of headers delivery may add for the actions that its handlers execute. */
 const causationCharacters = 1_024;
 
 /** What the recorder needs to know about an action: its name and its encoder. */

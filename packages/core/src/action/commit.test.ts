@@ -281,7 +281,7 @@ describe('an execution whose policy retries unknown outcomes', () => {
     expect(driver.committed).toEqual([]);
   });
 
-  test('finds out which shards have been written when there were several', async () => {
+  test('reports which of several shards have been written', async () => {
     const { execute, driver } = lostAndAsked(['unknown', true], (_run, plan) =>
       plan().addAll([openWallet(mexico), openWallet(global)]),
     );

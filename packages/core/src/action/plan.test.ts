@@ -221,7 +221,7 @@ describe('a refused model', () => {
     ]);
   });
 
-  test('is also refused as a later version of a staged one', () => {
+  test('may be a later version of a model that is already staged', () => {
     const plan = planOf();
     const added = plan.add(fresh);
     expect(() => plan.update(added.deposit(1n))).toThrow(

@@ -76,7 +76,7 @@ describe('the fault of a database URL', () => {
     'postgres://db-1:1/global',
     'postgres://db-1/a%3Bb%3Dc%26d',
     'postgres://%2Frun/global',
-  ])('is not found in %s', (text) => expect(parseDatabaseUrl(text)).toBeTypeOf('object'));
+  ])('is not reported for %s', (text) => expect(parseDatabaseUrl(text)).toBeTypeOf('object'));
 });
 
 describe('a list of hosts', () => {

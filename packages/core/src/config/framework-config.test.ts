@@ -420,7 +420,7 @@ describe('the section of group commit', () => {
   });
 });
 
-test('a configuration carries the section of relays unread, the keys in camelCase', () => {
+test('a configuration passes the section of relays on without validating it, with its keys in camelCase', () => {
   const { framework } = treeWithDelivery({}) as { readonly framework: object };
   const relay = [{ name: 'a', 'start-from': 'now' }];
   expect(parseFrameworkConfig({ framework: { ...framework, relay } }).relay).toEqual([

@@ -142,7 +142,7 @@ describe('a model whose write is pending', () => {
   test.each([
     ['fail once the model is written', undefined, [100n, 101n]],
     ['run again if the model is not written', new Error('aborted'), [100n, 101n, 100n]],
-  ])('makes an execution that refuses because of it %s', async (_what, failure, seen) => {
+  ])('makes an execution that throws because of it %s', async (_what, failure, seen) => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);
@@ -160,7 +160,7 @@ describe('a model whose write is pending', () => {
     await Promise.allSettled([first]);
   });
 
-  test('makes an execution that refused because of it run again after an unknown outcome', async () => {
+  test('makes an execution that throws because of it run again after an unknown outcome', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);

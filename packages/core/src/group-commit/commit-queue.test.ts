@@ -39,7 +39,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['waiting']);
   });
 
-  test('is refused sooner for a handler once the lock is known', async () => {
+  test('is refused sooner if it is from a handler and the lock is known', async () => {
     const writer = new ManualWriter({ queueWaitMs: 4_000 });
     await writer.add('locked', a, b);
     const client = await writer.add('client', a);
@@ -57,7 +57,7 @@ describe('a plan that waits behind a locked model', () => {
     });
   });
 
-  test('is refused at once for a handler when another plan has waited long', async () => {
+  test('is refused at once if from a handler when another one has waited long', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);
     await writer.clock.pass(50);
@@ -78,7 +78,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['later']);
   });
 
-  test('is refused at once for a handler even if it shares only one model', async () => {
+  test('is refused at once if from a handler, even if it changes other models', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a, b);
     await writer.clock.pass(50);

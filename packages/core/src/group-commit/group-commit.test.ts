@@ -208,8 +208,8 @@ describe('group commit', () => {
     ['leaves out a plan with too many models', false, [{ changes: listOf(3) }]],
     ['leaves out a plan with too many events', false, [{ events: listOf(3) }]],
     ['leaves out a plan that may be committed already', false, [{ unknownCommits: [] }]],
-    ['leaves out what has several change sets', false, [{}, {}]],
-    ['leaves out what has no change set', false, []],
+    ['leaves out a plan with several change sets', false, [{}, {}]],
+    ['leaves out a plan with no change set', false, []],
   ])('%s', (_what, isTaken, changeSets) => {
     const { databases } = executorOf(async () => undefined);
     const settings = { ...defaultGroupSettings, planSizeMax: 2 };

@@ -23,7 +23,7 @@ async function lockedGroup(): Promise<{
   return { writer, plans };
 }
 
-describe('more locked models than writes that may wait for locks', () => {
+describe('plans for too many locked models', () => {
   test('leave capacity for other plans, and are tried in turn', async () => {
     const { writer } = await lockedGroup();
     const waiting = ['p0', 'p1', 'p2', 'p3', 'p4'];

@@ -82,7 +82,7 @@ describe('a queue', () => {
     expect(nextGroup([first, back], 32)).toEqual({ group: [first], rest: [back] });
   });
 
-  test('makes a plan wait for what it depends on, unless that has its outcome', () => {
+  test('makes a plan wait for what it depends on, unless that already has its outcome', () => {
     const [first, ended] = [planOf([changeOf(a)]), planOf([changeOf(b)])];
     ended.decide('written');
     const built = planOf([changeOf(c)], [first]);

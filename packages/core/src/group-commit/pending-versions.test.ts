@@ -280,7 +280,7 @@ describe('a model that is staged but not committed yet', () => {
     ]);
   });
 
-  test('is read by others while an execution refused because of it waits', async () => {
+  test('is read by others while an execution that throws because of it waits', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);

@@ -6,7 +6,7 @@ import { Wallet } from '../../test/wallet.js';
 import { Id, ShardedId } from './id.js';
 import { ShardIdentifier } from './shard-identifier.js';
 
-/** What another implementation of the layout makes, bit by bit. */
+/** An id as another implementation of the layout makes it, bit by bit. */
 function idFromBits(bits: {
   readonly timeMs: bigint;
   readonly randA: bigint;

@@ -121,7 +121,7 @@ describe('an execution with an effect', () => {
     expect(manager(shard).keys.waits).toHaveLength(count);
   });
 
-  test('asks no shard that it has not accessed a second time', async () => {
+  test('asks each shard that it has not accessed at most once', async () => {
     const { once, manager } = laterDue({ turnsTo: [mexico] });
     await once(unsearched);
     manager(global).keys.waits.length = 0;

@@ -158,8 +158,10 @@ describe('a repeat whose effect is on an unnamed shard', () => {
     manager(mexico).keys.findFailures.push(unavailable, unavailable);
     await expect(once()).rejects.toBe(unavailable);
   });
+});
 
-  test('is recorded where it reads when it never had anything to do', async () => {
+describe('a request with nothing to do', () => {
+  test('is recorded on the shard that it reads, even if its params name another one', async () => {
     const running: TestExecutor = executorOf(async () => {
       running.databases.transactionManager(mexico);
       return undefined;

@@ -234,12 +234,7 @@ describe('executions that take locks', () => {
   test.each([
     ['an action of a handler gives the lock back', ofHandler, ofClient, true],
     ['an action of a client keeps the lock', ofClient, ofClient, false],
-    [
-      'the action of a handler that comes next does not wait for the lock of a client',
-      ofClient,
-      ofHandler,
-      true,
-    ],
+    ["a handler's action that comes next does not wait for the lock of a client", ofClient, ofHandler, true],
   ])("%s while its commit waits for somebody else's lock", async (_what, first, next, goesOn) => {
     const running = executorOf(
       async (plan, params) => {

@@ -111,7 +111,7 @@ describe('a read by id', () => {
     await expect(wallets.findById(id)).rejects.toMatchObject({ code: 'unknown-shard' });
   });
 
-  test('finds no missing model, which each method reports in its own way', async () => {
+  test('does not find a missing model, which each method reports in its own way', async () => {
     const { wallets } = repository();
     const { id } = openWallet();
     expect(await wallets.findById(id)).toBeUndefined();

@@ -41,7 +41,7 @@ export interface IdempotencyKeys {
    * Finds what was committed under a key that has not expired, on any shard of the database.
    *
    * @param waitMs how long to wait for the answer, if less than a statement's timeout
-   * @throws ShardUnavailableError `shard-unavailable`, also when there is no answer in that time
+   * @throws ShardUnavailableError `shard-unavailable` when the database cannot be asked, or does not answer in that time
    */
   find(scope: KeyScope, waitMs?: number): Promise<StoredKey | undefined>;
   /**

@@ -2,7 +2,7 @@ import type { ShardIdentifier } from '@framework/core';
 import type pg from 'pg';
 
 /**
- * Sends single statements for one shard: the part of a transaction manager that reads of tables, keys and the log need.
+ * Sends single statements for one shard: all that is needed of a transaction manager to read tables, keys and the log.
  */
 export interface Connection {
   readonly shard: ShardIdentifier;

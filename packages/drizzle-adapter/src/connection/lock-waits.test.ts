@@ -133,7 +133,7 @@ describe('writes that wait for locks', () => {
     expect(running).toEqual(['a1']);
   });
 
-  test('are refused earlier when they are retried later anyway', async () => {
+  test('are refused earlier if their caller will retry them later anyway', async () => {
     write('a', 'a1');
     const urgent = waits.run(shard, ['a'], async () => 'a2', 100);
     urgent.catch(() => undefined);
@@ -145,12 +145,12 @@ describe('writes that wait for locks', () => {
     await expect(other.ended).rejects.toThrow(/did not get its turn within 1000 ms/);
   });
 
-  test('are refused at once behind another retried write to the same row, and not for other rows', async () => {
+  test('that are retried anyway are refused at once behind another one for the row', async () => {
     const first = write('a', 'a1');
     const urgent = writeUrgently('a');
     await expect(writeUrgently('a')).rejects.toMatchObject(unavailable);
     await expect(writeUrgently('a')).rejects.toThrow(
-      /first-1 .*the row a.* retried later already waits for it/,
+      /first-1 .*the row a.* would be retried anyway already waits for it/,
     );
     expect(await writeUrgently('b')).toBe('b');
     await first.release();
@@ -158,7 +158,7 @@ describe('writes that wait for locks', () => {
     expect(await writeUrgently('a')).toBe('a');
   });
 
-  test('take only a few of the places when they are retried later anyway', async () => {
+  test('take only a few of the places if their caller will retry them later anyway', async () => {
     waits = new LockWaits({ poolMax: 20, waitMaxMs: 1_000, waitingMax: 20, place });
     const begun: string[] = [];
     const begin = (row: string): void => {
@@ -174,14 +174,14 @@ describe('writes that wait for locks', () => {
     expect([begun, running]).toEqual([['a', 'b', 'c', 'd', 'e?'], ['g1']]);
   });
 
-  test('are refused at once, for any row, when enough retried writes already wait', async () => {
+  test('that are retried anyway are refused at once, for any row, when eight of them already wait', async () => {
     waits = new LockWaits({ poolMax: 20, waitMaxMs: 1_000, waitingMax: 20, place });
     for (const row of ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
       waits.run(shard, [row], () => new Promise<never>(() => undefined), 100).catch(() => undefined);
     await settled();
     await expect(writeUrgently('i')).rejects.toMatchObject(unavailable);
     await expect(writeUrgently('i')).rejects.toThrow(
-      /the row i.* 8 writes that are retried later already wait for locks/,
+      /the row i.* 8 writes that would be retried anyway already wait for locks/,
     );
     const patient = write('i', 'i1');
     await settled();

@@ -141,9 +141,9 @@ export class LockWaits {
   #urgentRefusal(keys: readonly string[]): string | undefined {
     const urgent = [...this.#writes].filter((write) => write.isUrgent);
     if (urgent.some((write) => write.keys.some((key) => keys.includes(key))))
-      return 'another write that is retried later already waits for it';
+      return 'another write that would be retried anyway already waits for it';
     if (urgent.length < urgentMax) return undefined;
-    return `${urgentMax} writes that are retried later already wait for locks`;
+    return `${urgentMax} writes that would be retried anyway already wait for locks`;
   }
 
   /** Resolves when the write's turn comes, with whether the attempt must be brief. */

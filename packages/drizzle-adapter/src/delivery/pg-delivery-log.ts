@@ -14,6 +14,7 @@ import {
   eventTexts,
   isEventId,
   blockedEvent,
+  byPosition,
   selectEvents,
   selectText,
   wholeEvent,
@@ -25,6 +26,7 @@ import {
   formatPlace,
   parsePlace,
   parseSnapshot,
+  presentText,
 } from './log-place.js';
 
 /**
@@ -34,9 +36,7 @@ import {
  * The first part finds late commits, some of which a reader that goes by position would miss. Neither part waits for an
  * open transaction. The method is that of PgQ, with the cursor's `xmax` and `xip` as index ranges.
  */
-const snapshotText = selectText(
-  `concat_ws(' ', (select max(epoch) from eventlog.epochs), pg_current_snapshot(), eventlog.server_history())`,
-);
+const snapshotText = selectText(presentText);
 
 const selectInSlots = (condition: string): string =>
   selectEvents(
@@ -258,14 +258,6 @@ export class PgDeliveryLog implements DeliveryLog {
 
 function byTransaction(one: EventRow, other: EventRow): number {
   return one.xid - other.xid || byPosition(one, other);
-}
-
-/**
- * The order of the log. For each model it is that of versions, since a change is written only after the previous one
- * has been committed.
- */
-function byPosition(one: EventRow, other: EventRow): number {
-  return one.position - other.position;
 }
 
 /** The rows whose previous version is not among the rows; one row per version. */

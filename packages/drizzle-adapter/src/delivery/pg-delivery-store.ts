@@ -22,6 +22,8 @@ export class PgDeliveryStore implements DeliveryStore {
   readonly deadLetters: PgDeadLetters;
   readonly notifications: PgNotificationChannel;
   readonly partitions: PgLogPartitions;
+  /** How to open further connections to the database, until it is closed. */
+  readonly connections: NotificationSettings;
 
   /**
    * @param leases renews leases on a connection of its own, where no other statement delays them
@@ -32,6 +34,7 @@ export class PgDeliveryStore implements DeliveryStore {
     leases: PgTransactionManager,
     notifications: NotificationSettings,
   ) {
+    this.connections = notifications;
     this.leases = new PgSlotLeases(leases);
     this.cursors = new PgHandlerCursors(manager);
     this.log = new PgDeliveryLog(manager);

@@ -39,7 +39,7 @@ export async function replaceDeliveryIndex(config: DatabaseConfig, signal: Abort
 }
 
 /**
- * @returns false also while another process does the work; the lock ends with the session
+ * @returns whether this process must replace the index; false while another process does so. The lock ends with the session
  * @throws Error behind a pooler, which could give the lock and the settings to other clients
  */
 async function isNeeded(client: pg.Client): Promise<boolean> {

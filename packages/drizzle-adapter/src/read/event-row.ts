@@ -57,6 +57,33 @@ export const selectText = (text: string): string =>
 /** A row of {@link selectEvents}, as the server sends it. */
 export type EventTexts = readonly (string | null)[];
 
+/** The columns of a row of the log, as the texts of its values; null where the row has none. */
+export type StreamedTexts = Readonly<Record<string, string | null>>;
+
+/**
+ * The texts that {@link selectEvents} would return for a row of which all columns are known.
+ *
+ * @param bytesMax larger events come without payload and params, and without headers that are larger by themselves
+ * @returns also how many bytes the texts have
+ */
+export function streamedTexts(
+  row: StreamedTexts,
+  bytesMax: number,
+): { readonly texts: EventTexts; readonly heldBytes: number } {
+  const { id, ordinal, action_id, namespace, started_date, created_date, headers } = row;
+  const pack = (...parts: readonly (string | null | undefined)[]): string =>
+    [id, ordinal, action_id, namespace, started_date, created_date, ...parts].join(separator);
+  const whole = pack(row['payload'] ?? 'null', row['action_params'], headers);
+  const bytes = Buffer.byteLength(whole);
+  const isLarge = bytes > bytesMax;
+  const kept = isLarge && Buffer.byteLength(headers ?? '') > bytesMax ? '{}' : headers;
+  const packed = isLarge ? pack('null', 'null', kept) : whole;
+  const texts = columns.map((column) =>
+    column === 'early_xid' ? String(row[column] === 't') : (row[column] ?? null),
+  );
+  return { texts: [...texts, packed, String(bytes)], heldBytes: isLarge ? Buffer.byteLength(packed) : bytes };
+}
+
 /** Keeps every column as the text that the server sends. */
 export const eventTexts: Pick<pg.QueryArrayConfig, 'rowMode' | 'types'> = {
   rowMode: 'array',
@@ -156,6 +183,14 @@ export class EventRow implements DeliverableEvent {
     if (typeof this.#packed === 'string') this.#packed = this.#packed.split(separator);
     return this.#packed[place] ?? '';
   }
+}
+
+/**
+ * The order of the log. For each model it is that of versions, since a change is written only after the previous one
+ * has been committed.
+ */
+export function byPosition(one: EventRow, other: EventRow): number {
+  return one.position - other.position;
 }
 
 /** Restores an event from the JSON that was stored when it was blocked. */

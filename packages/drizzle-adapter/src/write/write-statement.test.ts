@@ -73,7 +73,7 @@ describe('writeStatement', () => {
     },
   );
 
-  test('raises an error for stale rows after the first, and for the first one, too, among other statements', () => {
+  test('raises an error for a stale row after the first, and among other statements for the first one, too', () => {
     const changes = [update, update];
     const alone = writeStatement({
       changes,
@@ -117,7 +117,7 @@ describe('writeStatement', () => {
     expect(writeStatement({ ...of, alone: true })).not.toContain('framework.in_transaction');
   });
 
-  test('makes everything wait for the idempotency key, with which every stale row raises an error', () => {
+  test('makes everything wait for an idempotency key, and then raises an error for every stale row', () => {
     const changes = [update, add];
     const alone = writeStatement({
       changes,

@@ -27,6 +27,8 @@ const knownOptions: Readonly<Record<keyof EventHandlerOptions, true>> = {
   concurrency: true,
   batchMax: true,
   whenBatchFails: true,
+  whenProcessDies: true,
+  source: true,
 };
 const knownRetryOptions: Readonly<Record<keyof HandlerRetry, true>> = {
   attemptsMax: true,
@@ -158,12 +160,14 @@ function assertShapes(className: string, options: EventHandlerOptions): void {
   };
   if (typeof options !== 'object' || options === null || Array.isArray(options))
     refuse('options', "an object such as { startFrom: 'beginning' }");
-  const { aliases, retry, whenBatchFails } = options;
+  const { aliases, retry, whenBatchFails, whenProcessDies } = options;
   if (aliases !== undefined && !Array.isArray(aliases)) refuse('aliases', 'an array of names');
   if (retry !== undefined && (typeof retry !== 'object' || retry === null || Array.isArray(retry)))
     refuse('retry', 'an object such as { attemptsMax: 3 }');
   if (whenBatchFails !== undefined && whenBatchFails !== 'block' && whenBatchFails !== 'wait')
     refuse('whenBatchFails', "'block' or 'wait'");
+  if (whenProcessDies !== undefined && whenProcessDies !== 'quarantine' && whenProcessDies !== 'repeat')
+    refuse('whenProcessDies', "'quarantine' or 'repeat'");
 }
 
 /** The options that have a value, even by inheritance or a getter; one that is left undefined must not replace another. */

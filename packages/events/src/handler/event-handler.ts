@@ -6,7 +6,7 @@ import type {
   Principal,
   ShardIdentifier,
 } from '@framework/core';
-import type { StartFrom } from '@framework/core/adapter';
+import type { EventSource, StartFrom } from '@framework/core/adapter';
 
 /** What a handler may receive: typed events of the classes that it lists, or every event, undecoded. */
 export type AnyHandledEvent = ModelEvent<unknown> | undefined;
@@ -186,6 +186,20 @@ export interface EventHandlerOptions {
    * broker.
    */
   readonly whenBatchFails?: 'block' | 'wait';
+  /**
+   * What happens to the events that a process had not finished when it died, or when its event loop had stopped for so long that its
+   * leases were lost.
+   *
+   * `'quarantine'` (default): they are blocked and tried one by one, so that an event that kills every process becomes a dead
+   * letter. `'repeat'`: they are handled again like new ones; for a handler that does the same with every event, such as publishing
+   * it, so that no event can be the reason.
+   */
+  readonly whenProcessDies?: 'quarantine' | 'repeat';
+  /**
+   * Where its events come from; each handler needs one of its own. Default: the log is polled, and read when this process or another
+   * one has committed something.
+   */
+  readonly source?: EventSource;
 }
 
 /** How failed attempts of a handler are retried: exponential backoff with full jitter. */

@@ -139,9 +139,9 @@ export class DeliveryOperator {
 
   /**
    * Removes a handler that no code has any more: its cursors, which keep old partitions of the log from being dropped, its names,
-   * and with `discardBlocked` its blocked events. A handler with the same name starts as a new one afterwards, but while the old
-   * one's idempotency keys are kept, it does not repeat actions that the old one has executed, because both use the same keys. If
-   * the old one was renamed, they do so only if the new one has the old one's first name, which is its permanent id.
+   * and with `discardBlocked` its blocked events. A handler with the same name starts as a new one afterwards. It uses the same
+   * idempotency keys as the old one, so it does not repeat the old one's actions for as long as those keys are kept. If the old one
+   * was renamed, this is true only of a handler with the old one's first name, which is its permanent id.
    *
    * @param handler one of its names
    * @param options.discardBlocked whether its blocked events and dead letters are removed as well; without it, they prevent the

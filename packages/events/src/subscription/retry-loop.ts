@@ -8,7 +8,7 @@ import { modelKey } from './keyed-queue.js';
 import type { QuarantineGate } from './quarantine.js';
 import type { Subscription } from './subscription.js';
 
-/** The longest delay of a timer. */
+/** The longest time for which an event may be tried alone: the longest delay of a timer. */
 const aloneMaxMs = 2 ** 31 - 1;
 
 /** A blocked event that one of the subscriptions can try now. */

@@ -11,6 +11,7 @@ function subscriptionSlots() {
   const slots = new SubscriptionSlots({
     handler: 'one',
     saver: { moved: ({ cursor, onSaved }) => void moves.push({ cursor, onSaved }) },
+    quarantines: true,
     onReadable: () => readableCount++,
   });
   return { slots, moves, readableCount: () => readableCount };

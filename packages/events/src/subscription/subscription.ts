@@ -50,7 +50,8 @@ export class Subscription {
     this.#around = around;
     this.#handler = handler;
     this.#wakeSignal = new WakeSignal(context.clock);
-    this.slots = new SubscriptionSlots({ handler: id, saver, onReadable: wake });
+    const repeats = handler.options.whenProcessDies === 'repeat';
+    this.slots = new SubscriptionSlots({ handler: id, saver, quarantines: !repeats, onReadable: wake });
     this.dispatch = new EventDispatch({ handler, around, blocked, onRoom: wake });
     this.#intake = new QuarantineIntake({
       handler: id,
@@ -204,17 +205,21 @@ async function allEnded(works: readonly Promise<void>[]): Promise<void> {
 export class SubscriptionSlots {
   readonly #handler: string;
   readonly #saver: Pick<CursorSaver, 'moved'>;
+  readonly #quarantines: boolean;
   readonly #onReadable: () => void;
   readonly #positions = new Map<number, SlotPosition>();
 
   constructor(options: {
     readonly handler: string;
     readonly saver: Pick<CursorSaver, 'moved'>;
+    /** Whether slots whose holder died enter quarantine; otherwise they are open at once. */
+    readonly quarantines: boolean;
     /** Called when a slot may have become readable. */
     readonly onReadable: () => void;
   }) {
     this.#handler = options.handler;
     this.#saver = options.saver;
+    this.#quarantines = options.quarantines;
     this.#onReadable = options.onReadable;
   }
 
@@ -253,7 +258,7 @@ export class SubscriptionSlots {
       progress: new SlotProgress((moved, wantedCount) =>
         this.#saver.moved({ handler, slot, cursor: moved, wantedCount, onSaved }),
       ),
-      phase: slot.abandoned ? 'entering-quarantine' : 'open',
+      phase: slot.abandoned && this.#quarantines ? 'entering-quarantine' : 'open',
       cursor,
       turn: 0,
       generation: -1,

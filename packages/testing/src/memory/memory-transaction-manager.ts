@@ -232,7 +232,7 @@ export function memoryManager(manager: TransactionManager): MemoryTransactionMan
   );
 }
 
-/** Returns the manager, of those of one database, whose transaction the caller runs in, otherwise the first. */
+/** Of the managers of one database, returns the one in whose transaction the caller runs, otherwise the first. */
 export function joinedManager(managers: readonly TransactionManager[]): MemoryTransactionManager {
   const own = managers.map(memoryManager);
   const joined = own.find((manager) => transactions.of(manager) !== undefined) ?? own[0];

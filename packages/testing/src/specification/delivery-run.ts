@@ -55,7 +55,7 @@ export interface DeliveryRunOptions {
   readonly clock: VirtualClock;
   /** Overrides of the settings of delivery. */
   readonly settings: DeliveryOverrides;
-  /** The number of calls after which the run fails with `neverIdle`. */
+  /** The number of calls after which the run fails with `never-idle`. */
   readonly callsMax: number;
 }
 
@@ -104,7 +104,7 @@ export class DeliveryRun {
   /**
    * Delivers until nothing is pending or due.
    *
-   * @throws SpecificationError `neverIdle` when the handlers never stop
+   * @throws SpecificationError `never-idle` when the handlers never stop
    */
   async toRest(): Promise<DeliveryReport> {
     this.#delivery.start();
@@ -125,7 +125,7 @@ export class DeliveryRun {
       await this.#clock.wakeNext();
     }
     throw new SpecificationError(
-      'neverIdle',
+      'never-idle',
       'Delivery waits for something that never happens: look for a handler that waits without a timeout',
     );
   }
@@ -288,7 +288,7 @@ class HandlerWatch {
   readonly #callCounts = new Map<string, number>();
   readonly #running = new Set<HandlerContext>();
 
-  /** @param callsMax the number of calls after which the run fails with `neverIdle` */
+  /** @param callsMax the number of calls after which the run fails with `never-idle` */
   constructor(handlers: EventHandlerRegistry, callsMax: number) {
     this.#callsMax = callsMax;
     this.handlers = handlersAround(handlers, (call) => this.#call(call));
@@ -307,7 +307,7 @@ class HandlerWatch {
   /**
    * Checks the number of calls.
    *
-   * @throws SpecificationError `neverIdle` when there were more calls than allowed
+   * @throws SpecificationError `never-idle` when there were more calls than allowed
    */
   assertRestful(): void {
     if (this.callCount <= this.#callsMax) return;
@@ -315,7 +315,7 @@ class HandlerWatch {
       .sort(([, one], [, other]) => other - one)
       .map(([name, count]) => `${name} (${count})`);
     throw new SpecificationError(
-      'neverIdle',
+      'never-idle',
       `Delivery does not come to rest: more than ${this.#callsMax} calls of handlers, by ${counts.join(', ')}. ` +
         'Look for events that lead to each other, or raise callsMax',
     );

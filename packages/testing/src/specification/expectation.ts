@@ -4,12 +4,12 @@ import { AssertionError } from 'node:assert';
 import { isDeepStrictEqual } from 'node:util';
 
 /**
- * The kind of error: `dead-letter` (a handler gave up on an event), `neverIdle` (handlers trigger each other endlessly),
+ * The kind of error: `dead-letter` (a handler gave up on an event), `never-idle` (handlers trigger each other endlessly),
  * `unwanted-event` (no handler wants the event that is to be handled), `unknown-model` (a model that the specification does not
  * list), `no-strategy` (a model whose id contains no shard is listed without its sharding strategy).
  */
 export type SpecificationErrorCode =
-  'dead-letter' | 'neverIdle' | 'unwanted-event' | 'unknown-model' | 'no-strategy';
+  'dead-letter' | 'never-idle' | 'unwanted-event' | 'unknown-model' | 'no-strategy';
 
 /** Says why a specification cannot continue, and what to do about it. */
 export class SpecificationError extends Error {

@@ -173,7 +173,7 @@ export class TestEnvironment {
   /**
    * Delivers until nothing is pending or due, including what the handlers' actions commit; time passes for retries.
    *
-   * @throws SpecificationError `dead-letter` when a handler gave up on an event, `neverIdle` when handlers never stop
+   * @throws SpecificationError `dead-letter` when a handler gave up on an event, `never-idle` when handlers never stop
    */
   deliverAll(options?: DeliverAllOptions): Promise<DeliveryReport> {
     return this.#delivery.all(options);

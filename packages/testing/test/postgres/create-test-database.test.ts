@@ -22,7 +22,7 @@ describe('createTestDatabase', () => {
     await created.drop();
   });
 
-  test('drops a database that still has sessions, and may drop it twice', async () => {
+  test('creates databases that can be dropped while they have sessions, even twice', async () => {
     const database = await createTestDatabase();
     const session = new Client({ connectionString: database.url });
     const lost = new Promise<Error>((resolve) => session.on('error', resolve));

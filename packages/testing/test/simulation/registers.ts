@@ -25,7 +25,7 @@ const reactionSchema = z.object({
   /** How often the handler fails. */
   times: z.number(),
   throws: z.enum(['error', 'text', 'nothing', 'hostile', 'hangs', 'hangs-deaf']),
-  /** How long calls take by the clock of their process, how many calls do, and whether they go on when they are abandoned. */
+  /** How long a call waits by the clock of its process, how many calls wait, and whether they wait on after they are abandoned. */
   waits: z.object({ ms: z.number(), times: z.number(), isDeaf: z.boolean() }).optional(),
   /** How often a batch with the event fails. */
   batchFails: z.number().optional(),

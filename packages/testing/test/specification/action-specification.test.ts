@@ -73,7 +73,7 @@ describe('a specification of an action', () => {
     await expect(wrong).rejects.toMatchObject(failed);
   });
 
-  test('names its option shards when a model is on a shard that it does not have', async () => {
+  test('names the option `shards` when a model is on a shard that it does not have', async () => {
     const elsewhere = account('10', ShardIdentifier.of(7, 7));
     const execution = spec.given(elsewhere).when(CreditAccountAction, params);
     await expect(execution.thenNothing()).rejects.toMatchObject({

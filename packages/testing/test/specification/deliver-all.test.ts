@@ -154,7 +154,7 @@ describe('handlers that trigger each other forever', () => {
     const environment = await accountsWith(changing, watching).given(given).environment();
     await environment.execute(CreditAccountAction, credit);
     await expect(environment.deliverAll({ callsMax: 100 })).rejects.toMatchObject({
-      code: 'neverIdle',
+      code: 'never-idle',
       message: expect.stringMatching(
         /more than 100 calls.*on-credit \(\d+\).*watching \(\d+\)|watching.*on-credit/,
       ) as string,
@@ -172,7 +172,7 @@ describe('handlers that trigger each other forever', () => {
     });
     await environment.store(given);
     await environment.execute(CreditAccountAction, credit);
-    await expect(environment.deliverAll({ callsMax: 100 })).rejects.toMatchObject({ code: 'neverIdle' });
+    await expect(environment.deliverAll({ callsMax: 100 })).rejects.toMatchObject({ code: 'never-idle' });
   });
 
   test('may exceed the limit if the specification allows it', async () => {

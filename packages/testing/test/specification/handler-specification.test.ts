@@ -191,7 +191,7 @@ describe('a handler that fails', () => {
   });
 });
 
-describe('handlers that are independent of each other', () => {
+describe('the effects of independent handlers', () => {
   const [left, right] = [account('1'), account('2')];
   const noted = ({ id }: typeof left, note: string): AccountNotedEvent => new AccountNotedEvent(id, note);
 
@@ -224,17 +224,17 @@ describe('handlers that are independent of each other', () => {
     await handled.thenEvents(...events);
   });
 
-  test('may be expected in either order of their models', async () => {
+  test('may be expected with their models in either order', async () => {
     await handled.thenModels(left.annotate('b'), right.annotate('d'));
     await handled.thenModels(right.annotate('d'), left.annotate('b'));
   });
 
-  test('are each compared in the order of their effects', async () => {
+  test('are compared in order among those of one handler', async () => {
     await expect(handled.thenEvents(b, a, c, d)).rejects.toMatchObject(failed);
     await expect(handled.thenEvents(a, d, c, b)).rejects.toMatchObject(failed);
   });
 
-  test('are compared in the order in which one follows from the other', async () => {
+  test('are compared in order when one effect follows from another', async () => {
     const following = onCredit(
       async ({ modelId }, context) => {
         if (modelId === given.id.value)
@@ -254,7 +254,7 @@ describe('handlers that are independent of each other', () => {
     await expect(delivered.thenEvents(a, first, second)).rejects.toMatchObject(failed);
   });
 
-  test('report the difference from the closest order', async () => {
+  test('are reported, if they differ, in the order that is closest to the expected one', async () => {
     await expect(handled.thenEvents(c, d, a, noted(left, 'x'))).rejects.toMatchObject({
       ...failed,
       actual: [c, d, a, b].map(({ note }) => ({ note })),

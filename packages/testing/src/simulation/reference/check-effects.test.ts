@@ -5,7 +5,7 @@ import type { MemoryCommit } from '../../memory/index.js';
 import { History, effectHeader } from '../history.js';
 import { checkEffects } from './check-effects.js';
 
-/** What handlers have committed, each with a separate action. */
+/** The commits of handlers with these effects, each by a separate action. */
 function commitsOf(...effects: readonly string[]): readonly MemoryCommit[] {
   return effects.map((effect, position) => ({
     position,

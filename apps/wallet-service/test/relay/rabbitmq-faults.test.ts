@@ -1,0 +1,7 @@
+import { testBrokerOutage } from './broker-outage.js';
+import { ownRabbitMq } from './own-rabbitmq.js';
+import { testRelayKills } from './relay-kills.js';
+
+const open = await ownRabbitMq();
+testRelayKills('RabbitMQ', open);
+testBrokerOutage('RabbitMQ', open);
