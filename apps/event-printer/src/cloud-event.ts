@@ -28,6 +28,8 @@ export const walletEvents = 'wallet-events';
 export interface Reading {
   /** Called once, when it has begun to read. */
   readonly onReading: () => void;
-  /** Called with each event, in the order in which the broker has them. */
-  readonly onEvent: (event: CloudEventV1<unknown>) => void;
+  /** Called with each message, in the order in which the broker has them: its attributes by their names, without a prefix. */
+  readonly onMessage: (attributes: Readonly<Record<string, string>>, body: string) => void;
+  /** Called with errors after which reading continues. */
+  readonly onError: (error: Error) => void;
 }

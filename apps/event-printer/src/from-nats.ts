@@ -1,11 +1,17 @@
 import { jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
+import { unescape } from 'node:querystring';
 
-import { type Reading, cloudEventOf, walletEvents } from './cloud-event.ts';
+import { type Reading, walletEvents } from './cloud-event.ts';
 
 /** Reads a stream of NATS JetStream from its first message on; creates the stream if it does not exist. */
-export async function readFromNats(servers: string, { onReading, onEvent }: Reading): Promise<void> {
-  const connection = await connect({ servers });
+export async function readFromNats(url: string, { onReading, onMessage }: Reading): Promise<void> {
+  const { host, username, password } = new URL(url);
+  // The client takes users and passwords apart from URLs; a user alone is a token.
+  const user = unescape(username);
+  const credentials =
+    username === '' ? {} : password === '' ? { token: user } : { user, pass: unescape(password) };
+  const connection = await connect({ servers: host, ...credentials });
   const manager = await jetstreamManager(connection);
   await manager.streams.info(walletEvents).catch(async () => {
     await manager.streams.add({ name: walletEvents, subjects: ['com.example.wallet.>'] });
@@ -16,8 +22,8 @@ export async function readFromNats(servers: string, { onReading, onEvent }: Read
   for await (const message of messages) {
     const names = message.headers?.keys().filter((name) => name.startsWith('ce-')) ?? [];
     const attributes = names.map(
-      (name) => [name.slice(3), decodeURIComponent(message.headers?.get(name) ?? '')] as const,
+      (name) => [name.slice(3), unescape(message.headers?.get(name) ?? '')] as const,
     );
-    onEvent(cloudEventOf(Object.fromEntries(attributes), message.string()));
+    onMessage(Object.fromEntries(attributes), message.string());
   }
 }

@@ -1,6 +1,6 @@
 import { connect } from 'amqplib';
 
-import { type Reading, cloudEventOf, walletEvents } from './cloud-event.ts';
+import { type Reading, walletEvents } from './cloud-event.ts';
 
 const queue = `${walletEvents}.printed`;
 const prefix = 'cloudEvents:';
@@ -9,7 +9,7 @@ const prefix = 'cloudEvents:';
  * Reads a durable queue of RabbitMQ, which it binds to all events of the exchange. A message is acknowledged only after it was
  * handled, so a crash before that leaves it in the queue.
  */
-export async function readFromRabbitMq(url: string, { onReading, onEvent }: Reading): Promise<void> {
+export async function readFromRabbitMq(url: string, { onReading, onMessage }: Reading): Promise<void> {
   const connection = await connect(url);
   const channel = await connection.createChannel();
   await channel.assertExchange(walletEvents, 'topic', { durable: true });
@@ -26,7 +26,7 @@ export async function readFromRabbitMq(url: string, { onReading, onEvent }: Read
       .map(([name, value]) => [name.slice(prefix.length), String(value)] as const);
     const named = Object.fromEntries(attributes);
     const typed = contentType === undefined ? named : { ...named, datacontenttype: contentType };
-    onEvent(cloudEventOf(typed, message.content.toString()));
+    onMessage(typed, message.content.toString());
     channel.ack(message);
   });
   onReading();

@@ -1,12 +1,14 @@
 import { createClient } from 'redis';
 
-import { type Reading, cloudEventOf, walletEvents } from './cloud-event.ts';
+import { type Reading, walletEvents } from './cloud-event.ts';
 
 const waitMs = 5_000;
 
 /** Reads a Redis stream from its first entry on. */
-export async function readFromRedis(url: string, { onReading, onEvent }: Reading): Promise<void> {
+export async function readFromRedis(url: string, { onReading, onMessage, onError }: Reading): Promise<void> {
   const client = createClient({ url });
+  // The client connects again by itself.
+  client.on('error', onError);
   await client.connect();
   onReading();
   let after = '0';
@@ -15,7 +17,7 @@ export async function readFromRedis(url: string, { onReading, onEvent }: Reading
     for (const { messages } of (answers ?? []) as readonly StreamAnswer[]) {
       for (const { id, message } of messages) {
         const { data = '', ...attributes } = message;
-        onEvent(cloudEventOf(attributes, data));
+        onMessage(attributes, data);
         after = id;
       }
     }

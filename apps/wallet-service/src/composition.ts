@@ -1,5 +1,6 @@
 import {
   ActionExecutor,
+  ConfigurationError,
   type DatabaseRegistry,
   type FrameworkConfig,
   type Principal,
@@ -14,6 +15,7 @@ import {
   type AnyEventHandler,
   type AttemptFailureHook,
   Delivery,
+  type EventHandlerDeclaration,
   type RestartHook,
   defaultDeliverySettings,
   notifyOfCommits,
@@ -79,6 +81,7 @@ export function composeWalletService(
   config: FrameworkConfig,
   options: CompositionOptions = {},
 ): WalletService {
+  refuseNamesOfHandlers(options.relays ?? []);
   const settings = { ...defaultDeliverySettings, ...parseDeliverySettings(config.delivery) };
   const databases = openDatabases(
     config.sharding,
@@ -135,6 +138,7 @@ export function composeWalletService(
     : notificationsOnly(around);
   const served = relays.map((relay) => ({
     name: relay.name,
+    aliases: relay.aliases,
     state: () => (delivers ? relay.state : undefined),
   }));
   return {
@@ -147,6 +151,32 @@ export function composeWalletService(
     relays: served,
     principalOf,
   };
+}
+
+const handlerClasses: readonly EventHandlerDeclaration[] = [
+  ReceiveTransfer,
+  SettleTransfer,
+  RefundTransfer,
+  NotifyRecipientOnDeposit,
+];
+
+/**
+ * Refuses relays with the name of a handler, also in a process without that handler: both would have the same place in the log, and
+ * what one of them has passed would never reach the other.
+ */
+function refuseNamesOfHandlers(relays: readonly Relay[]): void {
+  const taken = new Set(
+    handlerClasses.flatMap(({ handlerName, options }) => [handlerName, ...(options?.aliases ?? [])]),
+  );
+  const faults = relays.flatMap(({ name, aliases }, index) =>
+    [name, ...aliases]
+      .filter((each) => taken.has(each))
+      .map((each) => ({
+        path: `framework.relay[${index}]`,
+        message: `the name ${each} belongs to a handler of the service: choose another one`,
+      })),
+  );
+  if (faults.length > 0) throw new ConfigurationError(faults);
 }
 
 /** The errors after which running an action again can succeed. */

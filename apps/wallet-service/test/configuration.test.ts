@@ -184,6 +184,16 @@ describe('the environment', () => {
     ]);
   });
 
+  test.each([
+    ['nats://ann:p%40ss@127.0.0.1:4222', { username: 'ann', password: 'p@ss' }],
+    ['nats://t%zz@127.0.0.1:4222', { token: 't%zz' }],
+  ])('takes user, password and token out of WALLET_RELAY=%s', (WALLET_RELAY, credentials) => {
+    const servers = ['nats://127.0.0.1:4222'];
+    expect(readServiceSettings({ WALLET_RELAY }).firstRelay).toMatchObject([
+      { nats: { servers, ...credentials } },
+    ]);
+  });
+
   test.each(['localhost:4222', 'https://partner.example', 'toString:'])(
     'is refused with WALLET_RELAY=%s',
     (WALLET_RELAY) => {

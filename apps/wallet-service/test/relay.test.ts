@@ -1,7 +1,16 @@
+import { once } from 'node:events';
+import { type AddressInfo, type Socket, createServer } from 'node:net';
+import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
+import { startWorker } from '../src/process/start.js';
 import { Fleet } from './delivery/fleet.js';
-import { type TestService, startTestService, stopTestService } from './start-test-service.js';
+import {
+  type TestService,
+  startTestService,
+  startTestServiceOn,
+  stopTestService,
+} from './start-test-service.js';
 import { WalletClient } from './wallet-client.js';
 import { WebhookReceiver } from './webhook-receiver.js';
 
@@ -65,7 +74,11 @@ test('while the broker is down, requests are served, the service is ready, and t
     await vi.waitFor(async () => {
       const health = await healthOf(client);
       expect(health).toMatchObject({ state: 'waiting', blocked: 0, deadLetters: 0 });
-      expect(health).toMatchObject({ lastError: { text: expect.stringMatching(/\w+/) as string } });
+      const date = expect.stringMatching(/^\d{4}-/) as string;
+      expect(health).toMatchObject({ lastError: { code: 'broker-unavailable', date } });
+      // Why is in the log, which not everybody reads.
+      expect(JSON.stringify(health)).not.toContain('127.0.0.1');
+      expect(service.log.join()).toContain('ECONNREFUSED 127.0.0.1');
       expect(health['lagEvents']).toBeGreaterThanOrEqual(2);
       expect(health['lagSeconds']).toBeGreaterThan(0);
     }, patience);
@@ -81,6 +94,27 @@ test('while the broker is down, requests are served, the service is ready, and t
     );
   } finally {
     await stopTestService(service);
+  }
+});
+
+test('a relay that was renamed with its old name among the aliases continues where it was', async () => {
+  const [former] = relay();
+  const { stop, ...first } = await startTestService({ relay: relay() });
+  await partner.close();
+  const { id } = await first.client.openWallet({ country: 'MX', initialBalance: '10' });
+  await stop();
+  const renamed = { ...former, name: 'to-partner', aliases: ['events-to-partner'], 'start-from': 'now' };
+  const second = await startTestServiceOn(first, { relay: [renamed] });
+  try {
+    await vi.waitFor(async () => {
+      const health = await healthOf(second.client);
+      expect(health).toMatchObject({ name: 'to-partner', state: 'waiting' });
+      expect(health['lagEvents']).toBeGreaterThanOrEqual(1);
+    }, patience);
+    await partner.open();
+    await vi.waitFor(() => expect(partner.received).toMatchObject([{ subject: id }]), patience);
+  } finally {
+    await stopTestService(second);
   }
 });
 
@@ -101,9 +135,10 @@ test('the relays run alone in a process with the role relay, and a process with 
     const [source, dest] = [await client.openWallet(), await client.openWallet()];
     const { body } = await client.post('/transfers', { sourceId: source.id, destId: dest.id, amount: '1' });
     const { id } = body as { readonly id: string };
-    expect(await healthOf(client)).toMatchObject({ state: 'elsewhere' });
+    expect(await healthOf(client)).toMatchObject({ state: 'nowhere' });
     const relaying = fleet.start('relay');
     await relaying.printed('The wallet relay is ready.');
+    expect(await healthOf(client)).toMatchObject({ state: 'elsewhere' });
     await vi.waitFor(() => expect(partner.received.map(({ subject }) => subject)).toContain(id), patience);
     await vi.waitFor(async () => expect(await healthOf(client)).toMatchObject({ lagEvents: 0 }), patience);
     // No handler runs anywhere.
@@ -120,6 +155,22 @@ test('the relays run alone in a process with the role relay, and a process with 
   }
 });
 
+test.each(['receive-transfer', 'complete-transfer'])(
+  'a relay cannot have the name %s of a handler, not even in a process without handlers',
+  async (name) => {
+    const fleet = await Fleet.create({}, [{ ...relay()[0], name }]);
+    try {
+      const logger = pino({ level: 'silent' });
+      const starting = startWorker({ config: fleet.config, role: 'relay', logger });
+      await expect(starting).rejects.toThrow(
+        `framework.relay[0]: the name ${name} belongs to a handler of the service`,
+      );
+    } finally {
+      await fleet.end();
+    }
+  },
+);
+
 test('a process with the role relay refuses to start without a relay', async () => {
   const fleet = await Fleet.create();
   try {
@@ -128,5 +179,26 @@ test('a process with the role relay refuses to start without a relay', async () 
     expect(relaying.stderr).toContain('framework.relay: has no relay, but WALLET_ROLE is relay');
   } finally {
     await fleet.end();
+  }
+});
+
+test('the service stops although a broker is silent', async () => {
+  const sockets = new Set<Socket>();
+  const silent = createServer((socket) => sockets.add(socket.on('error', () => undefined).resume()));
+  silent.listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  const { port } = silent.address() as AddressInfo;
+  const redis = { url: `redis://127.0.0.1:${port}` };
+  const service = await startTestService({
+    relay: [{ name: 'to-redis', 'start-from': 'beginning', redis }],
+    delivery: { 'stop-timeout-ms': 50 },
+  });
+  try {
+    await service.client.openWallet({ country: 'MX', initialBalance: '10' });
+    await vi.waitFor(() => expect(sockets.size).toBeGreaterThan(0), patience);
+  } finally {
+    await stopTestService(service);
+    for (const socket of sockets) socket.destroy();
+    silent.close();
   }
 });

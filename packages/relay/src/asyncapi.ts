@@ -104,7 +104,8 @@ const prefixes: Readonly<Record<AsyncApiProtocol, string>> = {
  * ```
  *
  * @throws ConfigurationError `invalid-configuration` when an option is unknown
- * @throws InvariantViolationError `invariant-violation` when two classes have the same type, or a payload has no JSON Schema
+ * @throws InvariantViolationError `invariant-violation` when two classes have the same type, a model occurs twice, names differ only
+ * in characters that keys of AsyncAPI cannot have, or a payload has no JSON Schema
  * @see https://www.asyncapi.com/docs/reference/specification/v3.0.0
  */
 export function asyncApiDocument(options: AsyncApiOptions): AsyncApiDocument {
@@ -119,7 +120,7 @@ export function asyncApiDocument(options: AsyncApiOptions): AsyncApiDocument {
     info: { title, version, ...(description !== undefined && { description }) },
     defaultContentType: 'application/json',
     ...(servers !== undefined && { servers }),
-    channels: Object.fromEntries(channels.map(([name, channel]) => [keyOf(name), channel])),
+    channels: byKey(channels.map(([name, channel]) => [keyOf(name), channel])),
     operations: Object.fromEntries(
       channels.map(([name]) => [
         `publish${keyOf(name)}`,
@@ -148,7 +149,7 @@ function channelOf(
   return {
     ...addressOf(modelName, of, options),
     description: `The events of a ${modelName}. Those of one ${modelName} have the same subject.`,
-    messages: Object.fromEntries(messages),
+    messages: byKey(messages),
   };
 }
 
@@ -229,6 +230,16 @@ function headersOf({ type, modelName }: About, protocol: AsyncApiProtocol | unde
     properties: Object.fromEntries(names.map((name) => [prefix + name, attributes[name]])),
     required: names.filter((name) => name !== 'traceparent').map((name) => prefix + name),
   };
+}
+
+/** Gives each entry its key; otherwise one of two with the same key would be lost. */
+function byKey<T>(entries: readonly (readonly [key: string, value: T])[]): Readonly<Record<string, T>> {
+  const keys = new Set<string>();
+  for (const [key] of entries) {
+    if (keys.has(key)) throw new InvariantViolationError(`The AsyncAPI document would have ${key} twice`);
+    keys.add(key);
+  }
+  return Object.fromEntries(entries);
 }
 
 /** A name as a key: AsyncAPI allows letters, digits, dots, hyphens and underscores. */

@@ -1,4 +1,4 @@
-export { type Relay, type RelayOptions, type RelayState, relay } from './relay.js';
+export { type Relay, type RelayError, type RelayOptions, type RelayState, relay } from './relay.js';
 export {
   type Broker,
   type BrokerMessage,

@@ -37,8 +37,15 @@ const batchBytesMaxDefault = 1_000_000;
  * model's id, so that a model is in one partition. Consumers recognise repeats by the header `ce_id`.
  *
  * A batch is one request per server of the cluster, and more only if a partition gets more than about 1 MB.
+ *
+ * @throws Error when a bootstrap server has more than a host and a port
  */
 export function kafka(options: KafkaOptions): Broker {
+  // The client would take anything else for the name of a host, and show it in an error.
+  if (options.bootstrapServers.some((server) => /[/@]/.test(server)))
+    throw new Error(
+      'A bootstrap server of Kafka is a host and a port, such as 127.0.0.1:9092, without a protocol, user or password',
+    );
   return new KafkaBroker(options);
 }
 

@@ -3,6 +3,8 @@ import type { EventEnvelope } from '@framework/events';
 import type { BrokerMessage } from './broker.js';
 
 const encoder = new TextEncoder();
+/** The header of W3C Trace Context; whoever executes an action may have passed anything. */
+const traceContext = /^[\da-f]{2}-[\da-f]{32}-[\da-f]{16}-[\da-f]{2}$/;
 
 /** The topic of an event, unless the relay chooses another one. */
 export function defaultTopic({
@@ -39,7 +41,8 @@ export function messageOf(envelope: EventEnvelope<undefined>, topic: string): Br
       actionid: envelope.actionId,
       actionname: envelope.actionName,
       partitionkey: modelId,
-      ...(traceparent === undefined ? {} : { traceparent }),
+      // Brokers never take a header of unlimited length, nor CloudEvents an empty one.
+      ...(traceparent !== undefined && traceContext.test(traceparent) && { traceparent }),
     },
     body: encoder.encode(JSON.stringify(envelope.payload)),
   };

@@ -40,8 +40,15 @@ const openTimeoutMs = 60_000;
 /**
  * NATS JetStream as the broker of a relay. The stream's own de-duplication drops repeats that arrive within its window, by the
  * event's id and the subject (`Nats-Msg-Id`): relays may publish the same event to several subjects of one stream.
+ *
+ * @throws Error when the URL of a server contains a user or password
  */
 export function nats(options: NatsOptions): Broker {
+  // The client would leave them out, and the server would refuse it.
+  if (options.servers.some((server) => server.includes('@')))
+    throw new Error(
+      'A server of NATS must not contain a user or password: pass them as options of their own',
+    );
   return new NatsBroker(options);
 }
 

@@ -2,6 +2,7 @@ import { ConfigurationError, type FrameworkConfig } from '@framework/core';
 import {
   type ConfigurationIssue,
   type EventSource,
+  isStorableText,
   kebabCasePath,
   unknownKeysBesidePassword,
 } from '@framework/core/adapter';
@@ -10,7 +11,12 @@ import * as z from 'zod';
 import type { Broker } from './broker.js';
 import { type Relay, relay } from './relay.js';
 
+const nameCharactersMax = 100;
 const text = z.string().min(1, 'is empty');
+/** Names of handlers are limited in the same way. */
+const handlerName = text.refine((name) => isStorableText(name) && name.length <= nameCharactersMax, {
+  error: `must have up to ${nameCharactersMax} characters, without NUL or half a surrogate pair`,
+});
 const milliseconds = z.int().min(1).max(2_147_483_647);
 
 const natsSchema = z.strictObject({
@@ -95,16 +101,21 @@ const kinds = {
 type Kind = keyof typeof kinds;
 const kindNames = Object.keys(kinds) as Kind[];
 
+const startFault = { error: 'must be beginning, now, or a time such as 2026-01-31T12:00:00Z' };
 const startSchema = z.union(
   [
     z.enum(['beginning', 'now']),
-    z.iso.datetime({ offset: true }).transform((time) => ({ time: new Date(time) })),
+    z.iso
+      .datetime({ offset: true })
+      .transform((time) => ({ time: new Date(time) }))
+      .refine(({ time }) => time.getUTCFullYear() >= 1 && time.getUTCFullYear() <= 9_999, startFault),
   ],
-  { error: 'must be beginning, now, or a time such as 2026-01-31T12:00:00Z' },
+  startFault,
 );
 
 const relaySchema = z.strictObject({
-  name: text,
+  name: handlerName,
+  aliases: z.array(handlerName).optional(),
   startFrom: startSchema.optional(),
   source: text.optional(),
   timeoutMs: milliseconds.optional(),
@@ -129,6 +140,7 @@ export async function openRelays(
 ): Promise<readonly Relay[]> {
   const faults: ConfigurationIssue[] = [];
   const relays: Relay[] = [];
+  const names = new Set<string>();
   for (const [index, section] of sections.entries()) {
     const path = ['framework', 'relay', index];
     const { data, error } = relaySchema.safeParse(section, { reportInput: true });
@@ -136,7 +148,7 @@ export async function openRelays(
       faults.push(...error.issues.flatMap((issue) => faultsOf(path, issue)));
       continue;
     }
-    const { name, startFrom, timeoutMs, source: sourceName } = data;
+    const { name, aliases = [], startFrom, timeoutMs, source: sourceName } = data;
     const createSource = Object.entries(sources).find(([each]) => each === sourceName)?.[1];
     if (sourceName !== undefined && createSource === undefined) {
       const known = Object.keys(sources).join(', ');
@@ -151,12 +163,18 @@ export async function openRelays(
       faults.push({ path: kebabCasePath(path), message });
       continue;
     }
-    if (relays.some((other) => other.name === name))
-      faults.push({ path: kebabCasePath([...path, 'name']), message: 'occurs twice: name each relay' });
+    for (const [key, given] of [
+      ['name', name],
+      ...aliases.map((alias) => ['aliases', alias] as const),
+    ] as const) {
+      if (names.has(given))
+        faults.push({ path: kebabCasePath([...path, key]), message: 'occurs twice: name each relay' });
+      names.add(given);
+    }
     try {
       const opened = await kinds[broker].open(data[broker], namespace);
       const source = await createSource?.();
-      relays.push(relay({ name, broker: opened, ...defined({ startFrom, timeoutMs, source }) }));
+      relays.push(relay({ name, broker: opened, aliases, ...defined({ startFrom, timeoutMs, source }) }));
     } catch (cause) {
       faults.push({ path: kebabCasePath([...path, broker]), message: openingFault(broker, cause) });
     }

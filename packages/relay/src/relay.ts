@@ -9,7 +9,6 @@ import {
   type EventEnvelope,
   type EventFailure,
   type EventHandlerOptions,
-  FrameworkEventHandler,
   type HandlerContext,
   PartialBatchError,
   errorText,
@@ -30,12 +29,21 @@ export interface RelayOptions extends Pick<
   readonly topic?: (envelope: EventEnvelope<undefined>) => string;
 }
 
+/** What has kept a relay from publishing. */
+export interface RelayError {
+  /** `broker-unavailable`: the broker did not confirm. `message-refused`: a message can never be published as it is. */
+  readonly code: 'broker-unavailable' | 'message-refused';
+  /** For logs: it may contain addresses, or what a webhook has quoted of a request. */
+  readonly text: string;
+  readonly date: Date;
+}
+
 /** How the last call of a relay's broker ended, in this process. */
 export interface RelayState {
   /** `waiting`: the broker did not confirm, and the events are published again. `idle`: nothing was published yet. */
   readonly kind: 'idle' | 'publishing' | 'waiting';
   /** The last error, and when it happened; `undefined` when there was none. */
-  readonly lastError: { readonly text: string; readonly date: Date } | undefined;
+  readonly lastError: RelayError | undefined;
   /** How the relay's source is doing, for each database; empty when the log is polled. */
   readonly sources: readonly EventSourceState[];
 }
@@ -48,6 +56,8 @@ export interface RelayState {
  */
 export interface Relay extends BatchEventHandler<undefined> {
   readonly name: string;
+  /** Its former names. */
+  readonly aliases: readonly string[];
   readonly broker: Broker;
   readonly state: RelayState;
 }
@@ -64,31 +74,36 @@ export interface Relay extends BatchEventHandler<undefined> {
  * ```
  */
 export function relay({ name, broker, topic = defaultTopic, ...options }: RelayOptions): Relay {
-  // Each relay is a handler with a name of its own, and handlers are named by their classes.
-  class NamedRelay extends EventRelay {}
   const { messagesMax: batchMax, timeoutMs } = broker.limits ?? {};
   const limits = { ...(batchMax && { batchMax }), ...(timeoutMs && { timeoutMs }) };
   // A relay does the same with each event, so that none of them can be the reason why a process dies.
   const whenever = { whenBatchFails: 'wait', whenProcessDies: 'repeat' } as const;
-  FrameworkEventHandler({ ...limits, ...options, ...whenever, name })(NamedRelay);
-  return new NamedRelay(name, broker, topic, options.source);
+  // Each relay is a handler with a name of its own, and handlers are named by their classes. It is not marked for discovery, which
+  // would create another one without its broker.
+  class NamedRelay extends EventRelay {
+    static readonly handlerName = name;
+    static readonly options: EventHandlerOptions = { ...limits, ...options, ...whenever };
+  }
+  return new NamedRelay([name, ...(options.aliases ?? [])], broker, topic, options.source);
 }
 
 class EventRelay implements Relay {
   readonly event = 'all';
   readonly name: string;
+  readonly aliases: readonly string[];
   readonly broker: Broker;
   readonly #topic: (envelope: EventEnvelope<undefined>) => string;
   readonly #source: EventSource | undefined;
   #state: Omit<RelayState, 'sources'> = { kind: 'idle', lastError: undefined };
 
   constructor(
-    name: string,
+    [name = '', ...aliases]: readonly string[],
     broker: Broker,
     topic: (envelope: EventEnvelope<undefined>) => string,
     source: EventSource | undefined,
   ) {
     this.name = name;
+    this.aliases = aliases;
     this.broker = broker;
     this.#topic = topic;
     this.#source = source;
@@ -148,8 +163,9 @@ class EventRelay implements Relay {
     }
   }
 
-  #failed(kind: RelayState['kind'], error: unknown): void {
-    this.#state = { kind, lastError: { text: errorText(error), date: new Date() } };
+  #failed(kind: 'publishing' | 'waiting', error: unknown): void {
+    const code = kind === 'waiting' ? 'broker-unavailable' : 'message-refused';
+    this.#state = { kind, lastError: { code, text: errorText(error), date: new Date() } };
   }
 }
 

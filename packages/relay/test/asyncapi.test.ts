@@ -151,6 +151,9 @@ describe('the AsyncAPI document', () => {
     const twice = [...options.models, { model: Other, events: [Increased] }];
     expect(codeOf({ ...options, models: [{ model: Counter, events: [Dated] }] })).toBe('invariant-violation');
     expect(codeOf({ ...options, models: twice })).toBe('invariant-violation');
+    // Otherwise the second entry would replace the first one.
+    const apart = [{ model: Counter, events: [] }, ...options.models];
+    expect(codeOf({ ...options, models: apart })).toBe('invariant-violation');
     expect(codeOf({ ...options, titel: 'Counters' } as AsyncApiOptions)).toBe('invalid-configuration');
   });
 });

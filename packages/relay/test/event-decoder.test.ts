@@ -203,7 +203,7 @@ describe('the attributes of a message', () => {
     expect(attributesOf(inKafka)).toEqual({ specversion: '1.0', id: '2' });
   });
 
-  test.each([[{}], [undefined], ['ce-id: 1'], [['specversion', '1.0']], [7]])(
+  test.each([[{}], [undefined], ['ce-id: 1'], [['specversion', '1.0']], [[[null, '1.0']]], [7]])(
     'are missing in %j',
     (headers) => {
       expect(errorOf(() => attributesOf(headers as never)).code).toBe('unreadable-message');

@@ -125,6 +125,12 @@ describe('a faulty section of relays', () => {
       'must be beginning, now, or a time',
     ],
     [
+      'a start before the year 1',
+      { name: 'r', 'start-from': '0000-01-01T00:00:00Z', redis },
+      'framework.relay[0].start-from',
+      'must be beginning, now, or a time',
+    ],
+    [
       'no servers',
       { name: 'r', nats: { servers: [], stream: 's' } },
       'framework.relay[0].nats.servers',
@@ -148,9 +154,24 @@ describe('a faulty section of relays', () => {
       'framework.relay[0].webhooks',
       'is refused: ',
     ],
+    ['a long name', { name: 'r'.repeat(101), redis }, 'framework.relay[0].name', 'up to 100 characters'],
+    ['a name with NUL', { name: 'r\0', redis }, 'framework.relay[0].name', 'up to 100 characters'],
   ])('is refused with the path of %s', async (_what, relay, path, message) => {
     expect(await faultsOf([relay])).toEqual({ [path]: expect.stringContaining(message) as string });
   });
+
+  test.each([
+    ['webhooks', { url: 'https://ann:s3cret@partner.example', secret }, 'must not contain a user'],
+    ['nats', { servers: ['nats://ann:s3cret@127.0.0.1'], stream: 's' }, 'must not contain a user'],
+    ['kafka', { bootstrapServers: ['kafka://ann:s3cret@127.0.0.1:9092'] }, 'is a host and a port'],
+  ])(
+    'is refused if an address of %s has a user, and the password is not shown',
+    async (kind, section, message) => {
+      const faults = await faultsOf([{ name: 'r', [kind]: section }]);
+      expect(faults).toEqual({ [`framework.relay[0].${kind}`]: expect.stringContaining(message) as string });
+      expect(JSON.stringify(faults)).not.toContain('s3cret');
+    },
+  );
 
   test('is refused with every fault', async () => {
     const faults = await faultsOf([{ name: 'r', redis }, { name: 'r', redis }, { redis: {} }]);

@@ -1,4 +1,4 @@
-import { Delivery, DeliveryOperator } from '@framework/events';
+import { Delivery, DeliveryOperator, EventHandlerRegistry } from '@framework/events';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
@@ -76,7 +76,7 @@ describe('a relay', () => {
     expect(bodies()).toEqual([]);
     expect(publisher.state).toMatchObject({
       kind: 'waiting',
-      lastError: { text: 'Error: connection refused' },
+      lastError: { code: 'broker-unavailable', text: 'Error: connection refused' },
     });
     expect(new Set(failures.map((text) => text.replace(/^\d+ /, '')))).toEqual(
       new Set(['uncounted retried']),
@@ -166,5 +166,13 @@ describe('a relay', () => {
     broker.answers = undefined;
     await clock.advance(10_000);
     expect(bodies()).toEqual(['{"by":7}']);
+  });
+
+  test('is not discovered among the handlers, where it would have no broker', () => {
+    const broker = new ScriptedBroker({ messagesMax: 1, timeoutMs: 1 });
+    const publisher = relay({ name: 'not-discovered', broker });
+    const { handlers } = EventHandlerRegistry.discover(() => publisher);
+    expect(handlers).toEqual([]);
+    expect(new EventHandlerRegistry([publisher]).handlers).toMatchObject([{ name: 'not-discovered' }]);
   });
 });

@@ -1,5 +1,6 @@
-import type { DatabaseRegistry } from '@framework/core';
+import type { DatabaseRegistry, ShardIdentifier } from '@framework/core';
 import { DeliveryOperator } from '@framework/events';
+import type { RelayState } from '@framework/relay';
 import { z } from '@hono/zod-openapi';
 
 import { serve } from './serve.js';
@@ -10,10 +11,10 @@ const relaysSchema = z
     relays: z.array(
       z.object({
         name: z.string().openapi({ example: 'events-to-nats' }),
-        state: z.enum(['idle', 'publishing', 'waiting', 'elsewhere']).openapi({
+        state: z.enum(['idle', 'publishing', 'waiting', 'elsewhere', 'nowhere']).openapi({
           description:
             '`waiting`: the broker does not confirm, and the log keeps the events; `idle`: nothing was published yet; `elsewhere`: ' +
-            'it runs in other processes',
+            'it runs in other processes; `nowhere`: no process has run it yet',
         }),
         lagEvents: z
           .int()
@@ -26,9 +27,24 @@ const relaysSchema = z
           .openapi({ description: 'Events that wait because of a message that the broker refused' }),
         deadLetters: z.int().openapi({ description: 'Messages that the broker refused' }),
         lastError: z
-          .object({ text: z.string(), date: z.iso.datetime() })
+          .object({ code: z.enum(['broker-unavailable', 'message-refused']), date: z.iso.datetime() })
           .optional()
-          .openapi({ description: 'The last error of the broker in this process, in its words' }),
+          .openapi({ description: 'The last error of the relay in this process; the log has its text' }),
+        streams: z
+          .array(
+            z.object({
+              shards: z.array(z.string()),
+              state: z.enum(['streaming', 'by-cursor']),
+              retainedBytes: z.int().optional(),
+              slotStatus: z.string().optional(),
+            }),
+          )
+          .optional()
+          .openapi({
+            description:
+              'With logical replication: whether this process streams the log of each database, how much write-ahead log the ' +
+              'server keeps for the replication slot, and the status of the slot',
+          }),
         unknownOn: z
           .array(z.string())
           .optional()
@@ -76,12 +92,19 @@ export function relayHealthRoute(
   );
 }
 
-function healthOf({ name, state }: ServedRelay, { items, failures }: Lag): RelayHealth {
-  const { kind, lastError } = state() ?? { kind: 'elsewhere' as const, lastError: undefined };
-  const own = items.filter(({ handler }) => handler === name);
+function healthOf({ name, aliases, state }: ServedRelay, { items, failures }: Lag): RelayHealth {
+  const own = items.filter(({ handler }) => handler === name || aliases.includes(handler));
+  const unknownOn = failures.flatMap(({ shards }) => shards.map(placeOf));
+  // Without a place in any log it has no lag either, and nobody would notice that it is missing.
+  const isNowhere = own.length === 0 && unknownOn.length === 0;
+  const kindElsewhere = isNowhere ? ('nowhere' as const) : ('elsewhere' as const);
+  const { kind, lastError, sources } = state() ?? {
+    kind: kindElsewhere,
+    lastError: undefined,
+    sources: [],
+  };
   const sum = (count: (lag: Lag['items'][number]) => number): number =>
     own.reduce((total, each) => total + count(each), 0);
-  const unknownOn = failures.flatMap(({ shards }) => shards.map(({ group, member }) => `${group}/${member}`));
   return {
     name,
     state: kind,
@@ -89,7 +112,21 @@ function healthOf({ name, state }: ServedRelay, { items, failures }: Lag): Relay
     lagSeconds: Math.max(0, ...own.map(({ oldestPendingMs }) => oldestPendingMs / 1_000)),
     blocked: sum(({ blockedCount }) => blockedCount),
     deadLetters: sum(({ deadCount }) => deadCount),
-    ...(lastError && { lastError: { text: lastError.text, date: lastError.date.toISOString() } }),
+    // Its text is only in the log: it may have hosts, and an event that a webhook has quoted, and everybody may ask.
+    ...(lastError && { lastError: { code: lastError.code, date: lastError.date.toISOString() } }),
+    ...(sources.length > 0 && { streams: sources.map(streamOf) }),
     ...(unknownOn.length > 0 && { unknownOn }),
   };
+}
+
+function streamOf({ shards, kind, slot }: RelayState['sources'][number]) {
+  return {
+    shards: shards.map(placeOf),
+    state: kind,
+    ...(slot && { retainedBytes: slot.retainedBytes, slotStatus: slot.status }),
+  };
+}
+
+function placeOf({ group, member }: ShardIdentifier): string {
+  return `${group}/${member}`;
 }

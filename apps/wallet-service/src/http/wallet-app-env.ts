@@ -43,6 +43,8 @@ export interface WalletService {
 /** A relay whose health the service reports. */
 export interface ServedRelay {
   readonly name: string;
+  /** Its former names, one of which a database may know it by. */
+  readonly aliases: readonly string[];
   /** Its current state; `undefined` when it runs in other processes only. */
   readonly state: () => RelayState | undefined;
 }

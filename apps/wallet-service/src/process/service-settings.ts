@@ -1,5 +1,6 @@
 import { ConfigurationError, type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
 import { readFile } from 'node:fs/promises';
+import { unescape } from 'node:querystring';
 import { LineCounter, type YAMLError, parseDocument } from 'yaml';
 import * as z from 'zod';
 
@@ -20,7 +21,7 @@ export type ServiceRole = (typeof roles)[number];
 
 /** Makes the section of the relay to `WALLET_RELAY`, by the URL's protocol. The relay creates what it needs in the broker. */
 const firstRelays: Readonly<Record<string, (url: string) => Readonly<Record<string, unknown>>>> = {
-  'nats:': (url) => ({ nats: { servers: [url], stream: firstPlace, createStream: true } }),
+  'nats:': (url) => ({ nats: { ...natsServer(new URL(url)), stream: firstPlace, createStream: true } }),
   'amqp:': (url) => ({ rabbitmq: { url, exchange: firstPlace, declare: true } }),
   'redis:': (url) => ({ redis: { url, stream: firstPlace } }),
 };
@@ -106,6 +107,17 @@ export function readServiceSettings(environment: NodeJS.ProcessEnv): ServiceSett
 function firstRelayTo(url: string): FrameworkConfig['relay'][number] {
   const section = firstRelays[new URL(url).protocol]?.(url) ?? {};
   return { name: `events-to-${Object.keys(section).join()}`, startFrom: 'beginning', ...section };
+}
+
+/** A server of NATS, whose client takes users and passwords apart from URLs. */
+function natsServer({ protocol, host, username, password }: URL): Readonly<Record<string, unknown>> {
+  const servers = [`${protocol}//${host}`];
+  if (username === '') return { servers };
+  const user = unescape(username);
+  // A user alone is a token.
+  return password === ''
+    ? { servers, token: user }
+    : { servers, username: user, password: unescape(password) };
 }
 
 /**

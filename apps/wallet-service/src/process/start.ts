@@ -3,6 +3,7 @@ import type { AnyEventHandler } from '@framework/events';
 import type { Relay } from '@framework/relay';
 import { type RelaySources, openRelays } from '@framework/relay/config';
 import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 
 import { composeWalletService } from '../composition.js';
@@ -82,9 +83,15 @@ export async function startService(options: {
   }
 }
 
-/** Disconnects from the brokers; one that does not answer needs nothing any more. */
+/** How long disconnecting from the brokers may take, in milliseconds. */
+const brokersCloseMs = 1_000;
+
+/** Disconnects from the brokers; one that does not answer needs nothing any more, and must not use up the time for stopping. */
 async function closeBrokers(relays: readonly Relay[]): Promise<void> {
-  await Promise.allSettled(relays.map(({ broker }) => broker.close()));
+  const closed = new AbortController();
+  const late = delay(brokersCloseMs, undefined, { signal: closed.signal }).catch(() => undefined);
+  await Promise.race([Promise.allSettled(relays.map(({ broker }) => broker.close())), late]);
+  closed.abort();
 }
 
 /** The methods that `OPTIONS *` lists, and the answer to an unsupported method such as `CONNECT`. */

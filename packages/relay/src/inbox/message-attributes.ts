@@ -63,7 +63,9 @@ function entriesOf(
 }
 
 function isPair(entry: unknown): entry is readonly [name: string | Uint8Array, value: unknown] {
-  return Array.isArray(entry) && entry.length === 2;
+  if (!Array.isArray(entry) || entry.length !== 2) return false;
+  const [name] = entry as readonly unknown[];
+  return typeof name === 'string' || name instanceof Uint8Array;
 }
 
 /** Names of HTTP headers are written in any case. */
