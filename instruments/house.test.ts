@@ -162,7 +162,7 @@ const hiddenNamesMax: Readonly<Record<string, number>> = {
   'core index': 86,
   'drizzle-adapter index': 12,
   // What a broker is, from the package's main entry.
-  'relay config': 5,
+  'relay config': 6,
   'relay kafka': 3,
   'relay nats': 3,
   'relay rabbitmq': 3,
