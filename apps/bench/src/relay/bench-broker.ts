@@ -31,7 +31,8 @@ interface BenchPlace {
 
 /** The server of a broker: the one that the environment names, otherwise that of the standard port. */
 export function serverOf(variable: string, url: string): URL {
-  return new URL(process.env[variable] ?? url);
+  const named = process.env[variable] ?? url;
+  return new URL(named.includes('://') ? named : `${new URL(url).protocol}//${named}`);
 }
 
 /** Whether something accepts connections at the host and port of a URL. */
