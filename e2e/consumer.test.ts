@@ -62,6 +62,7 @@ const peers = [
   'vitest',
   '@types/node',
   'esbuild',
+  'pg-logical-replication',
   ...brokers,
 ];
 /** The programs of one file, each of which ends with the output that it prints. */
