@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { mkdir, mkdtemp, open, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, type Socket, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { basename, delimiter, join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
@@ -16,53 +16,6 @@ const downloadMaxMs = 300_000;
 
 /** Without this, the server would not say anything: it leaves the choice of a logger to its distribution. */
 const logger = { group: 'org.slf4j', name: 'slf4j-simple', version: '1.7.36' };
-
-/** What the server needs, and what that needs, as far as it is loaded. */
-const withoutMaven = `
-at.yawk.lz4:lz4-java:1.10.1
-com.dynatrace.hash4j:hash4j:0.22.0
-com.fasterxml.jackson.core:jackson-annotations:2.21
-com.fasterxml.jackson.core:jackson-core:2.21.2
-com.fasterxml.jackson.core:jackson-databind:2.21.2
-com.fasterxml.jackson.dataformat:jackson-dataformat-yaml:2.21.2
-com.github.ben-manes.caffeine:caffeine:3.2.0
-com.github.luben:zstd-jni:1.5.6-10
-com.google.re2j:re2j:1.8
-com.typesafe.scala-logging:scala-logging_2.13:3.9.6
-com.yammer.metrics:metrics-core:2.2.0
-commons-validator:commons-validator:1.10.1
-net.sf.jopt-simple:jopt-simple:5.0.4
-net.sourceforge.argparse4j:argparse4j:0.7.0
-org.apache.kafka:kafka-clients:${version}
-org.apache.kafka:kafka-coordinator-common:${version}
-org.apache.kafka:kafka-group-coordinator-api:${version}
-org.apache.kafka:kafka-group-coordinator:${version}
-org.apache.kafka:kafka-metadata:${version}
-org.apache.kafka:kafka-raft:${version}
-org.apache.kafka:kafka-server-common:${version}
-org.apache.kafka:kafka-server:${version}
-org.apache.kafka:kafka-share-coordinator:${version}
-org.apache.kafka:kafka-storage-api:${version}
-org.apache.kafka:kafka-storage:${version}
-org.apache.kafka:kafka-tools-api:${version}
-org.apache.kafka:kafka-transaction-coordinator:${version}
-org.apache.kafka:kafka_2.13:${version}
-org.apache.logging.log4j:log4j-api:2.25.4
-org.apache.logging.log4j:log4j-core:2.25.4
-org.hdrhistogram:HdrHistogram:2.2.2
-org.pcollections:pcollections:4.0.2
-org.scala-lang:scala-library:2.13.17
-org.slf4j:slf4j-api:1.7.36
-org.xerial.snappy:snappy-java:1.1.10.7
-org.yaml:snakeyaml:2.5
-${logger.group}:${logger.name}:${logger.version}
-`
-  .trim()
-  .split('\n')
-  .map((line) => {
-    const [group = '', name = '', number = ''] = line.split(':');
-    return `${group.replaceAll('.', '/')}/${name}/${number}/${name}-${number}.jar`;
-  });
 
 const project = `
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -109,7 +62,7 @@ export class KafkaServer {
   /**
    * Starts a server from the jars of Maven Central.
    *
-   * @returns `undefined`, after one line that says why, when this machine has no Java or cannot get the jars
+   * @returns `undefined`, after one line that says why, when this machine has no Java or no Maven, or cannot get the jars
    * @throws Error with the end of the server's log when it does not start
    */
   static async start(): Promise<KafkaServer | undefined> {
@@ -201,10 +154,7 @@ async function download(): Promise<void> {
   await mkdir(join(jarsFolder, '..'), { recursive: true });
   const folder = await mkdtemp(join(jarsFolder, '..', 'kafka-jars-'));
   try {
-    await downloadWithMaven(folder).catch((error: unknown) => {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return downloadEach(folder);
-      throw error;
-    });
+    await downloadWithMaven(folder);
     await rename(join(folder, 'jars'), jarsFolder).catch(async (error: unknown) => {
       if ((await readdir(jarsFolder).catch(() => [])).length === 0) throw error;
     });
@@ -218,17 +168,6 @@ async function downloadWithMaven(folder: string): Promise<void> {
   await writeFile(join(folder, 'pom.xml'), project);
   const goal = ['dependency:copy-dependencies', '-DincludeScope=runtime', '-DoutputDirectory=jars'];
   await run('mvn', ['--quiet', '--batch-mode', ...goal], { cwd: folder, timeout: downloadMaxMs });
-}
-
-async function downloadEach(folder: string): Promise<void> {
-  await mkdir(join(folder, 'jars'));
-  const signal = AbortSignal.timeout(downloadMaxMs);
-  for (const path of withoutMaven) {
-    const url = new URL(path, 'https://repo1.maven.org/maven2/');
-    const response = await fetch(url, { signal });
-    if (!response.ok) throw new Error(`${url.href}: ${response.status}`);
-    await writeFile(join(folder, 'jars', basename(path)), Buffer.from(await response.arrayBuffer()));
-  }
 }
 
 async function freePorts(): Promise<readonly [number, number]> {
