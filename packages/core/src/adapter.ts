@@ -19,6 +19,7 @@ export type { GroupSettings } from './config/settings.js';
 export type { ModelLockSettings } from './config/settings.js';
 
 export { outsideRequests } from './clock.js';
+export { type Observe, type ObservedEvent, type Observer, type Operation, observeWith } from './observer.js';
 
 export {
   OpenTransactions,
@@ -57,7 +58,7 @@ export type {
   HandledEvent,
 } from './storage/idempotency-keys.js';
 export type { EventLog, LoggedEvent, DeliverableEvent } from './storage/event-log.js';
-export type { Database, DatabaseAddress, DatabaseDriver } from './storage/database.js';
+export type { Database, DatabaseAddress, DatabaseDriver, PoolUse } from './storage/database.js';
 
 export type {
   DeliveryStore,
@@ -70,6 +71,19 @@ export type {
   NotificationChannel,
   LogPartitions,
 } from './storage/delivery-store.js';
+export type {
+  DeadLetterGroup,
+  EventDelivery,
+  FoundKey,
+  LogFilter,
+  LogSearch,
+  LoggedAction,
+  OperatorChange,
+  OperatorOutcome,
+  OperatorStore,
+  RecordedChange,
+  TrackedEvent,
+} from './storage/operator-store.js';
 export type {
   EventFeed,
   EventSource,
@@ -105,9 +119,9 @@ export type {
   StepPlace,
 } from './storage/blocked-events.js';
 
-export type { MigrateMode } from './config/framework-config.js';
+export { type MigrateMode, configurationKeys } from './config/framework-config.js';
 export type { Secret } from './config/database-url.js';
-export { kebabCasePath, unknownKeysBesidePassword } from './config/config-keys.js';
+export { kebabCasePath, nearestName, unknownKeys, unknownKeysBesidePassword } from './config/config-keys.js';
 export { type OptionNames, refuseUnknownOptions } from './config/settings.js';
 export {
   type DatabaseConfig,
@@ -155,6 +169,7 @@ export {
   BrokerUnavailableError,
   HandlerTimeoutError,
   MessageRefusedError,
+  OperatorRequestError,
 } from './errors/handler-errors.js';
 
 assertSupportedNode();

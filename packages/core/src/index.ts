@@ -13,6 +13,7 @@ export {
   Action,
   type ActionClass,
   type ActionOptions,
+  type ActionPolicy,
   FrameworkAction,
   type Principal,
 } from './action/action.js';
@@ -33,6 +34,7 @@ export { DatabaseRegistry, openDatabases } from './storage/database-registry.js'
 
 export { type ErrorCode, FrameworkError, InvariantViolationError } from './errors/framework-error.js';
 export {
+  AccessDeniedError,
   IdempotencyKeyReusedError,
   InvalidIdempotencyKeyError,
   InvalidParamsError,

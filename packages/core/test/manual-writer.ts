@@ -2,6 +2,7 @@ import type { Change, ChangeSet, GroupOutcome, PersistOutcome, TransactionManage
 import { type GroupSettings, defaultGroupSettings } from '../src/config/settings.js';
 import { CommitQueue } from '../src/group-commit/commit-queue.js';
 import { PendingCommit, PendingVersions } from '../src/group-commit/pending-commit.js';
+import { observeWith } from '../src/observer.js';
 import { FakeRepository } from './fake-repository.js';
 import { ManualClock, settled } from './manual-clock.js';
 import { global } from './test-executor.js';
@@ -60,6 +61,7 @@ export class ManualWriter {
       { ...defaultGroupSettings, ...settings },
       this.staged,
       this.clock,
+      observeWith(undefined),
     );
   }
 

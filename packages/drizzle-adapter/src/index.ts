@@ -9,6 +9,13 @@ export {
   type ShardMigration,
   migrateShards,
 } from './migration/shard-commands.js';
+export {
+  type RoleOptions,
+  grantRoles,
+  type RoleStatements,
+  roleStatements,
+} from './migration/database-roles.js';
+export type { TablePrivilege } from './migration/role-privileges.js';
 export { type PgPageRequest, PgRepository, type PgRepositoryOptions } from './pg-repository.js';
 export {
   type ModelTable,

@@ -7,6 +7,7 @@ import {
   DatabasesClosedError,
   type DeliveryStore,
   type MigrateMode,
+  type PoolUse,
   outsideRequests,
   primaryConfig,
 } from '@framework/core/adapter';
@@ -40,6 +41,7 @@ import {
   printWarning,
   quiet,
 } from './connection/postgres-options.js';
+import { databasePlace } from './connection/postgres-address.js';
 import { refuseWithoutWrites } from './connection/server-role.js';
 import { sqlStateOf } from './connection/storage-error.js';
 
@@ -87,7 +89,8 @@ const opening = 'it is being opened';
 
 /** The connections and the store that a database has only for delivery. */
 interface PgDelivery {
-  readonly pools: readonly ConnectionPool[];
+  /** By what they are for. */
+  readonly pools: ReadonlyMap<string, ConnectionPool>;
   readonly store: PgDeliveryStore;
 }
 
@@ -166,6 +169,15 @@ export class PgDatabase implements Database {
     return this.#delivery.store;
   }
 
+  pools(): readonly PoolUse[] {
+    const { name: config, address } = this.#config;
+    const place = `${databasePlace(address)}${config === primaryConfig ? '' : ` ${config}`}`;
+    return [['requests', this.pool] as const, ...(this.#delivery?.pools ?? [])].map(([purpose, pool]) => ({
+      name: `${place} ${purpose}`,
+      ...pool.counts,
+    }));
+  }
+
   async ready(onNotReady: (reason: DatabaseNotReadyError) => void = () => undefined): Promise<void> {
     const listener = quiet(onNotReady);
     if (this.#notReady !== undefined) listener(this.#notReady);
@@ -203,7 +215,7 @@ export class PgDatabase implements Database {
     const shard = this.#firstShard;
     this.#closing.abort(shard && new DatabasesClosedError(shard, this.place.of(shard)));
     const opened = this.#ready.catch(() => undefined);
-    const pools = [this.pool, ...(this.#delivery?.pools ?? [])];
+    const pools = [this.pool, ...(this.#delivery?.pools.values() ?? [])];
     await Promise.all([...pools.map((pool) => pool.close()), opened, this.#indexing]);
   }
 
@@ -217,12 +229,12 @@ export class PgDatabase implements Database {
       throw new InvariantViolationError('A database without shards has no events to deliver');
     const { applicationName = applicationNameDefault, deliveryPoolMax: poolMax = deliveryPoolMaxDefault } =
       this.#options;
-    const pools = new Array<ConnectionPool>();
+    const pools = new Map<string, ConnectionPool>();
     const managerOn = (purpose: string, max: number): PgTransactionManager => {
       const config = { ...this.#config, poolMax: max, idleMin: 0 };
       const name = `${applicationName} ${purpose}`;
       const pool = new ConnectionPool(config, name, this.place, this.#openedGuards, this.#warn);
-      pools.push(pool);
+      pools.set(purpose, pool);
       return new PgTransactionManager(shard, this, pool);
     };
     const client = (): pg.ClientConfig => ({

@@ -97,7 +97,7 @@ test('no commit waits for a process that goes silent while it drops a partition'
   let isSilent = false;
   proxy.judge = (passage) => {
     if (isSilent) return 'drop';
-    isSilent = isSent(passage, 'drop_partition');
+    isSilent = isSent(passage, 'select eventlog.drop_partition');
     return 'forward';
   };
   const dropped = delivery!.store.partitions.drop(30 * dayMs);

@@ -38,7 +38,8 @@ describe('a database', () => {
     expect(await query(one.url, sinceWhen)).toEqual([{ always: false }]);
     await query(
       one.url,
-      `drop table eventlog.shards;
+      `drop table eventlog.shards, eventlog.operator_audit;
+       drop index eventlog.parked_events_error_idx;
        delete from eventlog.migrations
          where created_at in (select created_at from eventlog.migrations order by created_at offset 9)`,
     );

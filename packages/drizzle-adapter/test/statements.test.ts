@@ -1,6 +1,13 @@
-import { systemClock } from '@framework/core';
+import { AccessDeniedError, ActionExecutor, type ActionPolicy, type Id, systemClock } from '@framework/core';
 import type { FaultProxy } from '@framework/testing';
-import { Account, type SuiteContext, Tag, firstShard, once } from '@framework/conformance';
+import {
+  Account,
+  CreditAccountAction,
+  type SuiteContext,
+  Tag,
+  firstShard,
+  once,
+} from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -57,6 +64,31 @@ describe('the statements of a commit', () => {
   test('take two round trips for an action that reads one model by its id', async () => {
     const account = await suite.openAccount(firstShard);
     expect(await roundTrips(proxy, () => suite.credit(account, '1'))).toBe(2);
+  });
+
+  test('take two round trips also if a policy reads the model of the action', async () => {
+    const { accounts, databases, tags } = suite.fixture;
+    class OwnCreditAction extends CreditAccountAction {
+      override readonly policy: ActionPolicy<{ readonly accountId: Id<Account> }> = {
+        authorize: async ({ principal, params: { accountId } }) => {
+          const { owner } = await accounts.getById(accountId);
+          if (owner !== principal.name) throw new AccessDeniedError('The account has another owner');
+        },
+      };
+    }
+    const executor = new ActionExecutor({
+      namespace: 'statements',
+      databases,
+      repositories: [accounts, tags],
+      actions: [new OwnCreditAction(systemClock, accounts)],
+      requirePolicies: true,
+    });
+    const { id } = await suite.openAccount(firstShard, { owner: 'ada' });
+    const crediting = (name: string): Promise<unknown> =>
+      executor.execute({ name }, OwnCreditAction, { accountId: id, amount: '1' });
+    expect(await roundTrips(proxy, () => crediting('ada'))).toBe(2);
+    expect(await roundTrips(proxy, () => crediting('eve').catch(() => undefined))).toBe(1);
+    await expect(crediting('eve')).rejects.toMatchObject({ code: 'access-denied' });
   });
 
   test('are prepared once for each shape, whatever the values', async () => {

@@ -13,7 +13,7 @@ import { onPause } from './operator/delivery-operator.js';
 import { CursorLoader } from './subscription/cursor-loader.js';
 import { CursorSaver } from './slots/cursor-saver.js';
 import type { HeldSlot } from './slots/held-slot.js';
-import { LeaseKeeper, LoopWatch } from './slots/lease-keeper.js';
+import { LeaseKeeper, type LeaseLossHook, LoopWatch } from './slots/lease-keeper.js';
 import { BlockedCheck, EventBlocker } from './subscription/blocked-events.js';
 import type { SubscriptionDependencies } from './subscription/event-dispatch.js';
 import { handlerPolicy } from './subscription/event-step.js';
@@ -38,6 +38,8 @@ export interface DatabaseWorkerOptions {
   readonly abandoned: AbandonedCalls;
   /** Called at the end of an outage that was reported, with the shards of the database; never throws. */
   readonly onRecovered: (shards: readonly ShardIdentifier[]) => void;
+  /** Called when leases are lost; never throws. */
+  readonly onLeaseLost: LeaseLossHook;
 }
 
 /** Delivers the events of one database to all handlers, independently of every other database. */
@@ -100,7 +102,16 @@ export class DatabaseWorker {
     const reader = new LogReader(log, settings);
     const watch = new LoopWatch(clock, settings.leaseMs);
     this.#watch = watch;
-    this.#keeper = new LeaseKeeper({ context, leases, processId, shards: knownShards, watch, onRenewed });
+    this.#keeper = new LeaseKeeper({
+      context,
+      leases,
+      processId,
+      shards: knownShards,
+      watch,
+      onRenewed,
+      onLost: (slots, cause) =>
+        options.onLeaseLost({ shards, cause, slotsByHandler: this.#slotsByHandler(slots) }),
+    });
     this.#saver = new CursorSaver(context, cursors, onLost);
     this.#around = {
       context,
@@ -253,7 +264,8 @@ export class DatabaseWorker {
         throw error;
       }),
     );
-    if (outcome === undefined) return;
+    // A source that is opened after a stop would never be closed.
+    if (outcome === undefined || this.#context.stopping.aborted) return;
     if ('refusal' in outcome) throw outcome.refusal;
     for (const [index, id] of outcome.entries()) this.#subscribe(index, id);
   }
@@ -352,6 +364,16 @@ export class DatabaseWorker {
       if (subscription !== undefined) void this.#guarded(() => subscription.run());
     }
     this.#keeper.setHandlers(ids);
+  }
+
+  #slotsByHandler(slots: readonly HeldSlot[]): ReadonlyMap<string, readonly number[]> {
+    const byId = Map.groupBy(slots, ({ handler }) => handler);
+    return new Map(
+      [...byId].map(([id, lost]) => [
+        this.#subscriptions.get(id)?.names[0] ?? id,
+        lost.map(({ slot }) => slot),
+      ]),
+    );
   }
 
   async #within(timeoutMs: number, work: Promise<unknown>): Promise<void> {

@@ -10,7 +10,7 @@ import {
   UnknownShardError,
   systemClock,
 } from '@framework/core';
-import { outsideRequests, randomUuid } from '@framework/core/adapter';
+import { type Observer, observeWith, outsideRequests, randomUuid } from '@framework/core/adapter';
 import { hostname } from 'node:os';
 
 import { type AttemptFailureHook, errorText, logAttemptFailure } from './call/attempt-failure.js';
@@ -25,6 +25,7 @@ import { DatabaseWorker } from './database-worker.js';
 import { type DeliveryOverrides, type EngineSettings, engineSettings } from './delivery-settings.js';
 import { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import type { AnyEventHandler } from './handler/event-handler.js';
+import type { LeaseLoss, LeaseLossHook } from './slots/lease-keeper.js';
 import { QuarantineGate } from './subscription/quarantine.js';
 import { quiet } from './worker-context.js';
 
@@ -43,6 +44,8 @@ export interface DeliveryOptions {
   readonly settings?: DeliveryOverrides;
   /** The classes that `event.model` returns; for other models it returns an empty class with the model's name. */
   readonly models?: readonly ModelClass<unknown>[];
+  /** Traces and measures the calls of handlers, such as `new Telemetry()` of `@framework/telemetry`. Default: nobody does. */
+  readonly observer?: Observer;
   /** Default: the computer's clock. */
   readonly clock?: Clock;
   /** Returns a number from 0 to 1, for jitter. Default: `Math.random`. */
@@ -57,6 +60,11 @@ export interface DeliveryOptions {
   /** Called for every handler call that did not succeed. Default: a line on standard error. */
   readonly onAttemptFailed?: AttemptFailureHook;
   /**
+   * Called when this process has lost leases: it has stopped working in their slots, and events whose handling it had begun are
+   * delivered again. It asks for leases again at once. Default: a line on standard error.
+   */
+  readonly onLeaseLost?: LeaseLossHook;
+  /**
    * Called once when this process must be restarted, because calls of its handlers hang and nothing ends them. It has then
    * stopped delivering and given its leases back, so that other processes take over. Default: a line on standard error.
    */
@@ -69,11 +77,13 @@ const knownOptions: Readonly<Record<keyof DeliveryOptions, true>> = {
   handlers: true,
   settings: true,
   models: true,
+  observer: true,
   clock: true,
   random: true,
   onError: true,
   onRecovered: true,
   onAttemptFailed: true,
+  onLeaseLost: true,
   onRestartNeeded: true,
 };
 
@@ -130,6 +140,7 @@ export class Delivery {
       clock,
       random,
       onAttemptFailed: quiet(options.onAttemptFailed ?? logAttemptFailure),
+      observe: observeWith(options.observer),
       turn: new TurnTime(clock),
     };
     const { abandonedMax: max, abandonedForMs: forMs } = this.#settings;
@@ -143,6 +154,7 @@ export class Delivery {
     this.#abandoned = abandoned;
     const { onError = logError } = options;
     const onRecovered = quiet(options.onRecovered ?? logRecovery);
+    const onLeaseLost = quiet(options.onLeaseLost ?? logLeaseLoss);
     const deliveries = options.databases.deliveries();
     const knownShards = deliveries.flatMap(({ shards }) => shards.map((shard) => shard.toString()));
     this.#workers = deliveries.map((database) => {
@@ -157,6 +169,7 @@ export class Delivery {
         gate,
         abandoned,
         onRecovered,
+        onLeaseLost,
       });
       for (const shard of database.shards) this.#byShard.set(shard, worker);
       return worker;
@@ -244,4 +257,11 @@ function logError(error: unknown, shards: readonly ShardIdentifier[]): void {
 function logRecovery(shards: readonly ShardIdentifier[]): void {
   // oxlint-disable-next-line no-console -- it completes the report of the outage
   console.error(`Delivery has recovered: the database of ${shards.join(', ')} is available again`);
+}
+
+function logLeaseLoss({ shards, cause, slotsByHandler }: LeaseLoss): void {
+  const slots = [...slotsByHandler].map(([handler, lost]) => `${handler} (${lost.join(', ')})`).join('; ');
+  const why = cause === 'expired' ? 'were not renewed in time' : 'belong to another process now';
+  // oxlint-disable-next-line no-console -- silence is never the default
+  console.error(`Leases of the database of ${shards.join(', ')} ${why}, slots of ${slots}`);
 }

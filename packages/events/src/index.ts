@@ -25,6 +25,7 @@ export {
   PartialBatchError,
 } from './call/attempt-failure.js';
 
+export type { LeaseLoss, LeaseLossCause, LeaseLossHook } from './slots/lease-keeper.js';
 export { Delivery, type DeliveryOptions } from './delivery.js';
 export {
   type DeliveryOverrides,

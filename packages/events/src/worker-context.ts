@@ -1,4 +1,5 @@
 import { type Clock, type ErrorCode, FrameworkError } from '@framework/core';
+import type { Observe } from '@framework/core/adapter';
 
 import type { AttemptFailureHook } from './call/attempt-failure.js';
 import type { TurnTime } from './call/call-deadlines.js';
@@ -14,6 +15,7 @@ export interface WorkerContext {
   readonly onError: (error: unknown) => void;
   /** Called for every handler call that did not succeed; never throws. */
   readonly onAttemptFailed: AttemptFailureHook;
+  readonly observe: Observe;
   /** How long the handlers of the process have computed in this turn of the event loop. */
   readonly turn: TurnTime;
   /** Aborted when nothing new may begin; running work may finish. */

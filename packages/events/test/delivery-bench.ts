@@ -12,6 +12,7 @@ import {
   type NamedHandlerOptions,
   FrameworkEventHandler,
   type HandlerContext,
+  type LeaseLoss,
   type RestartNeed,
 } from '../src/index.js';
 import { tuned } from '../src/delivery-tuning.js';
@@ -80,6 +81,7 @@ export interface BenchProcess {
   /** The shards of each outage that has ended. */
   readonly recoveries: (readonly ShardIdentifier[])[];
   readonly failures: AttemptFailure[];
+  readonly losses: LeaseLoss[];
   readonly restarts: RestartNeed[];
 }
 
@@ -112,6 +114,7 @@ export class DeliveryBench {
     const errors: unknown[] = [];
     const recoveries: (readonly ShardIdentifier[])[] = [];
     const failures: AttemptFailure[] = [];
+    const losses: LeaseLoss[] = [];
     const restarts: RestartNeed[] = [];
     const delivery = new Delivery({
       databases: { deliveries: () => [{ store, shards, ready }] },
@@ -123,10 +126,11 @@ export class DeliveryBench {
       onError: (error) => errors.push(error),
       onRecovered: (recovered) => recoveries.push(recovered),
       onAttemptFailed: (failure) => failures.push(failure),
+      onLeaseLost: (loss) => losses.push(loss),
       onRestartNeeded: (need) => restarts.push(need),
     });
     delivery.start();
-    return { delivery, store, access, executor, errors, recoveries, failures, restarts };
+    return { delivery, store, access, executor, errors, recoveries, failures, losses, restarts };
   }
 }
 

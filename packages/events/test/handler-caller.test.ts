@@ -1,4 +1,4 @@
-import type { DeliverableEvent } from '@framework/core/adapter';
+import { type DeliverableEvent, type Observer, observeWith } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
@@ -18,7 +18,11 @@ import { gate, handlerOf, shard } from './delivery-bench.js';
 
 const timeoutMs = 30_000;
 
-function callerOf(given: AnyEventHandler, load: (large: readonly DeliverableEvent[]) => Promise<unknown>) {
+function callerOf(
+  given: AnyEventHandler,
+  load: (large: readonly DeliverableEvent[]) => Promise<unknown>,
+  observer?: Observer,
+) {
   const clock = new VirtualClock();
   const [handler] = new EventHandlerRegistry([given]).handlers;
   const calls = { allowed: true };
@@ -27,10 +31,9 @@ function callerOf(given: AnyEventHandler, load: (large: readonly DeliverableEven
     executor: { execute: () => Promise.reject(new Error('no action is executed')) },
     envelopes: new EnvelopeFactory([shard], []),
     timeoutMs,
-    clock,
+    context: { clock, turn: new TurnTime(clock), observe: observeWith(observer) },
     log: { load: async (_handler, large) => (await load(large), large.map(whole)) },
     abandoned: new AbandonedCalls({ max: 10, forMs: 10_000, clock, onRestartNeeded: () => undefined }),
-    turn: new TurnTime(clock),
     mayCall: () => calls.allowed,
   });
   return { caller, clock, calls };
@@ -69,6 +72,29 @@ test('only the calls for a slot that was lost are abandoned, and the others keep
   expect(await outcomes[1]).toEqual({ kind: 'done' });
   await clock.advance(timeoutMs - 1_000);
   expect(await outcomes[2]).toMatchObject({ kind: 'failed', error: { code: 'handler-timeout' } });
+});
+
+test('an observer sees a call end when nobody waits for it any longer', async () => {
+  const ended: unknown[] = [];
+  const observer: Observer = {
+    observe: (_operation, run) => {
+      const outcome = run();
+      outcome.then(
+        () => ended.push('done'),
+        (error: unknown) => ended.push(error),
+      );
+      return outcome;
+    },
+  };
+  const hung = handlerOf({ name: 'one' }, () => new Promise(() => undefined));
+  const { caller, clock } = callerOf(hung, nothing, observer);
+  const [late, lost] = [slotOf(0), slotOf(1)];
+  const outcomes = [caller.call([deposited('a', 1)], 1, late), caller.call([deposited('b', 1)], 1, lost)];
+  const reason = new Error('lost');
+  caller.drop(reason, lost);
+  await clock.advance(timeoutMs);
+  await Promise.all(outcomes);
+  expect(ended).toEqual([reason, expect.objectContaining({ code: 'handler-timeout' })]);
 });
 
 test('nothing waits for the clock when all calls were abandoned', async () => {

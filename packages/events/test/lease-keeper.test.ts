@@ -30,6 +30,7 @@ test('a keeper that stops gives its slots back after a renewal in progress', asy
     shards: [],
     watch: { now: () => 0, stoodSince: () => false },
     onRenewed: () => done.push('told'),
+    onLost: () => undefined,
   });
   void keeper.run(['one']);
   const stopped = keeper.stop();
@@ -56,6 +57,7 @@ test('a keeper counts a lease from the request, because the database may have an
     shards: [],
     watch: { now: () => 0, stoodSince: () => false },
     onRenewed: () => undefined,
+    onLost: () => undefined,
   });
   void keeper.run(['one']);
   await clock.advance(5_001);
@@ -105,6 +107,7 @@ test('a keeper whose renewal fails only after a while renews its leases before t
     shards: [],
     watch: { now: () => 0, stoodSince: () => false },
     onRenewed: () => undefined,
+    onLost: () => undefined,
   });
   void keeper.run(['one']);
   await clock.advance(1);
@@ -153,6 +156,7 @@ function keeperOf(answer: (count: number) => Promise<LeaseRenewal> | LeaseRenewa
   const asked: (readonly [atMs: number, handlers: readonly string[]])[] = [];
   const gained: string[][] = [];
   const errors: unknown[] = [];
+  const lost: (readonly [cause: string, ...tokens: string[]])[] = [];
   const keeper = new LeaseKeeper({
     context: workerContext({ clock, onError: (error) => errors.push(error) }),
     leases: {
@@ -169,8 +173,10 @@ function keeperOf(answer: (count: number) => Promise<LeaseRenewal> | LeaseRenewa
       stoodSince: (instantMs) => stood && clock.elapsedMs() > instantMs,
     },
     onRenewed: (slots) => gained.push(slots.map(({ token }) => token)),
+    onLost: (slots, cause) => lost.push([cause, ...slots.map(({ token }) => token)]),
   });
-  return { clock, keeper, asked, gained, errors, tokens: () => keeper.slots.map(({ token }) => token) };
+  const tokens = (): readonly string[] => keeper.slots.map(({ token }) => token);
+  return { clock, keeper, asked, gained, lost, errors, tokens };
 }
 
 function renewal(tokens: readonly string[], fields: Partial<LeaseRenewal> = {}): LeaseRenewal {
@@ -181,7 +187,7 @@ function renewal(tokens: readonly string[], fields: Partial<LeaseRenewal> = {}):
 describe('a keeper', () => {
   test('renews after a third of a lease, reports new slots once, and drops lost ones', async () => {
     const answers = [renewal(['1', '2']), renewal(['2', '3'], { alone: false }), renewal(['2', '3'])];
-    const { clock, keeper, asked, gained, tokens } = keeperOf((count) => answers[count - 1]!);
+    const { clock, keeper, asked, gained, lost, tokens } = keeperOf((count) => answers[count - 1]!);
     void keeper.run(['one']);
     expect(keeper.alone).toBe(false);
     await clock.advance(1);
@@ -194,6 +200,8 @@ describe('a keeper', () => {
     await clock.advance(leaseMs / 3);
     expect(gained).toEqual([['1', '2'], ['3'], []]);
     expect(asked.map(([atMs]) => Math.round(atMs))).toEqual([0, 3_333, 6_667]);
+    // The database shares them among processes, which loses nothing.
+    expect(lost).toEqual([]);
   });
 
   test('asks again right after the slots of another process end, if that is earlier', async () => {
@@ -206,7 +214,7 @@ describe('a keeper', () => {
   });
 
   test('asks at once when its handlers change, and when the database reports a lost lease', async () => {
-    const { clock, keeper, asked, tokens } = keeperOf(() => renewal(['1', '2']));
+    const { clock, keeper, asked, lost, tokens } = keeperOf(() => renewal(['1', '2']));
     void keeper.run(['one']);
     await clock.advance(100);
     keeper.setHandlers(['one', 'other']);
@@ -224,6 +232,7 @@ describe('a keeper', () => {
     keeper.drop([]);
     await clock.advance(0);
     expect(asked).toHaveLength(3);
+    expect(lost).toEqual([['taken', '1']]);
   });
 
   test('takes no lease from an answer that took as long as a lease', async () => {
@@ -237,15 +246,15 @@ describe('a keeper', () => {
   });
 
   test('drops its slots when nothing renews them, and not before', async () => {
-    const { clock, keeper, errors, tokens } = keeperOf((count) => {
+    const { clock, keeper, errors, lost, tokens } = keeperOf((count) => {
       if (count > 2) throw new Error('down');
-      return renewal(['1']);
+      return renewal(['1', '2']);
     });
     void keeper.run(['one']);
     await clock.advance(leaseMs / 3 + leaseMs - 1);
-    expect(tokens()).toEqual(['1']);
+    expect([tokens(), lost]).toEqual([['1', '2'], []]);
     await clock.advance(2);
-    expect(tokens()).toEqual([]);
+    expect([tokens(), lost]).toEqual([[], [['expired', '1', '2']]]);
     expect(errors.length).toBeGreaterThan(1);
   });
 
@@ -303,5 +312,41 @@ describe('a keeper', () => {
     await clock.advance(20_000);
     const waitsMs = asked.slice(1).map(([atMs], index) => Math.round(atMs - asked[index]![0]));
     expect(waitsMs.slice(0, 9)).toEqual([100, 200, 400, 800, 1_600, 3_200, 3_333, 3_333, 100]);
+  });
+});
+
+describe('a process', () => {
+  test('reports the slots of its handlers that it has lost, once', async () => {
+    const bench = new DeliveryBench();
+    const { access, losses, delivery } = bench.start([
+      handlerOf({ name: 'one' }),
+      handlerOf({ name: 'other' }),
+    ]);
+    await bench.clock.advance(300);
+    access.failures.set(
+      'leases.renew',
+      Array.from({ length: 99 }, () => new Error('the database is out of reach')),
+    );
+    await bench.clock.advance(2 * leaseMs);
+    const all = [0, 1, 2, 3];
+    const slotsByHandler = new Map([
+      ['one', all],
+      ['other', all],
+    ]);
+    expect(losses).toEqual([{ shards: [shard], cause: 'expired', slotsByHandler }]);
+    await delivery.stop();
+    expect(losses).toHaveLength(1);
+  });
+
+  test('that stops, or shares its slots with another one, has lost nothing', async () => {
+    const bench = new DeliveryBench();
+    const first = bench.start([handlerOf({ name: 'one' })]);
+    await bench.clock.advance(300);
+    const second = bench.start([handlerOf({ name: 'one' })]);
+    await bench.clock.advance(leaseMs);
+    const stopped = [first.delivery.stop(), second.delivery.stop()];
+    await bench.clock.advance(1_000);
+    await Promise.all(stopped);
+    expect([first.losses, second.losses]).toEqual([[], []]);
   });
 });

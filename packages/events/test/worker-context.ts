@@ -1,3 +1,4 @@
+import { observeWith } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 
 import { TurnTime } from '../src/call/call-deadlines.js';
@@ -22,6 +23,7 @@ export function workerContext(own: Partial<WorkerContext> = {}): WorkerContext {
     random: () => 1,
     onError: () => undefined,
     onAttemptFailed: () => undefined,
+    observe: observeWith(undefined),
     turn: new TurnTime(clock),
     stopping: new AbortController().signal,
     ended: new AbortController().signal,

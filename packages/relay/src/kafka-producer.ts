@@ -14,8 +14,11 @@ import {
   produceV11,
   produceV9,
 } from '@platformatic/kafka';
+import { setTimeout as delay } from 'node:timers/promises';
 
+import { guard, socketOf } from './kafka-connection.js';
 import { type KafkaRecord, batchOf } from './kafka-records.js';
+import { unlessAborted } from './relay.js';
 
 type KafkaClientOptions = ProducerOptions<Buffer, Buffer, Buffer, Buffer>;
 
@@ -44,15 +47,39 @@ export class KafkaProducer {
   readonly #sequences = new Map<string, number>();
   #identity: ProducerInfo | undefined;
   #version: keyof typeof parsers | undefined;
+  /** Until when a server has asked it to be silent, on the clock of `performance`. */
+  #silentUntilMs = 0;
+  readonly #ended = new AbortController();
+  /** Why the last connection was lost, if it was: a request on it only learns that it is closed. */
+  #loss: Error | undefined;
 
   constructor(options: KafkaClientOptions) {
     this.#options = options;
     this.#client = new Producer({ ...options, idempotent: true });
+    this.#client.connections.on('connecting', ({ connection }) => {
+      guard(connection);
+      this.#loss = undefined;
+      connection.on('error', (error) => {
+        this.#loss = error;
+      });
+    });
   }
 
-  /** Resolves when a server answers. */
+  /** Resolves when a server answers. One that has asked for silence has answered, and would not do so again before it is over. */
   async ping(): Promise<void> {
-    await this.#client.metadata({ topics: [], forceUpdate: true });
+    if (this.#silenceMs() <= 0) await this.#client.metadata({ topics: [], forceUpdate: true });
+  }
+
+  /**
+   * Waits as long as a server has asked it to be silent, because a quota was exceeded: until then, that server reads nothing from
+   * its connections, so that a request would only miss its deadline.
+   *
+   * @throws the signal's reason, and an Error when the producer is ended
+   */
+  async rest(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    const ms = this.#silenceMs();
+    if (ms > 0) await unlessAborted(delay(ms, undefined, { signal: this.#ended.signal }), signal);
   }
 
   /**
@@ -61,13 +88,26 @@ export class KafkaProducer {
    * @throws what the client throws when nothing is known
    */
   async partitionCountOf(topic: string): Promise<number | { readonly refused: string }> {
+    // A server closes the connection on which it is asked for a name that is much longer.
+    if (topic.length > topicCharactersMax)
+      return {
+        refused: `the name of the topic has ${topic.length} characters, more than ${topicCharactersMax}`,
+      };
     try {
-      // A topic that was created just now may not be known everywhere.
-      const { topics } = await this.#client.metadata({ topics: [topic], retries: 5 });
+      const { topics } = await this.#client
+        .metadata({ topics: [topic], retries: unknownTopicRetries })
+        .catch((error: unknown) => {
+          // The client says so if one of its attempts had this answer: what counts is the last one.
+          if (isUnknownTopic(error, topic)) return this.#client.metadata({ topics: [topic], retries: 0 });
+          throw error;
+        });
       return topics.get(topic)?.partitionsCount ?? { refused: `the topic ${topic} is Kafka's own` };
     } catch (error) {
-      if (error instanceof UserError && error.message === `Unknown topic ${topic}.`)
+      if (isUnknownTopic(error, topic)) {
+        if (this.#options.autocreateTopics === true)
+          throw new Error(`Kafka has not created the topic ${topic} so far`, { cause: error });
         return { refused: `the topic ${topic} does not exist` };
+      }
       const refusal = leavesOf(error).find(({ apiCode = 0 }) => topicRefusals.has(apiCode));
       if (refusal !== undefined) return { refused: `the topic ${topic}: ${refusal.message}` };
       throw error;
@@ -110,13 +150,22 @@ export class KafkaProducer {
 
   /** Ends its connections without waiting for a server that may be silent. What is still on its way is not sent again. */
   async end(): Promise<void> {
-    const sockets = Array.from(
-      this.#client.connections,
-      ([, { socket }]) => socket as typeof socket | undefined,
-    );
+    this.#ended.abort();
+    const sockets = Array.from(this.#client.connections, ([, connection]) => socketOf(connection));
     const closed = this.#client.close(true);
     for (const socket of sockets) socket?.destroy();
     await closed.catch(() => undefined);
+  }
+
+  #silenceMs(): number {
+    return this.#silentUntilMs - performance.now();
+  }
+
+  /** An error of a call with the words of those that it consists of, which the client keeps apart. */
+  worded(error: unknown): unknown {
+    if (!(error instanceof MultipleErrors) && !(error instanceof NetworkError)) return error;
+    const words = new Set([error, this.#loss].flatMap(leavesOf).map(({ message }) => message));
+    return new Error([...words].join(' '), { cause: error });
   }
 
   async #produceVersion(): Promise<keyof typeof parsers> {
@@ -137,15 +186,20 @@ export class KafkaProducer {
     version: keyof typeof parsers,
   ): Promise<readonly (readonly [string, KafkaAnswer])[]> {
     const { timeout = 0 } = this.#options;
-    const sendOnce = async () => answersTo(await connect(), batches, version, timeout);
-    const answers = await sendOnce().catch((error: unknown) => {
+    const sendOnce = async () => responseTo(await connect(), batches, version, timeout);
+    const { responses, throttleTimeMs } = await sendOnce().catch((error: unknown) => {
       if (error instanceof NetworkError) return sendOnce();
       throw error;
     });
-    for (const { place, batch } of batches) {
+    this.#silentUntilMs = Math.max(this.#silentUntilMs, performance.now() + throttleTimeMs);
+    const answers = new Map<string, KafkaAnswer>(
+      responses.flatMap(({ name, partitionResponses }) =>
+        partitionResponses.map((answer) => [`${name}:${answer.index}`, answer] as const),
+      ),
+    );
+    for (const { place } of batches) {
       const answer = answers.get(place);
-      if (answer === undefined || !isFinal(answer, batch.length))
-        throw new ProtocolError(answer?.errorCode ?? unknown);
+      if (answer === undefined || !isFinal(answer)) throw new ProtocolError(answer?.errorCode ?? unknown);
     }
     return [...answers];
   }
@@ -164,17 +218,15 @@ export function isTooLarge({ errorCode }: KafkaAnswer): boolean {
   return errorCode === codes.messageTooLarge || errorCode === codes.recordListTooLarge;
 }
 
+/** Whether Kafka finds a record of a batch invalid, and may say which. */
+export function isInvalid({ errorCode }: KafkaAnswer): boolean {
+  return errorCode === codes.invalidRecord;
+}
+
 /** What Kafka has said against a record. */
 export function reasonOf({ errorCode, errorMessage, recordErrors }: KafkaAnswer, index: number): string {
   const ofRecord = recordErrors.find(({ batchIndex }) => batchIndex === index)?.batchIndexErrorMessage;
   return ofRecord ?? errorMessage ?? new ProtocolError(errorCode).message;
-}
-
-/** An error of the client with the words of those that it consists of, which it keeps apart. */
-export function worded(error: unknown): unknown {
-  if (!(error instanceof MultipleErrors) && !(error instanceof NetworkError)) return error;
-  const words = new Set(leavesOf(error).map(({ message }) => message));
-  return new Error([...words].join(' '), { cause: error });
 }
 
 /** The error codes of the protocol that mean something here. */
@@ -186,27 +238,38 @@ const codes = {
   invalidRecord: 87,
 } as const;
 const unknown = -1;
+const topicCharactersMax = 249;
+/** A topic that was created just now may not be known everywhere. */
+const unknownTopicRetries = 5;
+/** How long the client waits before it tries again. */
+export const retryDelayMs = 100;
+/** How long {@link KafkaProducer.partitionCountOf} waits between its questions, in addition to the time of the answers. */
+export const topicPatienceMs = unknownTopicRetries * retryDelayMs;
 const topicRefusals: ReadonlySet<number> = new Set([codes.invalidTopic, codes.topicAuthorizationFailed]);
 const produceKey = 0;
 const allInSyncReplicas = -1;
 const sequenceCount = 2 ** 31;
 /** The versions of the request that have the same form, which are answered in different ones. */
 const parsers = { 9: produceV9.parseResponse, 10: produceV10.parseResponse, 11: produceV11.parseResponse };
-const versions = [11, 10, 9] as const;
+/** The lowest first: while a cluster is upgraded, the server that says what it takes may be newer than a leader. */
+const versions = [9, 10, 11] as const;
 
-function isFinal(answer: KafkaAnswer, recordCount: number): boolean {
-  const { errorCode, recordErrors } = answer;
-  if (errorCode === codes.invalidRecord) return recordErrors.length > 0 || recordCount === 1;
-  return errorCode === 0 || isTooLarge(answer) || topicRefusals.has(errorCode);
+function isFinal(answer: KafkaAnswer): boolean {
+  const { errorCode } = answer;
+  return errorCode === 0 || isTooLarge(answer) || isInvalid(answer) || topicRefusals.has(errorCode);
 }
 
-async function answersTo(
+function isUnknownTopic(error: unknown, topic: string): boolean {
+  return error instanceof UserError && error.message === `Unknown topic ${topic}.`;
+}
+
+async function responseTo(
   connection: Connection,
   batches: readonly PlacedBatch[],
   version: keyof typeof parsers,
   timeoutMs: number,
-): Promise<ReadonlyMap<string, KafkaAnswer>> {
-  const { promise, resolve, reject } = Promise.withResolvers<ProduceResponse | undefined>();
+): Promise<ProduceResponse> {
+  const { promise, resolve, reject } = Promise.withResolvers<ProduceResponse>();
   connection.send<ProduceResponse>(
     produceKey,
     version,
@@ -214,22 +277,19 @@ async function answersTo(
     parsers[version],
     true,
     true,
-    (error, response) => {
+    (error, response: ProduceResponse | null | undefined) => {
       // An error that the server has answered has the whole answer.
       const answered = error instanceof ResponseError ? (error as ErrorWithResponse).response : response;
-      if (error === null || answered !== undefined) resolve(answered);
+      if (answered) resolve(answered);
       else reject(error);
     },
   );
-  const { responses = [] } = (await promise) ?? {};
-  return new Map(
-    responses.flatMap(({ name, partitionResponses }) =>
-      partitionResponses.map((answer) => [`${name}:${answer.index}`, answer] as const),
-    ),
-  );
+  return promise;
 }
 
 interface ProduceResponse {
+  /** How long the server reads nothing from this connection. */
+  readonly throttleTimeMs: number;
   readonly responses: readonly {
     readonly name: string;
     readonly partitionResponses: readonly (KafkaAnswer & { readonly index: number })[];

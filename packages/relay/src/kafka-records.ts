@@ -84,8 +84,8 @@ export function batchOf(
 }
 
 /**
- * Chooses what the next request takes: the records of each partition in order, until their batch is full. A record waits for the one
- * before it of the same key, unless both are in one batch.
+ * Chooses what the next request takes: the records of each partition in order, until their batch or the request is full. A record
+ * waits for the one before it of the same key, unless both are in one batch.
  *
  * @param batchBytesMax how many bytes a batch of a topic may have; a larger record has a batch of its own
  */
@@ -95,16 +95,21 @@ export function nextRequest(
 ): readonly KafkaRecord[] {
   const batches = new Map<string, number>();
   const places = new Map<string, string | undefined>();
+  let requestBytes = 0;
   return waiting.filter((record) => {
     const { message, topic, place } = record;
     const { key } = message;
     const before = batches.get(place) ?? 0;
-    const bytes = before + recordBytes(record);
+    const bytes = recordBytes(record);
     const follows = !places.has(key) || places.get(key) === place;
-    const goes = follows && (before === 0 || bytes <= batchBytesMax(topic));
+    const fitsBatch = before === 0 || before + bytes <= batchBytesMax(topic);
+    const fitsRequest = requestBytes === 0 || requestBytes + bytes <= requestBytesMax;
+    const goes = follows && fitsBatch && fitsRequest;
     places.set(key, goes ? place : undefined);
-    if (goes) batches.set(place, bytes);
-    return goes;
+    if (!goes) return false;
+    batches.set(place, before + bytes);
+    requestBytes += bytes;
+    return true;
   });
 }
 
@@ -128,6 +133,8 @@ export function murmur2(key: Buffer): number {
 
 const murmurFactor = 0x5bd1_e995;
 const positive = 0x7fff_ffff;
+/** A server closes the connection on which a request has more than its `socket.request.max.bytes`, 104,857,600 by default. */
+const requestBytesMax = 10_000_000;
 const formatVersion = 2;
 const batchHeadBytes = 61;
 /** Where the head's fields end that its length and its checksum do not cover. */

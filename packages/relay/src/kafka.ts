@@ -1,13 +1,25 @@
+import { isIP } from 'node:net';
 import type { ProducerOptions } from '@platformatic/kafka';
 
 import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs } from './broker.js';
-import { type KafkaAnswer, KafkaProducer, isTooLarge, reasonOf, worded } from './kafka-producer.js';
+import {
+  type KafkaAnswer,
+  KafkaProducer,
+  isInvalid,
+  isTooLarge,
+  reasonOf,
+  retryDelayMs,
+  topicPatienceMs,
+} from './kafka-producer.js';
 import { type KafkaRecord, nextRequest, recordBytes, recordOf } from './kafka-records.js';
 import { unlessAborted } from './relay.js';
 
 /** How a relay reaches Kafka. */
 export interface KafkaOptions {
-  /** Such as `127.0.0.1:9092`; the first that answers names all servers of the cluster. */
+  /**
+   * Each a host, with a port unless it is 9092, such as `127.0.0.1:9092` or `[::1]:9092`; the first that answers names all servers of
+   * the cluster.
+   */
   readonly bootstrapServers: readonly string[];
   /** The topic. Default: each message's own, `<namespace>.<model name>`. It must exist, unless `client.autocreateTopics` is set. */
   readonly topic?: string;
@@ -18,7 +30,10 @@ export interface KafkaOptions {
   readonly messageBytesMax?: number;
   /** How long a request may take to be confirmed, in milliseconds. Default 10,000. */
   readonly timeoutMs?: number;
-  /** Further options of the client, such as `sasl`, `tls` or `compression`. */
+  /**
+   * Further options of the client, such as `sasl`, `tls` or `compression`. With `tls`, a connection asks for the server by name (SNI)
+   * unless a bootstrap server is an IP address, or `tlsServerName` says otherwise.
+   */
   readonly client?: Partial<
     Pick<
       ProducerOptions<Buffer, Buffer, Buffer, Buffer>,
@@ -29,6 +44,9 @@ export interface KafkaOptions {
 
 const messageBytesMaxDefault = 100_000_000;
 const timeoutMsDefault = 10_000;
+/** A host, which is in brackets if it is an IPv6 address, and maybe a port. */
+const serverPattern = /^(?:[^\s,:/@?#[\]]+|\[[^\s/@?#[\]]+\])(?::(?<port>\d{1,5}))?$/;
+const portMax = 65_535;
 /** Less than the default of `max.message.bytes`, 1,048,588, which limits a batch as a whole. */
 const batchBytesMaxDefault = 1_000_000;
 
@@ -36,15 +54,15 @@ const batchBytesMaxDefault = 1_000_000;
  * Kafka as the broker of a relay: an idempotent producer, whose messages all in-sync replicas must have. The key of a message is its
  * model's id, so that a model is in one partition. Consumers recognise repeats by the header `ce_id`.
  *
- * A batch is one request per server of the cluster, and more only if a partition gets more than about 1 MB.
+ * A batch is one request per server of the cluster, and more only if a partition gets more than about 1 MB, or all get more than 10.
  *
- * @throws Error when a bootstrap server has more than a host and a port
+ * @throws Error when a bootstrap server is anything but a host and a port
  */
 export function kafka(options: KafkaOptions): Broker {
   // The client would take anything else for the name of a host, and show it in an error.
-  if (options.bootstrapServers.some((server) => /[/@]/.test(server)))
+  if (!options.bootstrapServers.every(isServer))
     throw new Error(
-      'A bootstrap server of Kafka is a host and a port, such as 127.0.0.1:9092, without a protocol, user or password',
+      'Each bootstrap server of Kafka is a host and a port, such as 127.0.0.1:9092 or [::1]:9092, without a protocol, user or password',
     );
   return new KafkaBroker(options);
 }
@@ -56,6 +74,8 @@ class KafkaBroker implements Broker {
   readonly #idle: KafkaProducer[] = [];
   /** What Kafka has refused as too large, by its topic: how many bytes a batch has since then. */
   readonly #batchBytesMax = new Map<string, number>();
+  /** How many producers there have been: each begins with the next bootstrap server. */
+  #openedCount = 0;
   #closed = false;
 
   constructor(options: KafkaOptions) {
@@ -88,18 +108,22 @@ class KafkaBroker implements Broker {
     } catch (error) {
       this.#producers.delete(producer);
       void producer.end();
-      throw worded(error);
+      throw producer.worded(error);
     }
   }
 
   #open(): KafkaProducer {
     const { bootstrapServers, client, timeoutMs = timeoutMsDefault } = this.#options;
+    // A server that is silent uses up the time of a call, so that the call never comes to those behind it.
+    const first = this.#openedCount++ % bootstrapServers.length;
     const producer = new KafkaProducer({
       clientId: 'framework-relay',
+      // The name of a server is never an address, and servers of a cluster have names if those that lead to it do.
+      ...(client?.tls && { tlsServerName: bootstrapServers.every((server) => isIP(hostOf(server)) === 0) }),
       ...client,
-      bootstrapBrokers: [...bootstrapServers],
+      bootstrapBrokers: [...bootstrapServers.slice(first), ...bootstrapServers.slice(0, first)],
       retries: 2,
-      retryDelay: 100,
+      retryDelay: retryDelayMs,
       connectTimeout: timeoutMs,
       requestTimeout: timeoutMs,
       timeout: timeoutMs,
@@ -114,15 +138,20 @@ class KafkaBroker implements Broker {
     signal: AbortSignal,
   ): Promise<readonly PublishOutcome[]> {
     const outcomes = new Map<BrokerMessage, PublishOutcome>();
+    const searched = new Map<string, number>();
+    const batchBytesMax = (topic: string): number =>
+      Math.min(searched.get(topic) ?? Infinity, this.#batchBytesMax.get(topic) ?? batchBytesMaxDefault);
+    await producer.rest(signal);
     let waiting = await this.#records(producer, messages, outcomes, signal);
     while (waiting.length > 0) {
-      signal.throwIfAborted();
-      const request = nextRequest(waiting, (topic) => this.#batchBytesMax.get(topic) ?? batchBytesMaxDefault);
-      await this.#send(producer, request, outcomes, signal);
-      const refused = new Set<string>();
-      for (const { message } of request)
-        if (outcomes.get(message)?.kind === 'refused') refused.add(message.key);
-      waiting = waiting.filter(({ message }) => !outcomes.has(message) && !refused.has(message.key));
+      await producer.rest(signal);
+      const request = nextRequest(waiting, batchBytesMax);
+      const answers = await this.#answer(producer.send(request), signal);
+      for (const [place, records] of Map.groupBy(request, (record) => record.place)) {
+        const answer = answers.get(place);
+        if (answer !== undefined) this.#note(records, answer, outcomes, searched);
+      }
+      waiting = unsettled(waiting, outcomes);
     }
     return inOrder(messages, outcomes);
   }
@@ -137,7 +166,7 @@ class KafkaBroker implements Broker {
     const { messageBytesMax = messageBytesMaxDefault } = this.#options;
     const counts = new Map<string, number | { readonly refused: string }>();
     for (const topic of new Set(messages.map((message) => this.#topicOf(message))))
-      counts.set(topic, await this.#answer(producer.partitionCountOf(topic), signal));
+      counts.set(topic, await this.#answer(producer.partitionCountOf(topic), signal, topicPatienceMs));
     const refused = new Set<string>();
     return messages.flatMap((message) => {
       if (refused.has(message.key)) return [];
@@ -157,47 +186,40 @@ class KafkaBroker implements Broker {
     return this.#options.topic ?? topic;
   }
 
-  /** Sends one request to each server that has a partition of these records, and notes what has become of them. */
-  async #send(
-    producer: KafkaProducer,
-    request: readonly KafkaRecord[],
-    outcomes: Map<BrokerMessage, PublishOutcome>,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const answers = await this.#answer(producer.send(request), signal);
-    for (const [place, records] of Map.groupBy(request, (record) => record.place)) {
-      const answer = answers.get(place);
-      if (answer !== undefined) this.#note(records, answer, outcomes);
-    }
-  }
-
-  /** Notes nothing of records that must be sent once more, because others are to blame. */
+  /**
+   * Notes nothing of records that must be sent once more: others are to blame, or it is not known which, and smaller batches show it.
+   *
+   * @param searched how many bytes a batch of a topic has in this call, because one of its records is invalid
+   */
   #note(
     records: readonly KafkaRecord[],
     answer: KafkaAnswer,
     outcomes: Map<BrokerMessage, PublishOutcome>,
+    searched: Map<string, number>,
   ): void {
     const [{ topic } = { topic: '' }] = records;
-    if (isTooLarge(answer) && records.length > 1) {
+    const indexes = new Set(answer.recordErrors.map(({ batchIndex }) => batchIndex));
+    const blamed = records.filter((_, index) => indexes.has(index));
+    if (records.length > 1 && (isTooLarge(answer) || (isInvalid(answer) && blamed.length === 0))) {
       const bytes = records.reduce((sum, record) => sum + recordBytes(record), 0);
-      this.#batchBytesMax.set(topic, Math.floor(bytes / 2));
+      const limits = isTooLarge(answer) ? this.#batchBytesMax : searched;
+      limits.set(topic, Math.floor(bytes / 2));
       return;
     }
-    const blamed = new Set(answer.recordErrors.map(({ batchIndex }) => batchIndex));
-    for (const [index, { message }] of records.entries()) {
-      if (answer.errorCode === 0) outcomes.set(message, confirmed);
-      else if (blamed.size === 0 || blamed.has(index))
-        outcomes.set(message, { kind: 'refused', reason: reasonOf(answer, index) });
+    for (const [index, record] of records.entries()) {
+      if (answer.errorCode === 0) outcomes.set(record.message, confirmed);
+      else if (blamed.length === 0 || blamed.includes(record))
+        outcomes.set(record.message, { kind: 'refused', reason: reasonOf(answer, index) });
     }
   }
 
   /** @throws the signal's reason, an Error when there is no answer in time, and what the client throws */
-  async #answer<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  async #answer<T>(work: Promise<T>, signal: AbortSignal, patienceMs = 0): Promise<T> {
     const { timeoutMs = timeoutMsDefault } = this.#options;
     const late = new AbortController();
     const timer = setTimeout(
       () => late.abort(new Error(`Kafka has not answered within ${timeoutMs} ms`)),
-      timeoutMs,
+      timeoutMs + patienceMs,
     );
     try {
       return await unlessAborted(work, AbortSignal.any([signal, late.signal]));
@@ -207,9 +229,32 @@ class KafkaBroker implements Broker {
   }
 }
 
+function isServer(server: string): boolean {
+  const port = Number(serverPattern.exec(server)?.groups?.['port'] ?? 1);
+  return serverPattern.test(server) && port >= 1 && port <= portMax;
+}
+
+/** The host of a server, which may be an IPv6 address in brackets. */
+function hostOf(server: string): string {
+  return server.replace(/:\d+$/, '').replaceAll(/[[\]]/g, '');
+}
+
 const confirmed: PublishOutcome = { kind: 'confirmed' };
 const heldBack: PublishOutcome = { kind: 'held-back' };
 const forever = new AbortController().signal;
+
+/** The records that are neither confirmed nor refused, nor behind a refused one of their key. */
+function unsettled(
+  records: readonly KafkaRecord[],
+  outcomes: ReadonlyMap<BrokerMessage, PublishOutcome>,
+): readonly KafkaRecord[] {
+  const refused = new Set<string>();
+  return records.filter(({ message }) => {
+    const outcome = outcomes.get(message);
+    if (outcome?.kind === 'refused') refused.add(message.key);
+    return outcome === undefined && !refused.has(message.key);
+  });
+}
 
 /** Holds back whatever comes behind a refused message of its key. */
 function inOrder(

@@ -1,7 +1,11 @@
+import { X509Certificate } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { createSecureContext } from 'node:tls';
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
 import {
   type ConfigurationIssue,
   type EventSource,
+  type Observer,
   isStorableText,
   kebabCasePath,
   unknownKeysBesidePassword,
@@ -37,9 +41,27 @@ const rabbitmqSchema = z.strictObject({
   timeoutMs: milliseconds.optional(),
 });
 
+const tlsSchema = z
+  .strictObject(
+    { caFile: text.optional(), certFile: text.optional(), keyFile: text.optional() },
+    { error: ({ code }) => (code === 'invalid_type' ? 'must be true, false, or a section' : undefined) },
+  )
+  .refine(({ certFile, keyFile }) => (certFile === undefined) === (keyFile === undefined), {
+    error: 'must have both cert-file and key-file, or neither',
+  });
+
 const kafkaSchema = z.strictObject({
   bootstrapServers: z.array(text).min(1, 'is empty: name at least one server'),
   topic: text.optional(),
+  createTopics: z.boolean().default(false),
+  tls: z.preprocess(tlsSection, tlsSchema.optional()).optional(),
+  sasl: z
+    .strictObject({
+      mechanism: z.enum(['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512']),
+      username: text,
+      password: text,
+    })
+    .optional(),
   messageBytesMax: z.int().min(1).optional(),
   timeoutMs: milliseconds.optional(),
 });
@@ -84,9 +106,11 @@ const kinds = {
     const { rabbitmq } = await import('./rabbitmq.js');
     return rabbitmq(defined(section));
   }),
-  kafka: kind(kafkaSchema, ['@platformatic/kafka'], async (section) => {
+  kafka: kind(kafkaSchema, ['@platformatic/kafka'], async ({ createTopics, tls, sasl, ...section }) => {
     const { kafka } = await import('./kafka.js');
-    return kafka(defined(section));
+    const certificates = tls && (await certificatesOf(tls));
+    const client = { autocreateTopics: createTopics, ...defined({ tls: certificates, sasl }) };
+    return kafka({ ...defined(section), client });
   }),
   redis: kind(redisSchema, ['redis'], async (section) => {
     const { redis } = await import('./redis.js');
@@ -124,19 +148,23 @@ const relaySchema = z.strictObject({
   }),
 });
 
+/** What {@link openRelays} reads, as a schema with its keys in camelCase, for programs that take values from elsewhere than a file. */
+export const relayKeys: z.ZodType = z.array(relaySchema);
+
 /** The sources of events that a configuration file may name, by their names there; each call creates one. */
 export type RelaySources = Readonly<Record<string, () => EventSource | Promise<EventSource>>>;
 
 /**
  * Creates the relays of a configuration file, the section `framework.relay`. They connect when delivery first publishes.
  *
- * @param sources the values of `source`, such as `'logical-replication'`; every relay can do without. Default: none
+ * @param options.sources the values of `source`, such as `'logical-replication'`; every relay can do without. Default: none
+ * @param options.observer traces and measures the calls of their brokers. Default: nobody does
  * @throws ConfigurationError `invalid-configuration` with the path of every fault; values, which may contain passwords, are never
  * shown
  */
 export async function openRelays(
   { namespace, relay: sections }: Pick<FrameworkConfig, 'namespace' | 'relay'>,
-  sources: RelaySources = {},
+  { sources = {}, observer }: { readonly sources?: RelaySources; readonly observer?: Observer } = {},
 ): Promise<readonly Relay[]> {
   const faults: ConfigurationIssue[] = [];
   const relays: Relay[] = [];
@@ -171,34 +199,93 @@ export async function openRelays(
         faults.push({ path: kebabCasePath([...path, key]), message: 'occurs twice: name each relay' });
       names.add(given);
     }
+    let opening: string = broker;
     try {
       const opened = await kinds[broker].open(data[broker], namespace);
+      opening = 'source';
       const source = await createSource?.();
-      relays.push(relay({ name, broker: opened, aliases, ...defined({ startFrom, timeoutMs, source }) }));
+      relays.push(
+        relay({ name, broker: opened, aliases, ...defined({ startFrom, timeoutMs, source, observer }) }),
+      );
     } catch (cause) {
-      faults.push({ path: kebabCasePath([...path, broker]), message: openingFault(broker, cause) });
+      const clients = opening === broker ? kinds[broker].clients : [missingPackage(cause)];
+      faults.push({ path: kebabCasePath([...path, opening]), message: openingFault(clients, cause) });
     }
   }
   if (faults.length > 0) throw new ConfigurationError(faults);
   return relays;
 }
 
-function openingFault(broker: Kind, cause: unknown): string {
+function openingFault(clients: readonly string[], cause: unknown): string {
   const { code, message } = cause as NodeJS.ErrnoException;
   if (code === 'ERR_MODULE_NOT_FOUND')
-    return `needs a client that is not installed: npm install ${kinds[broker].clients.join(' ')}`;
+    return `needs a client that is not installed: npm install ${clients.join(' ')}`;
   return `is refused: ${message}`;
+}
+
+/** The package that Node has not found, which its error names first. */
+function missingPackage(cause: unknown): string {
+  return /'([^']+)'/.exec((cause as Error).message)?.[1] ?? '';
 }
 
 function faultsOf(relayPath: readonly PropertyKey[], issue: z.core.$ZodIssue): readonly ConfigurationIssue[] {
   const path = [...relayPath, ...issue.path];
   if (issue.code === 'unrecognized_keys') {
-    const broker = kindNames.find((name) => name === issue.path[0]);
-    const { shape } = broker === undefined ? relaySchema : kinds[broker].schema;
-    return unknownKeysBesidePassword(path, issue.keys, Object.keys(shape));
+    return unknownKeysBesidePassword(path, issue.keys, keysAt(issue.path));
   }
   const message = issue.input === undefined ? 'is missing' : issue.message;
   return [{ path: kebabCasePath(path), message }];
+}
+
+/** The keys that a section of a relay may have. */
+function keysAt(path: readonly PropertyKey[]): readonly string[] {
+  let section: z.core.$ZodType | undefined = relaySchema;
+  for (const key of path)
+    section = section instanceof z.ZodObject ? withoutWrapping(section.shape[String(key)]) : undefined;
+  return section instanceof z.ZodObject ? Object.keys(section.shape) : [];
+}
+
+function withoutWrapping(schema: z.core.$ZodType): z.core.$ZodType {
+  if (schema instanceof z.ZodOptional) return withoutWrapping(schema.unwrap());
+  return schema instanceof z.ZodPipe ? withoutWrapping(schema.out) : schema;
+}
+
+/** `true` is a section without keys, and `false` is none. */
+function tlsSection(given: unknown): unknown {
+  if (given === true) return {};
+  return given === false ? undefined : given;
+}
+
+/**
+ * Reads the files of a section `tls`. A connection would only later, and less clearly, say what is wrong with them.
+ *
+ * @throws Error when a file cannot be read or has something else
+ */
+async function certificatesOf({ caFile, certFile, keyFile }: z.output<typeof tlsSchema>) {
+  const [ca, cert, key] = await Promise.all([
+    contentOf('ca-file', caFile),
+    contentOf('cert-file', certFile),
+    contentOf('key-file', keyFile),
+  ]);
+  const certificates = defined({ ca, cert, key });
+  try {
+    // Without this, a connection would only say that it does not know the server.
+    if (ca !== undefined) void new X509Certificate(ca);
+    createSecureContext(certificates);
+  } catch (cause) {
+    throw new Error(`the files of tls cannot be used: ${String(cause)}`, { cause });
+  }
+  return certificates;
+}
+
+async function contentOf(key: string, file: string | undefined): Promise<string | undefined> {
+  if (file === undefined) return undefined;
+  try {
+    return await readFile(file, 'utf8');
+  } catch (cause) {
+    const { code = '' } = cause as NodeJS.ErrnoException;
+    throw new Error(`tls.${key} cannot be read: ${file} (${code})`, { cause });
+  }
 }
 
 function urlOf(...protocols: readonly string[]) {

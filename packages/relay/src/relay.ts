@@ -1,8 +1,12 @@
+import { FrameworkError } from '@framework/core';
 import {
   BrokerUnavailableError,
   type EventSource,
   type EventSourceState,
   MessageRefusedError,
+  type Observe,
+  type Observer,
+  observeWith,
 } from '@framework/core/adapter';
 import {
   type BatchEventHandler,
@@ -27,6 +31,8 @@ export interface RelayOptions extends Pick<
   readonly broker: Broker;
   /** The topic of an event. Default: `<namespace>.<model name>`. */
   readonly topic?: (envelope: EventEnvelope<undefined>) => string;
+  /** Traces and measures the calls of the broker, such as `new Telemetry()` of `@framework/telemetry`. Default: nobody does. */
+  readonly observer?: Observer;
 }
 
 /** What has kept a relay from publishing. */
@@ -73,7 +79,7 @@ export interface Relay extends BatchEventHandler<undefined> {
  * const publisher = relay({ name: 'events-to-nats', broker, startFrom: 'beginning' });
  * ```
  */
-export function relay({ name, broker, topic = defaultTopic, ...options }: RelayOptions): Relay {
+export function relay({ name, broker, topic = defaultTopic, observer, ...options }: RelayOptions): Relay {
   const { messagesMax: batchMax, timeoutMs } = broker.limits ?? {};
   const limits = { ...(batchMax && { batchMax }), ...(timeoutMs && { timeoutMs }) };
   // A relay does the same with each event, so that none of them can be the reason why a process dies.
@@ -84,7 +90,12 @@ export function relay({ name, broker, topic = defaultTopic, ...options }: RelayO
     static readonly handlerName = name;
     static readonly options: EventHandlerOptions = { ...limits, ...options, ...whenever };
   }
-  return new NamedRelay([name, ...(options.aliases ?? [])], broker, topic, options.source);
+  const observe = observeWith(observer);
+  return new NamedRelay([name, ...(options.aliases ?? [])], broker, {
+    topic,
+    source: options.source,
+    observe,
+  });
 }
 
 class EventRelay implements Relay {
@@ -94,19 +105,28 @@ class EventRelay implements Relay {
   readonly broker: Broker;
   readonly #topic: (envelope: EventEnvelope<undefined>) => string;
   readonly #source: EventSource | undefined;
+  readonly #observe: Observe;
   #state: Omit<RelayState, 'sources'> = { kind: 'idle', lastError: undefined };
 
   constructor(
     [name = '', ...aliases]: readonly string[],
     broker: Broker,
-    topic: (envelope: EventEnvelope<undefined>) => string,
-    source: EventSource | undefined,
+    {
+      topic,
+      source,
+      observe,
+    }: {
+      readonly topic: (envelope: EventEnvelope<undefined>) => string;
+      readonly source: EventSource | undefined;
+      readonly observe: Observe;
+    },
   ) {
     this.name = name;
     this.aliases = aliases;
     this.broker = broker;
     this.#topic = topic;
     this.#source = source;
+    this.#observe = observe;
   }
 
   get state(): RelayState {
@@ -153,12 +173,15 @@ class EventRelay implements Relay {
 
   async #publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
     try {
-      const outcomes = await unlessAborted(this.broker.publish(messages, signal), signal);
+      const publishing = { kind: 'publish', relay: this.name, messageCount: messages.length } as const;
+      const outcomes = await this.#observe(publishing, () =>
+        unlessAborted(this.broker.publish(messages, signal), signal),
+      );
       assertComplete(messages, outcomes);
       this.#state = { ...this.#state, kind: 'publishing' };
       return outcomes;
     } catch (error) {
-      this.#failed('waiting', error);
+      if (!isGivenUp(signal)) this.#failed('waiting', error);
       throw new BrokerUnavailableError(this.name, { cause: error });
     }
   }
@@ -167,6 +190,11 @@ class EventRelay implements Relay {
     const code = kind === 'waiting' ? 'broker-unavailable' : 'message-refused';
     this.#state = { kind, lastError: { code, text: errorText(error), date: new Date() } };
   }
+}
+
+/** Whether a call has ended because its events belong to another process now, or delivery stops: that says nothing of the broker. */
+function isGivenUp({ aborted, reason }: AbortSignal): boolean {
+  return aborted && FrameworkError.find(reason)?.code !== 'handler-timeout';
 }
 
 /**

@@ -1,35 +1,13 @@
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, open, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, open, readFile, rm } from 'node:fs/promises';
 import { type AddressInfo, type Socket, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
+import { join } from 'node:path';
 
-const run = promisify(execFile);
+import { type KafkaAdditions, formatKafka, kafkaClassPath, kafkaProgram } from './kafka-program.js';
 
-const version = '4.2.1';
-const jarsFolder = fileURLToPath(new URL(`../node_modules/.cache/kafka-${version}/`, import.meta.url));
 const startMaxMs = 60_000;
-const downloadMaxMs = 300_000;
-
-/** Without this, the server would not say anything: it leaves the choice of a logger to its distribution. */
-const logger = { group: 'org.slf4j', name: 'slf4j-simple', version: '1.7.36' };
-
-const project = `
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>relay</groupId>
-  <artifactId>kafka-server</artifactId>
-  <version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>${version}</version></dependency>
-    <dependency><groupId>${logger.group}</groupId><artifactId>${logger.name}</artifactId><version>${logger.version}</version></dependency>
-  </dependencies>
-</project>
-`;
 
 // The server's parent is a shell that reads from a pipe. The pipe closes when this process ends, however it ends, and the shell
 // then ends the server.
@@ -65,21 +43,19 @@ export class KafkaServer {
    * @returns `undefined`, after one line that says why, when this machine has no Java or no Maven, or cannot get the jars
    * @throws Error with the end of the server's log when it does not start
    */
-  static async start(): Promise<KafkaServer | undefined> {
-    const classPath = await jars().catch((error: unknown) => {
+  static async start(additions: KafkaAdditions = {}): Promise<KafkaServer | undefined> {
+    const classPath = await kafkaClassPath().catch((error: unknown) => {
       const [reason = ''] = String(error).split('\n');
       process.stderr.write(`Kafka cannot be started here: ${reason}\n`);
       return undefined;
     });
     if (classPath === undefined) return undefined;
     const folder = await mkdtemp(join(tmpdir(), 'kafka-'));
-    const [port, controllerPort] = await freePorts();
-    const settings = join(folder, 'server.properties');
-    await writeFile(settings, propertiesOf(folder, port, controllerPort));
-    await run('java', [...machine, classPath, 'kafka.tools.StorageTool', 'format', ...formatOf(settings)]);
+    const [port = 0, controllerPort = 0] = await freePorts(2);
+    await formatKafka(classPath, { folder, port, controllerPort }, additions);
     const log = await open(join(folder, 'server.log'), 'a');
-    const command = ['java', ...machine, classPath, 'kafka.Kafka', settings];
-    const child = spawn('/bin/sh', ['-c', supervisor, 'sh', ...command], {
+    const { command, args } = kafkaProgram(classPath, folder);
+    const child = spawn('/bin/sh', ['-c', supervisor, 'sh', command, ...args], {
       detached: true,
       stdio: ['pipe', log.fd, log.fd],
     });
@@ -113,65 +89,9 @@ export class KafkaServer {
   }
 }
 
-/** A small machine that starts quickly. */
-const machine = ['-Xmx512m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-cp'];
-
-function formatOf(settings: string): readonly string[] {
-  return ['--cluster-id', 'MkU3OEVBNTcwNTJENDM2Qg', '--config', settings];
-}
-
-function propertiesOf(folder: string, port: number, controllerPort: number): string {
-  return Object.entries({
-    'process.roles': 'broker,controller',
-    'node.id': 1,
-    'controller.quorum.voters': `1@127.0.0.1:${controllerPort}`,
-    'controller.listener.names': 'CONTROLLER',
-    'inter.broker.listener.name': 'CLIENTS',
-    'listener.security.protocol.map': 'CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT',
-    listeners: `CLIENTS://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}`,
-    'log.dirs': join(folder, 'data'),
-    // Allows everything that no entry of an access control list forbids.
-    'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
-    'allow.everyone.if.no.acl.found': true,
-    // Only for clients that ask for it.
-    'auto.create.topics.enable': true,
-  })
-    .map(([name, value]) => `${name}=${value}\n`)
-    .join('');
-}
-
-/** The class path of the server; its jars are kept for the next run. */
-async function jars(): Promise<string> {
-  await run('java', ['-version']);
-  const kept = await readdir(jarsFolder).catch(() => []);
-  if (kept.length === 0) await download();
-  const names = await readdir(jarsFolder);
-  return names.map((name) => join(jarsFolder, name)).join(delimiter);
-}
-
-/** Another process may do the same at the same time: the folder appears only when it is complete. */
-async function download(): Promise<void> {
-  await mkdir(join(jarsFolder, '..'), { recursive: true });
-  const folder = await mkdtemp(join(jarsFolder, '..', 'kafka-jars-'));
-  try {
-    await downloadWithMaven(folder);
-    await rename(join(folder, 'jars'), jarsFolder).catch(async (error: unknown) => {
-      if ((await readdir(jarsFolder).catch(() => [])).length === 0) throw error;
-    });
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
-}
-
-/** Maven knows what the machine has as a mirror. */
-async function downloadWithMaven(folder: string): Promise<void> {
-  await writeFile(join(folder, 'pom.xml'), project);
-  const goal = ['dependency:copy-dependencies', '-DincludeScope=runtime', '-DoutputDirectory=jars'];
-  await run('mvn', ['--quiet', '--batch-mode', ...goal], { cwd: folder, timeout: downloadMaxMs });
-}
-
-async function freePorts(): Promise<readonly [number, number]> {
-  const listeners = [createServer(), createServer()];
+/** Finds ports of 127.0.0.1 on which nothing listens now. */
+export async function freePorts(count: number): Promise<readonly number[]> {
+  const listeners = Array.from({ length: count }, () => createServer());
   const ports: number[] = [];
   for (const listener of listeners) {
     listener.listen(0, '127.0.0.1');
@@ -179,6 +99,5 @@ async function freePorts(): Promise<readonly [number, number]> {
     ports.push((listener.address() as AddressInfo).port);
   }
   for (const listener of listeners) listener.close();
-  const [first = 0, second = 0] = ports;
-  return [first, second];
+  return ports;
 }

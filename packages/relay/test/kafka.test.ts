@@ -84,12 +84,14 @@ describe.skipIf(server === undefined)('Kafka', () => {
       messageFor('not a topic', 'q', 1),
       messageFor(topic, 'p', 2),
       messageFor(topic, 'r', 1),
+      messageFor('x'.repeat(40_000), 's', 1),
     ];
     expect(await broker.publish(messages, forever)).toMatchObject([
       { kind: 'refused', reason: `the topic ${topic}.missing does not exist` },
       { kind: 'refused', reason: expect.stringContaining('invalid topic') as string },
       { kind: 'held-back' },
       { kind: 'confirmed' },
+      { kind: 'refused', reason: 'the name of the topic has 40000 characters, more than 249' },
     ]);
   });
 
@@ -98,9 +100,9 @@ describe.skipIf(server === undefined)('Kafka', () => {
     const bootstrapServers = [`127.0.0.1:${proxy.port}`];
     const broker = kafka({ bootstrapServers, client: { autocreateTopics: true } });
     const message = messageFor(`${topic}.created`, 'created', 1);
-    await expect
-      .poll(() => broker.publish([message], forever).catch(() => []))
-      .toEqual([{ kind: 'confirmed' }]);
+    const patience = { timeout: 30_000, interval: 20 };
+    const publish = () => broker.publish([message], forever).catch(() => undefined);
+    expect(await vi.waitUntil(publish, patience)).toEqual([{ kind: 'confirmed' }]);
     await broker.close();
   });
 
@@ -236,6 +238,18 @@ describe.skipIf(server === undefined)('Kafka', () => {
     await expect(broker.publish([messageFor(topic, 'y', 1)], forever)).rejects.toThrow('200 ms');
     proxy.resume();
     await broker.close();
+  });
+
+  test('reaches the cluster although the first of its servers accepts connections and says nothing', async () => {
+    const { proxy, topic } = fixture;
+    const silent = await FaultProxy.to({ host: '127.0.0.1', port: proxy.port });
+    silent.silence();
+    const bootstrapServers = [silent, proxy].map(({ port }) => `127.0.0.1:${port}`);
+    const broker = kafka({ bootstrapServers, timeoutMs: 1_000 });
+    const publish = () => broker.publish([messageFor(topic, 'silent', 1)], forever).catch(() => undefined);
+    expect(await vi.waitUntil(publish, { timeout: 10_000, interval: 1 })).toEqual([{ kind: 'confirmed' }]);
+    await broker.close();
+    await silent.close();
   });
 
   test('refuses calls after it was closed', async () => {

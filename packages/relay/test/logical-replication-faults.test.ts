@@ -5,6 +5,7 @@ import { execFile } from 'node:child_process';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { kill } from 'node:process';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 
@@ -42,6 +43,28 @@ describe('a relay whose stream ends', () => {
     expect(process.errors.join()).toContain('read by cursor');
     await writer.write('a', 51);
     await expect.poll(() => process.broker.firstVersions('a').at(-1)).toBe(51);
+  });
+
+  test('reads by cursor while the server is slow to stream, so that events are not late', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url);
+    await isServed(process, writer);
+    const { activePid } = (await writer.slot()) ?? {};
+    kill(activePid!, 'SIGSTOP');
+    onTestFinished(() => void kill(activePid!, 'SIGCONT'));
+    const startedMs = performance.now();
+    await writer.write('a', 1);
+    await expect.poll(() => process.broker.firstVersions('a')).toEqual([1]);
+    // Less than the time between two checks.
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    expect(process.publisher.state.sources).toMatchObject([
+      { kind: 'by-cursor', reason: expect.stringContaining('decoding') as string },
+    ]);
+    kill(activePid!, 'SIGCONT');
+    await streams(process);
+    await writer.write('a', 2);
+    await expect.poll(() => process.broker.firstVersions('a')).toEqual([1, 2]);
   });
 
   test('creates its slot again when somebody has dropped it, and skips nothing', async () => {
@@ -124,6 +147,165 @@ describe('a relay whose stream ends', () => {
     await expect
       .poll(() => process.publisher.state.sources)
       .toMatchObject([{ kind: 'by-cursor', reason: expect.stringContaining('wal_level') as string }]);
+    await expect.poll(() => process.errors).toHaveLength(1);
+  });
+
+  test('reads by cursor if the address of the stream leads to another database', async () => {
+    const [url, other] = [await newLog(server()), await newLog(server())];
+    const [writer, elsewhere] = [await LogWriter.connect(url), await LogWriter.connect(other)];
+    const process = await startRelay(url, { url: () => other }, quick);
+    await expect
+      .poll(() => process.publisher.state.sources[0]?.reason)
+      .toContain('does not lead to this database');
+    expect(await elsewhere.slot()).toBeUndefined();
+    await writer.write('a', 1);
+    await expect.poll(() => process.broker.firstVersions('a')).toEqual([1]);
+  });
+
+  test('reads by cursor if its role may not stream, and says which attribute the role needs', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const prepared = await startRelay(url, {}, quick);
+    await streams(prepared);
+    await prepared.stop();
+    await writer.query("create role reader login password 'secret'");
+    await writer.query('grant usage on schema eventlog to reader');
+    await writer.query('grant select on all tables in schema eventlog to reader');
+    const { host, pathname } = new URL(url);
+    const process = await startRelay(
+      url,
+      { url: () => `postgres://reader:secret@${host}${pathname}` },
+      quick,
+    );
+    await expect
+      .poll(() => process.publisher.state.sources[0]?.reason)
+      .toContain('give the role the attribute REPLICATION');
+    await writer.write('a', 1);
+    await expect.poll(() => process.broker.firstVersions('a')).toEqual([1]);
+  });
+});
+
+describe('a relay whose connection for the stream gets no answer', () => {
+  test('gives its slots back when it stops meanwhile', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const { hostname, port } = new URL(url);
+    const proxy = await FaultProxy.to({ host: hostname, port: Number(port) });
+    onTestFinished(() => proxy.close());
+    const asked = Promise.withResolvers<void>();
+    proxy.judge = ({ bytes }) => {
+      if (!bytes.includes('replication\0database')) return 'forward';
+      proxy.silence();
+      asked.resolve();
+      return 'drop';
+    };
+    const silent = url.replace(`:${port}/`, `:${proxy.port}/`);
+    const process = await startRelay(url, { url: () => silent }, quick);
+    await asked.promise;
+    await process.stop();
+    expect(await writer.query('select from eventlog.leases where process_id is not null')).toEqual([]);
+  });
+});
+
+describe('a relay whose server waits for any synchronous standby', () => {
+  test('ends its stream, for which commits would wait, and says what to set', async () => {
+    const url = await newLog(server());
+    const [writer, operator] = [await LogWriter.connect(url), await LogWriter.connect(url)];
+    const process = await startRelay(url, {}, quick);
+    await isServed(process, writer);
+    const reset = async (): Promise<void> => {
+      await operator.query('alter system reset synchronous_standby_names');
+      await operator.query('select pg_reload_conf()');
+    };
+    onTestFinished(reset);
+    await operator.query('set synchronous_commit = local');
+    await operator.query("alter system set synchronous_standby_names = '*'");
+    await operator.query('select pg_reload_conf()');
+    await expect
+      .poll(() => process.publisher.state.sources)
+      .toMatchObject([
+        { kind: 'by-cursor', reason: expect.stringContaining('synchronous_standby_names') as string },
+      ]);
+    const streaming = 'select from pg_stat_replication';
+    await expect.poll(() => operator.query(streaming)).toEqual([]);
+    await reset();
+    await streams(process);
+    await writer.write('a', 1);
+    await expect.poll(() => process.broker.firstVersions('a')).toEqual([1]);
+  });
+});
+
+describe('a relay whose publication somebody changes', () => {
+  test('skips no event of a transaction that the stream has in part', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url);
+    await isServed(process, writer);
+    await writer.query(
+      "alter publication framework_events set table eventlog.events where (model_id <> 'hidden')",
+    );
+    await writer.query('begin');
+    await writer.write('seen', 1);
+    await writer.write('hidden', 1);
+    await writer.query('commit');
+    await expect.poll(() => process.broker.firstVersions('seen')).toEqual([1]);
+    await expect.poll(() => process.broker.firstVersions('hidden')).toEqual([1]);
+  });
+
+  test('publishes the columns that the stream lacks', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url);
+    await isServed(process, writer);
+    const columns = `id, xid, position, action_id, ordinal, namespace, action_name, principal, model_id, model_name,
+      model_version, event_type, headers, started_date, created_date, slot, epoch`;
+    await writer.query(`alter publication framework_events set table eventlog.events (${columns})`);
+    await writer.writeWith('a', 1, { kept: true });
+    await expect.poll(() => process.broker.firstVersions('a')).toEqual([1]);
+    const bodies = process.broker.published.filter(({ attributes }) => attributes['subject'] === 'a');
+    expect(bodies.map(({ body }) => new TextDecoder().decode(body))).toEqual(['{"kept":true}']);
+  });
+
+  test('keeps the order of versions when the stream lacks one of them', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url);
+    await isServed(process, writer);
+    await writer.query('alter publication framework_events drop table eventlog.events');
+    await writer.write('a', 1);
+    await writer.query('alter publication framework_events add table eventlog.events');
+    await writer.write('a', 2);
+    await expect.poll(() => process.broker.firstVersions('a')).toEqual([1, 2]);
+  });
+
+  test('does not say that it streams when nothing is published, and creates what is missing', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url, {}, quick);
+    await isServed(process, writer);
+    await writer.query('drop publication framework_events');
+    await expect.poll(() => process.errors.join()).toContain('There is no publication framework_events');
+    await streams(process);
+    await writer.write('a', 1);
+    await expect.poll(() => process.broker.firstVersions('a')).toEqual([1]);
+  });
+});
+
+describe('a relay that cannot connect for replication', () => {
+  const withoutSenders = streamingServer({ max_wal_senders: '0' });
+
+  test('reads by cursor, says what to set, and leaves no slot behind', async () => {
+    const url = await newLog(withoutSenders());
+    const process = await startRelay(url, {}, quick);
+    const writer = await LogWriter.connect(url);
+    await writer.write('a', 1, 2, 3);
+    await expect.poll(() => process.broker.firstVersions('a')).toEqual([1, 2, 3]);
+    await expect
+      .poll(() => process.publisher.state.sources)
+      .toMatchObject([
+        { kind: 'by-cursor', reason: expect.stringContaining('increase max_wal_senders') as string },
+      ]);
+    expect(await writer.slot()).toBeUndefined();
     await expect.poll(() => process.errors).toHaveLength(1);
   });
 });

@@ -1,4 +1,5 @@
 import { slotOf } from '@framework/core/adapter';
+import nodeProcess from 'node:process';
 import { describe, expect, test, vi } from 'vitest';
 
 import {
@@ -13,6 +14,10 @@ import {
 } from './streamed.js';
 
 const server = streamingServer();
+
+/** What was warned of since the first test; each deprecation is warned of once. */
+const warnings: string[] = [];
+nodeProcess.on('warning', ({ message }) => warnings.push(message));
 
 describe('a relay with logical replication', () => {
   test('publishes what was committed before and after the stream began, in order', async () => {
@@ -131,10 +136,47 @@ describe('a relay with logical replication', () => {
     const byCursor = () =>
       again.broker.published.filter(({ attributes }) => attributes['subject'] === 'same');
     await expect.poll(() => byCursor()).toHaveLength(payloads.length);
-    expect(again.publisher.state.sources).toMatchObject([
-      { kind: 'by-cursor', reason: expect.stringContaining('There is no publication nowhere') as string },
-    ]);
+    await expect
+      .poll(() => again.publisher.state.sources)
+      .toMatchObject([
+        { kind: 'by-cursor', reason: expect.stringContaining('There is no publication nowhere') as string },
+      ]);
     expect(ofStream()).toEqual(byCursor());
+  });
+
+  test('publishes a text that begins with a byte order mark as it is', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url);
+    await isServed(process, writer);
+    await writer.write('\uFEFFimported', 1);
+    await expect.poll(() => process.broker.firstVersions('\uFEFFimported')).toEqual([1]);
+    expect(process.broker.firstVersions('imported')).toEqual([]);
+  });
+
+  test('lets the server remove its write-ahead log before the next check when much is committed', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const settings = { pollMaxMs: 10_000, cursorSaveMs: 20, readBytesMax: 200_000_000 };
+    const process = await startRelay(url, {}, settings);
+    await isServed(process, writer);
+    const lsn = await writer.lsn();
+    let version = 0;
+    const payload = 'x'.repeat(150_000);
+    const hasConfirmed = async (): Promise<boolean> => {
+      for (let count = 0; count < 10; count++) await writer.writeWith('large', ++version, payload);
+      return writer.hasConfirmed(lsn);
+    };
+    await expect.poll(hasConfirmed).toBe(true);
+    await expect.poll(() => process.broker.firstVersions('large').at(-1)).toBe(version);
+  });
+
+  test('streams by a publication whatever its name is', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url, { publication: 'All "Events", today\'s' });
+    await isServed(process, writer);
+    expect(process.errors).toEqual([]);
   });
 
   test('publishes nothing of a transaction that is rolled back', async () => {
@@ -226,6 +268,10 @@ describe('a relay with logical replication', () => {
     await expect.poll(() => process.broker.firstVersions('large')).toEqual([1, 2]);
     const large = process.broker.published.find(({ attributes }) => attributes['subject'] === 'large');
     expect(JSON.parse(new TextDecoder().decode(large?.body))).toEqual({ text });
+  });
+
+  test('sends a connection one statement at a time', () => {
+    expect(warnings.filter((message) => message.includes('already executing a query'))).toEqual([]);
   });
 });
 

@@ -11,7 +11,16 @@ export function published(
   event: ModelEvent<unknown>,
   about: Partial<EventEnvelope<undefined>> = {},
 ): BrokerMessage {
-  const envelope: EventEnvelope<undefined> = {
+  const envelope = envelopeOf(event, about);
+  return messageOf(envelope, defaultTopic(envelope));
+}
+
+/** An event as a relay gets it, which is the second change of its model. */
+export function envelopeOf(
+  event: ModelEvent<unknown>,
+  about: Partial<EventEnvelope<undefined>> = {},
+): EventEnvelope<undefined> {
+  return {
     event: undefined,
     eventId: randomUUID(),
     eventType: eventTypeOf(event.constructor as never),
@@ -32,5 +41,4 @@ export function published(
     attempt: 1,
     ...about,
   };
-  return messageOf(envelope, defaultTopic(envelope));
 }

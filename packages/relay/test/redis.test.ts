@@ -33,6 +33,39 @@ test.skipIf(server === undefined)(
   },
 );
 
+test.skipIf(server === undefined).each([
+  ['a text', (prefix: string) => prefix],
+  ['bytes', (prefix: string) => Buffer.from(prefix)],
+])('Redis streams have the prefix of keys that its client has as %s', async (_form, given) => {
+  const url = server?.href ?? '';
+  const prefix = `relay-${randomUUID()}:`;
+  const client = createClient({ url });
+  await client.connect();
+  const broker = redis({ url, client: { keyPrefix: given(prefix) } });
+  await broker.publish([messageFor('topic', 'a', 1)], new AbortController().signal);
+  expect(await client.xLen(`${prefix}topic`)).toBe(1);
+  await broker.close();
+  await client.del(`${prefix}topic`);
+  await client.close();
+});
+
+test.skipIf(server === undefined)('a Redis stream keeps about as many entries as it may', async () => {
+  const url = server?.href ?? '';
+  const stream = `relay-${randomUUID()}`;
+  const client = createClient({ url });
+  await client.connect();
+  const broker = redis({ url, stream, maxLength: 100 });
+  const messages = Array.from({ length: 1_000 }, (_, index) => messageFor('topic', `m${index}`, 1));
+  const outcomes = await broker.publish(messages, new AbortController().signal);
+  expect(new Set(outcomes.map(({ kind }) => kind))).toEqual(new Set(['confirmed']));
+  const length = await client.xLen(stream);
+  expect(length).toBeGreaterThanOrEqual(100);
+  expect(length).toBeLessThan(300);
+  await broker.close();
+  await client.del(stream);
+  await client.close();
+});
+
 async function open(url: URL): Promise<BrokerFixture> {
   const proxy = await FaultProxy.to({ host: url.hostname, port: Number(url.port) });
   const through = new URL(url);

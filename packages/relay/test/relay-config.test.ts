@@ -1,5 +1,6 @@
 import { ConfigurationError, parseFrameworkConfig } from '@framework/core';
 import type { EventSource } from '@framework/core/adapter';
+import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 
 import { openRelays } from '../src/relay-config.js';
@@ -56,17 +57,35 @@ test('a relay has the source that it names, if the program has it', async () => 
     createdCount++;
     return source;
   };
-  expect(await openRelays(framework, { 'logical-replication': create })).toHaveLength(2);
+  expect(await openRelays(framework, { sources: { 'logical-replication': create } })).toHaveLength(2);
   expect(createdCount).toBe(1);
   const path = 'framework.relay[1].source';
   for (const [sources, message] of [
     [{}, 'this program has none'],
     [{ other: create }, 'one of: other'],
   ] as const) {
-    const error = await openRelays(framework, sources).catch((reason: unknown) => reason);
+    const error = await openRelays(framework, { sources }).catch((reason: unknown) => reason);
     expect(error).toMatchObject({ faults: [{ path, message: expect.stringContaining(message) as string }] });
   }
 });
+
+test.each([
+  [
+    Object.assign(new Error("Cannot find package 'a-client' imported from '/a/file.js'"), {
+      code: 'ERR_MODULE_NOT_FOUND',
+    }),
+    'needs a client that is not installed: npm install a-client',
+  ],
+  [new Error('wrong'), 'is refused: wrong'],
+])(
+  'a relay whose source cannot be created is refused with the path of the source',
+  async (cause, message) => {
+    const relay = [{ name: 'streams', source: 'faulty', redis: { url: 'redis://127.0.0.1:1' } }];
+    const framework = parseFrameworkConfig({ framework: { namespace: 'com.example', sharding, relay } });
+    const opening = openRelays(framework, { sources: { faulty: () => Promise.reject(cause) } });
+    await expect(opening).rejects.toMatchObject({ faults: [{ path: 'framework.relay[0].source', message }] });
+  },
+);
 
 test('every kind of broker is opened by its section, in kebab-case or camelCase, without connecting', async () => {
   const relays = await relaysOf([
@@ -82,7 +101,12 @@ test('every kind of broker is opened by its section, in kebab-case or camelCase,
     },
     {
       name: 'events-to-kafka',
-      kafka: { 'bootstrap-servers': ['127.0.0.1:1'], topic: 'wallet-events' },
+      kafka: {
+        'bootstrap-servers': ['127.0.0.1:1'],
+        topic: 'wallet-events',
+        tls: true,
+        sasl: { mechanism: 'PLAIN', username: 'ann', password: 'secret' },
+      },
     },
     {
       name: 'events-to-redis',
@@ -104,6 +128,8 @@ test('every kind of broker is opened by its section, in kebab-case or camelCase,
 
 describe('a faulty section of relays', () => {
   const redis = { url: 'redis://127.0.0.1:6379' };
+  const kafka = { 'bootstrap-servers': ['127.0.0.1:9092'] };
+  const noCertificate = fileURLToPath(import.meta.url);
 
   test('is refused if it is not a list', async () => {
     await expect(relaysOf({ name: 'r', redis })).rejects.toThrow('framework.relay: is not a list');
@@ -154,6 +180,48 @@ describe('a faulty section of relays', () => {
       'framework.relay[0].webhooks',
       'is refused: ',
     ],
+    [
+      'an unknown mechanism',
+      { name: 'r', kafka: { ...kafka, sasl: { mechanism: 'GSSAPI', username: 'ann', password: 's3cret' } } },
+      'framework.relay[0].kafka.sasl.mechanism',
+      'SCRAM-SHA-512',
+    ],
+    [
+      'no password',
+      { name: 'r', kafka: { ...kafka, sasl: { mechanism: 'PLAIN', username: 'ann' } } },
+      'framework.relay[0].kafka.sasl.password',
+      'is missing',
+    ],
+    [
+      'a certificate without its key',
+      { name: 'r', kafka: { ...kafka, tls: { 'cert-file': 'a.pem' } } },
+      'framework.relay[0].kafka.tls',
+      'both cert-file and key-file',
+    ],
+    [
+      'TLS in words',
+      { name: 'r', kafka: { ...kafka, tls: 'yes' } },
+      'framework.relay[0].kafka.tls',
+      'must be true, false, or a section',
+    ],
+    [
+      'a missing file',
+      { name: 'r', kafka: { ...kafka, tls: { 'ca-file': '/missing/ca.pem' } } },
+      'framework.relay[0].kafka',
+      'tls.ca-file cannot be read: /missing/ca.pem (ENOENT)',
+    ],
+    [
+      'a file that is no certificate',
+      { name: 'r', kafka: { ...kafka, tls: { 'cert-file': noCertificate, 'key-file': noCertificate } } },
+      'framework.relay[0].kafka',
+      'the files of tls cannot be used',
+    ],
+    [
+      'a file without authorities',
+      { name: 'r', kafka: { ...kafka, tls: { 'ca-file': noCertificate } } },
+      'framework.relay[0].kafka',
+      'the files of tls cannot be used',
+    ],
     ['a long name', { name: 'r'.repeat(101), redis }, 'framework.relay[0].name', 'up to 100 characters'],
     ['a name with NUL', { name: 'r\0', redis }, 'framework.relay[0].name', 'up to 100 characters'],
   ])('is refused with the path of %s', async (_what, relay, path, message) => {
@@ -170,6 +238,31 @@ describe('a faulty section of relays', () => {
       const faults = await faultsOf([{ name: 'r', [kind]: section }]);
       expect(faults).toEqual({ [`framework.relay[0].${kind}`]: expect.stringContaining(message) as string });
       expect(JSON.stringify(faults)).not.toContain('s3cret');
+    },
+  );
+
+  test.each([
+    'kafka.example:port',
+    'kafka.example:65536',
+    'kafka.example:0',
+    'kafka.example:',
+    'kafka-1.example:9092,kafka-2.example:9092',
+    ' kafka.example',
+    ':9092',
+    '::1:9092',
+    'kafka.example:9092?ssl=true',
+  ])('is refused if %j is a server of Kafka', async (server) => {
+    const section = { bootstrapServers: ['127.0.0.1:9092', server] };
+    expect(await faultsOf([{ name: 'r', kafka: section }])).toEqual({
+      'framework.relay[0].kafka': expect.stringContaining('is a host and a port') as string,
+    });
+  });
+
+  test.each(['kafka', 'kafka_1.example:9092', '10.0.0.1:65535', '[::1]:9092', '[fe80::1%eth0]'])(
+    'is not one if %s is a server of Kafka',
+    async (server) => {
+      const [relay] = await relaysOf([{ name: 'r', kafka: { bootstrapServers: [server] } }]);
+      expect(relay?.state.kind).toBe('idle');
     },
   );
 
@@ -190,6 +283,15 @@ describe('a faulty section of relays', () => {
     expect(JSON.stringify(faults)).not.toContain('s3cret');
     expect(faults).toEqual({
       'framework.relay[0].redis': expect.stringContaining('the known keys are url') as string,
+    });
+    const sasl = { mechanism: 'PLAIN', username: 'ann', password: 'secret', s3cret: null };
+    expect(await faultsOf([{ name: 'r', kafka: { ...kafka, sasl } }])).toEqual({
+      'framework.relay[0].kafka.sasl': expect.stringContaining(
+        'the known keys are mechanism, username, password',
+      ) as string,
+    });
+    expect(await faultsOf([{ name: 'r', kafka: { ...kafka, tls: { 'ca-fil': 'a.pem' } } }])).toEqual({
+      'framework.relay[0].kafka.tls.ca-fil': 'is not a known key',
     });
   });
 });

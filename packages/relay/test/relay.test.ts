@@ -168,6 +168,21 @@ describe('a relay', () => {
     expect(bodies()).toEqual(['{"by":7}']);
   });
 
+  test('does not blame the broker for a call that ends because another process takes the slot over', async () => {
+    const { clock, counters, broker, publisher, databases, executor } = await relayed();
+    broker.isSilent = true;
+    for (let count = 0; count < 32; count++) await counters.increase(await counters.open(), 1);
+    await clock.advance(1_000);
+    const other = new ScriptedBroker({ messagesMax: 1_000, timeoutMs: 30_000 });
+    const second = relay({ name: 'to-broker', broker: other, startFrom: 'beginning' });
+    new Delivery({ databases, executor, handlers: [second], clock }).start();
+    await clock.advance(15_000);
+    expect(other.published).not.toEqual([]);
+    expect(publisher.state).toMatchObject({ kind: 'idle', lastError: undefined });
+    await clock.advance(30_000);
+    expect(publisher.state).toMatchObject({ kind: 'waiting', lastError: { code: 'broker-unavailable' } });
+  });
+
   test('is not discovered among the handlers, where it would have no broker', () => {
     const broker = new ScriptedBroker({ messagesMax: 1, timeoutMs: 1 });
     const publisher = relay({ name: 'not-discovered', broker });

@@ -40,10 +40,17 @@ export async function brokerServer(
   if (await answers(standard)) return standard;
   const started = await start?.();
   if (started !== undefined) return started;
-  const missing = `No ${name}: start it on port ${standard.port}, or set ${variable}`;
-  if (process.env['RELAY_BROKERS'] === 'required') throw new Error(missing);
-  process.stderr.write(`${missing}; its tests are skipped\n`);
-  return undefined;
+  return skipTests(`No ${name}: start it on port ${standard.port}, or set ${variable}`);
+}
+
+/**
+ * Says in one line why the tests of a server are skipped.
+ *
+ * @throws Error with the reason when `RELAY_BROKERS` is `required`
+ */
+export function skipTests(reason: string): undefined {
+  if (process.env['RELAY_BROKERS'] === 'required') throw new Error(reason);
+  process.stderr.write(`${reason}; its tests are skipped\n`);
 }
 
 /** Docker removes the container when the tests have ended. */

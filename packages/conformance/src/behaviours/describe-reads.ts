@@ -73,6 +73,19 @@ export function describeReads(context: SuiteContext): void {
       expect(one?.settings).not.toBe(other?.settings);
     });
 
+    test('returns the same object to all who read a model by its id in one execution', async () => {
+      const account = await context.openAccount(otherDatabaseShard);
+      const other = await context.openAccount(firstShard);
+      await context.stage(async () => {
+        const first = await context.accounts.getById(account.id);
+        expect(await context.accounts.findById(account.id.value.toUpperCase())).toBe(first);
+        const several = await context.accounts.findAllByIds([other.id, account.id]);
+        expect(several.map(({ id }) => id)).toEqual([other.id, account.id]);
+        expect(several[1]).toBe(first);
+      });
+      expect(await context.accounts.getById(account.id)).not.toBe(await context.accounts.getById(account.id));
+    });
+
     test('returns each model of all shards once, in the order of ids', async () => {
       const stored = await accountsEverywhere(context, 3);
       expect(await context.accounts.findAll()).toEqual(stored);

@@ -30,6 +30,7 @@ import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { KeySweep } from '../idempotency/key-cleanup.js';
 import { KeySearch } from '../idempotency/key-search.js';
 import { type EventClass, EventTypes } from '../model/model-event.js';
+import { type Observer, observeWith } from '../observer.js';
 import { KeyedMutex } from '../reads/keyed-mutex.js';
 import { CombinedReads } from '../reads/read-batcher.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
@@ -37,7 +38,7 @@ import type { ModelMapper } from '../storage/repository.js';
 import { currentAttempt } from '../storage/transaction-manager.js';
 import { ActionRecorder, copyOfParams } from './action-recorder.js';
 import { ActionRegistry, type AnyAction } from './action-registry.js';
-import type { ActionClass, ActionDeclaration, Principal } from './action.js';
+import { type ActionClass, type ActionDeclaration, type Principal, actionNameOf } from './action.js';
 import type { ExecutionEnvironment } from './attempt.js';
 import { CommitListeners } from './commit.js';
 import { Execution, type ExecutionConfiguration, executionConfigurationNames } from './execution.js';
@@ -66,6 +67,10 @@ export interface ExecutorOptions {
    * other stale. An object leaves this on, and changes its settings. Default true.
    */
   readonly modelLocks?: boolean | Partial<ModelLockSettings>;
+  /** Whether to refuse actions without a policy, so that nobody forgets to say who may execute one. Default false. */
+  readonly requirePolicies?: boolean;
+  /** Traces and measures what the executor does, such as `new Telemetry()` of `@framework/telemetry`. Default: nobody does. */
+  readonly observer?: Observer;
   /** Default: the computer's clock. */
   readonly clock?: Clock;
   /** Returns a number from 0 to 1, for jitter. Default: `Math.random`. */
@@ -82,6 +87,8 @@ const executorOptionNames: OptionNames<ExecutorOptions> = {
   idempotency: true,
   groupCommit: true,
   modelLocks: true,
+  requirePolicies: true,
+  observer: true,
   clock: true,
   random: true,
 };
@@ -91,9 +98,9 @@ const executorOptionNames: OptionNames<ExecutorOptions> = {
  * first.
  *
  *     execute ──────▶ Execution ──────▶ Attempt ───────▶ commit
- *     finds and       attempts, until   reads, performs,  in a group, or in one
- *     records the     one is committed  makes the change  transaction per shard
- *     action                            sets
+ *     finds and       attempts, until   asks the policy,  in a group, or in one
+ *     records the     one is committed  performs, makes   transaction per shard
+ *     action                            the change sets
  *
  * @example apps/counter/src/open-counters.ts
  *
@@ -119,7 +126,8 @@ export class ActionExecutor {
 
   /**
    * @throws InvariantViolationError `invariant-violation` when two repositories store the same model or models with the same
-   * name, or when the result of an action is a model that no repository can write as JSON
+   * name, when the result of an action is a model that no repository can write as JSON, or when an action lacks a required
+   * policy
    * @throws ConfigurationError `invalid-configuration` when the namespace is invalid, or when an option or a setting is unknown
    * or out of range
    */
@@ -127,6 +135,7 @@ export class ActionExecutor {
     refuseUnknownOptions('', executorOptionNames, options);
     const actions = options.actions instanceof ActionRegistry ? options.actions.actions : options.actions;
     this.#actions = new ActionRegistry(actions, options.repositories);
+    if (options.requirePolicies === true) assertPolicies(actions);
     checkNamespace(options.namespace);
     this.#environment = environmentOf(options);
     const { limits, clock } = this.#environment;
@@ -164,7 +173,7 @@ export class ActionExecutor {
    * @throws InvalidIdempotencyKeyError `invalid-idempotency-key` when the key is empty, too long or not storable
    * @throws ConfigurationError `invalid-configuration` when an option is unknown, or a setting in `retry` is out of range
    * @throws InvariantViolationError `invariant-violation` when no principal is given
-   * @throws whatever perform throws; then nothing is written
+   * @throws whatever the action's policy or `perform` throws; then nothing is written
    */
   async execute<Params, Result>(
     principal: Principal,
@@ -179,20 +188,32 @@ export class ActionExecutor {
     const options = optionsOf('', executionConfigurationNames, configuration);
     // The record and every attempt get the same params, even if the caller's have getters that answer differently each time.
     const copy = copyOfParams(params);
-    const execution = new Execution<Params, Result>(this.#environment, {
-      registered,
-      principal,
-      params: copy,
-      record: this.#recorder.record(registered, principal, copy, options),
-      configuration: options,
+    return this.#environment.observe({ kind: 'execute', action: registered.name }, () => {
+      const execution = new Execution<Params, Result>(this.#environment, {
+        registered,
+        principal,
+        params: copy,
+        record: this.#recorder.record(registered, principal, copy, options),
+        configuration: options,
+      });
+      return execution.run();
     });
-    return execution.run();
   }
+}
+
+function assertPolicies(actions: readonly AnyAction[]): void {
+  const open = actions.filter(({ policy }) => policy === undefined);
+  if (open.length === 0) return;
+  const names = open.map((action) => actionNameOf(action.constructor as ActionClass<never, unknown>));
+  throw new InvariantViolationError(
+    `This executor requires policies, but these actions have none: ${names.join(', ')}`,
+  );
 }
 
 /** @throws as the constructor of {@link ActionExecutor} */
 function environmentOf(options: ExecutorOptions): ExecutionEnvironment {
   const { databases, groupCommit = false, modelLocks = true, clock = systemClock } = options;
+  const observe = observeWith(options.observer);
   const idempotency = settingsOf(
     'idempotency',
     defaultIdempotencySettings,
@@ -212,9 +233,10 @@ function environmentOf(options: ExecutorOptions): ExecutionEnvironment {
     keySweep: new KeySweep(databases, idempotency),
     combinedReads: new CombinedReads(clock),
     mutex: modelLocks === false ? undefined : new KeyedMutex(locks, clock),
-    groups: new GroupCommit(databases, groups, clock),
+    groups: new GroupCommit(databases, groups, clock, observe),
     isGrouped: groupCommit !== false,
     listeners: new CommitListeners(),
+    observe,
     clock,
     // oxlint-disable-next-line no-restricted-properties -- the default of the port
     random: options.random ?? Math.random,

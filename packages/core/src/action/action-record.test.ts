@@ -194,6 +194,7 @@ describe('with a propagator', () => {
     propagation.setGlobalPropagator({
       inject: (active, carrier, setter) => {
         const trace = active.getValue(key);
+        if (trace instanceof Error) throw trace;
         if (typeof trace === 'string') setter.set(carrier, 'traceparent', trace);
       },
       extract: (active) => active,
@@ -218,10 +219,38 @@ describe('with a propagator', () => {
     });
   });
 
-  test('a trace context that the log cannot hold is refused', async () => {
-    const { execute } = executorOf(neverPerformed);
-    const refused = context.with(context.active().setValue(key, '\ud83d'), () => execute());
-    const path = 'TestAction headers.traceparent';
-    await expect(refused).rejects.toMatchObject({ code: 'unstorable-value', path });
+  test.each(['\ud83d', '\0', '', 'x'.repeat(1_014)])(
+    'a trace context that is not what the log may hold is left out: %j',
+    async (trace) => {
+      const { execute, driver } = executorOf(async () => null);
+      await context.with(context.active().setValue(key, trace), () => execute());
+      expect(driver.committed[0]?.action.headers).toBe('{}');
+    },
+  );
+
+  test('a trace context is written up to its limit', async () => {
+    const { execute, driver } = executorOf(async () => null);
+    const traceparent = 'x'.repeat(1_013);
+    await context.with(context.active().setValue(key, traceparent), () => execute());
+    expect(JSON.parse(driver.committed[0]?.action.headers ?? '')).toEqual({ traceparent });
+  });
+
+  test('an error of the propagator does not fail the action', async () => {
+    const { execute, driver } = executorOf(async () => null);
+    await context.with(context.active().setValue(key, new Error('the propagator has a bug')), () =>
+      execute(),
+    );
+    expect(driver.committed[0]?.action.headers).toBe('{}');
+  });
+
+  test('headers that are as long as the limit can be handed on by a handler, whatever their trace context', async () => {
+    const { execute, driver } = executorOf(async () => null, { limits: { payloadCharactersMax: 40 } });
+    const headers = { a: 'x'.repeat(40 - '{"a":""}'.length) };
+    await context.with(context.active().setValue(key, '"'.repeat(1_013)), () => execute(null, { headers }));
+    const carried = JSON.parse(driver.committed[0]?.action.headers ?? '') as Record<string, string>;
+    const event = { handler: 'handler', eventId: '0', shard: global };
+    const handed = { ...carried, 'causation-id': 'c'.repeat(36) };
+    await execute(null, { headers: handed, handledEvent: event });
+    expect(driver.committed).toHaveLength(2);
   });
 });

@@ -1,4 +1,4 @@
-import { propagation, context as traceContext } from '@opentelemetry/api';
+import { context, propagation } from '@opentelemetry/api';
 import type * as z from 'zod';
 
 import type { Clock } from '../clock.js';
@@ -14,8 +14,10 @@ import type { Principal } from './action.js';
 
 /** The longest name of a principal that fits into an index entry beside every idempotency key, even one of a handler. */
 const principalCharactersMax = 255;
-/** How many characters of headers delivery may add for the actions that its handlers execute. */
-const causationCharacters = 1_024;
+/** How many characters of trace context are written: of a client's `baggage`, the log would otherwise keep 8 KB with each event. */
+const traceCharactersMax = 1_024;
+/** How many characters delivery may add to headers for the actions that its handlers execute: those of the trace, and its own. */
+const causationCharacters = 4_096;
 
 /** What the recorder needs to know about an action: its name and its encoder. */
 interface RecordedAction {
@@ -58,8 +60,6 @@ export class ActionRecorder {
       this.#limits.payloadCharactersMax + (handledEvent === undefined ? 0 : causationCharacters);
     if (headers !== undefined)
       boundedJson(`headers of ${name}`, headersJson(headers, `${name} headers`), { payloadCharactersMax });
-    const carrier: Record<string, string> = { ...headers };
-    propagation.inject(traceContext.active(), carrier);
     checkPrincipal(principal, name);
     return {
       id: timeOrderedUuid(),
@@ -67,10 +67,33 @@ export class ActionRecorder {
       params: boundedJson(`params of ${name}`, encodeParams(params), this.#limits),
       namespace: this.#namespace,
       principal: principal.name,
-      headers: exactJson(carrier, `${name} headers`),
+      headers: exactJson({ ...headers, ...traceHeaders() }, `${name} headers`),
       startedDate: this.#clock.now(),
     };
   }
+}
+
+/**
+ * The headers of the trace context in which the caller runs, without those that are not what HTTP allows or that are too long
+ * together. Neither they nor an error of the propagator must be the reason why an action is refused.
+ */
+function traceHeaders(): Readonly<Record<string, string>> {
+  const carrier: Record<string, unknown> = {};
+  try {
+    propagation.inject(context.active(), carrier);
+  } catch {
+    return {};
+  }
+  const headers: Record<string, string> = {};
+  let charactersLeft = traceCharactersMax;
+  for (const [name, value] of Object.entries(carrier)) {
+    if (typeof value !== 'string' || !/^[ -~]+$/.test(value)) continue;
+    const characters = name.length + value.length;
+    if (characters > charactersLeft) continue;
+    charactersLeft -= characters;
+    headers[name] = value;
+  }
+  return headers;
 }
 
 /** Encodes headers as JSON; refuses values that are not strings, because handlers read every header as a string. */

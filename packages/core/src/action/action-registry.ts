@@ -9,7 +9,14 @@ import { droppedField, encodeBySchema, exactJson } from '../model/exact-json.js'
 import type { AnyEntity } from '../model/model.js';
 import type { ModelJsonCodec, ModelMapper } from '../storage/repository.js';
 import { type ParamsEncoder, paramsEncoder } from './action-recorder.js';
-import { type Action, type ActionClass, actionNameOf, declaredOptions, discoveredActions } from './action.js';
+import {
+  type Action,
+  type ActionClass,
+  type ActionPolicy,
+  actionNameOf,
+  declaredOptions,
+  discoveredActions,
+} from './action.js';
 
 /** Any action, when its types do not matter. */
 export type AnyAction = Action<never, unknown>;
@@ -18,6 +25,7 @@ export type AnyAction = Action<never, unknown>;
 export interface RegisteredAction<Params, Result> {
   readonly name: string;
   readonly action: Action<Params, Result>;
+  readonly policy: ActionPolicy<Params> | undefined;
   readonly encodeParams: ParamsEncoder;
   /** The schema of its params, if it declares one. */
   readonly paramsSchema: z.ZodType | undefined;
@@ -36,7 +44,7 @@ export class ActionRegistry {
    *
    * @param repositories write the results that are models; the executor passes its own
    * @throws InvariantViolationError `invariant-violation` when two actions have the same class or the same name, or when the
-   * result of one is a model that no repository can write as JSON
+   * result of one is a model that no repository can write as JSON, or when its policy is not one
    */
   constructor(actions: readonly AnyAction[], repositories?: readonly ModelMapper[]) {
     this.actions = actions;
@@ -55,6 +63,7 @@ export class ActionRegistry {
       this.#byClass.set(actionClass, {
         name,
         action,
+        policy: policyOf(name, action),
         encodeParams: paramsEncoder(name, options.params),
         paramsSchema: options.params,
         resultCodec: resultCodec(name, options.result, repositories),
@@ -82,6 +91,16 @@ export class ActionRegistry {
     // The map's key is the class of its value, so the types are those of the class.
     return registered as unknown as RegisteredAction<Params, Result>;
   }
+}
+
+/** The policy of an action; it is read once, so that nothing takes it away later. */
+function policyOf(name: string, action: AnyAction): ActionPolicy<never> | undefined {
+  const { policy } = action;
+  // A declared field is set after the constructor of Action, and so replaces what that was given.
+  if (policy === undefined && Object.hasOwn(action, 'policy'))
+    throw new InvariantViolationError(`The field policy of ${name} has no value: set it, or leave it out`);
+  if (policy === undefined || typeof policy?.authorize === 'function') return policy;
+  throw new InvariantViolationError(`The policy of ${name} has no method authorize: implement ActionPolicy`);
 }
 
 /** Creates the codec of an action from the schema or the class of models that it declares, if any. */

@@ -3,6 +3,7 @@ import type * as z from 'zod';
 import type { Clock } from '../clock.js';
 import { PlanUnavailableError } from '../errors/action-errors.js';
 import { type ModelClass, durableName } from '../id/model-class.js';
+import type { HandledEvent } from '../storage/idempotency-keys.js';
 import { currentAttempt } from '../storage/transaction-manager.js';
 import { Plan } from './plan.js';
 
@@ -38,7 +39,17 @@ export abstract class Action<Params, Result = void> {
   /** Exists only in the type: a schema that leaves out one of the params does not compile. */
   declare readonly [paramsOf]: (params: Params) => void;
 
-  constructor(protected readonly clock: Clock) {}
+  /** Decides who may execute the action; asked in each attempt, before `perform`. Default: everybody may. */
+  declare readonly policy?: ActionPolicy<Params>;
+
+  /** @param policy decides who may execute the action, unless the class has a field of this name */
+  constructor(
+    protected readonly clock: Clock,
+    policy?: ActionPolicy<Params>,
+  ) {
+    // Not assigned without need: it would hide a getter of the class.
+    if (policy !== undefined) this.policy = policy;
+  }
 
   /**
    * Performs the action. Await everything: the plan is sealed when it returns.
@@ -50,7 +61,7 @@ export abstract class Action<Params, Result = void> {
   /**
    * The plan of the current attempt.
    *
-   * @throws PlanUnavailableError `plan-unavailable` outside of perform
+   * @throws PlanUnavailableError `plan-unavailable` outside of perform, also in the action's policy
    */
   protected plan(): Plan {
     const plan = currentAttempt()?.plan;
@@ -144,8 +155,48 @@ export function discoveredActions(): readonly ActionClass<never, unknown>[] {
   return [...declared.keys()];
 }
 
-/** The party on whose behalf an action is executed; recorded with every event of the action. */
+/** The party on whose behalf an action is executed; its name is recorded with every event of the action. */
 export interface Principal {
   /** Identifies the user or the system, for example with the subject of a token. At most 255 characters. */
   readonly name: string;
+  /** What the party may do, in the application's own words. Not recorded: a handler's principal has none. */
+  readonly roles?: readonly string[];
+  /** What else is known of the party, for example the claims of its token. Not recorded either. */
+  readonly claims?: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * Port: decides who may execute an action, from the principal, the params, and what it reads by its repositories.
+ *
+ * It is asked inside of each attempt, so a model that it reads by id, one or several, is the same object that `perform` then gets
+ * from the same repository, for one read. With another repository or a query of its own, `perform` may get a later version, about
+ * which nobody has decided. A policy decides without side effects, and has no plan.
+ *
+ * @example packages/core/src/action/action-policy.test.ts
+ *
+ * ```ts
+ * function ownerOnly(wallets: Wallets): ActionPolicy<OfWallet> {
+ *   return {
+ *     authorize: async ({ principal, params: { walletId } }) => {
+ *       const { ownerId } = await wallets.getById(walletId);
+ *       if (ownerId !== principal.name) throw new EntityNotFoundError('Wallet', walletId.value);
+ *     },
+ *   };
+ * }
+ * ```
+ */
+export interface ActionPolicy<Params = unknown> {
+  /**
+   * Returns if the principal may execute the action with these params; otherwise throws what the caller is to get.
+   *
+   * @throws AccessDeniedError `access-denied` when the caller may know what was refused
+   * @throws EntityNotFoundError `entity-not-found` when the caller must not learn whether it exists
+   */
+  authorize(request: {
+    readonly principal: Principal;
+    /** A copy of what the caller passed, other than that of `perform`. */
+    readonly params: Params;
+    /** The event for which a handler executes the action; `undefined` when somebody else does. */
+    readonly handledEvent: HandledEvent | undefined;
+  }): Promise<void> | void;
 }

@@ -8,6 +8,7 @@ import type { KeySweep } from '../idempotency/key-cleanup.js';
 import { type KeySearch, namedShards } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
 import type { EventTypes } from '../model/model-event.js';
+import type { Observe } from '../observer.js';
 import type { KeyedMutex } from '../reads/keyed-mutex.js';
 import type { CombinedReads } from '../reads/read-batcher.js';
 import { ReadContext } from '../reads/read-context.js';
@@ -18,7 +19,7 @@ import type { ModelMapper } from '../storage/repository.js';
 import { type AttemptContext, type PersistOutcome, runInAttempt } from '../storage/transaction-manager.js';
 import { boundedJson, copyOfParams } from './action-recorder.js';
 import type { RegisteredAction } from './action-registry.js';
-import { type Principal, perform } from './action.js';
+import { type ActionPolicy, type Principal, perform } from './action.js';
 import { type CommitListeners, type UnknownCommits, commit } from './commit.js';
 import { Plan, type ShardPlan, sealPlan } from './plan.js';
 
@@ -41,6 +42,7 @@ export interface ExecutionEnvironment {
   /** Whether plans are committed in groups, unless their execution says otherwise. */
   readonly isGrouped: boolean;
   readonly listeners: CommitListeners;
+  readonly observe: Observe;
   readonly clock: Clock;
   readonly random: () => number;
 }
@@ -74,8 +76,8 @@ export interface AttemptedExecution<Params, Result> {
 /**
  * One attempt of an execution:
  *
- *     perform ──▶ seal the plan ──▶ make change sets ──▶ with a key: was the request committed before? ──▶ commit
- *        └─ each read takes the lock on its model
+ *     policy ──▶ perform ──▶ seal the plan ──▶ make change sets ──▶ with a key: was it committed before? ──▶ commit
+ *        └──────────┴─ each read takes the lock on its model
  *
  * Locks on models that the plan does not change are released when it is sealed; the others when the commit has ended, or is
  * queued in a group.
@@ -89,34 +91,41 @@ export class Attempt<Params, Result> implements AttemptContext {
   readonly #execution: AttemptedExecution<Params, Result>;
   readonly #isGrouped: boolean;
 
-  /** @param mayDepend whether, with group commit, it may depend on models that are not committed yet */
+  readonly #number: number;
+
+  /**
+   * @param options.number which attempt of the execution it is, from 1
+   * @param options.mayDepend whether, with group commit, it may depend on models that are not committed yet
+   */
   constructor(
     environment: ExecutionEnvironment,
     execution: AttemptedExecution<Params, Result>,
-    mayDepend: boolean,
+    { number, mayDepend }: { readonly number: number; readonly mayDepend: boolean },
   ) {
     const { record, configuration, shards } = execution;
-    const { repositories, limits, clock, eventTypes, combinedReads, mutex, groups } = environment;
+    const { repositories, limits, clock, eventTypes, combinedReads, mutex, groups, observe } = environment;
     this.#environment = environment;
     this.#execution = execution;
     this.#isGrouped = configuration.groupCommit ?? environment.isGrouped;
+    this.#number = number;
     this.actionName = record.name;
     this.shards = shards;
     this.plan = new Plan({ actionName: record.name, repositories, limits, clock, eventTypes });
     this.reads = new ReadContext(combinedReads, mutex, groups, {
       mayDepend: this.#isGrouped && mayDepend,
       isOfHandler: configuration.handledEvent !== undefined,
+      observe,
     });
   }
 
-  /** Performs and commits. Throws the errors of `perform` and of the commit. */
+  /** Performs and commits. Throws the errors of the policy, of `perform` and of the commit. */
   async make(): Promise<Result> {
     try {
       return await this.#performAndCommit();
     } catch (error) {
       this.reads.releaseLocks();
-      // `perform` may have refused because of a model that is not committed yet. That refusal stands only if the model is
-      // committed. A commit checks this itself.
+      // The policy or `perform` may have refused because of a model that is not committed yet. That refusal stands only if the
+      // model is committed. A commit checks this itself.
       await this.reads.untilWritten();
       throw error;
     } finally {
@@ -126,7 +135,9 @@ export class Attempt<Params, Result> implements AttemptContext {
 
   async #performAndCommit(): Promise<Result> {
     const { configuration, request } = this.#execution;
-    const { result, staged } = await this.#perform();
+    const { observe } = this.#environment;
+    const performing = { kind: 'perform', action: this.actionName, attempt: this.#number } as const;
+    const { result, staged } = await observe(performing, () => this.#perform());
     this.reads.keepLocksOf(staged);
     if (staged.length > 1 && configuration.allowCrossShard !== true) {
       throw new CrossShardError(
@@ -150,10 +161,11 @@ export class Attempt<Params, Result> implements AttemptContext {
     return earlier.result;
   }
 
-  /** Performs the action, and seals its plan even when it throws. */
+  /** Asks the policy, performs the action, and seals its plan even when one of them throws. */
   async #perform(): Promise<{ readonly result: Result; readonly staged: readonly ShardPlan[] }> {
     const { registered, principal, params } = this.#execution;
     try {
+      if (registered.policy !== undefined) await this.#authorize(registered.policy);
       const result = await runInAttempt(this, () =>
         perform(registered.action, principal, copyOfParams(params)),
       );
@@ -164,10 +176,27 @@ export class Attempt<Params, Result> implements AttemptContext {
     }
   }
 
+  /** Asks a policy where it finds the reads of this attempt, but no plan. */
+  async #authorize(policy: ActionPolicy<Params>): Promise<void> {
+    const { principal, params, configuration } = this.#execution;
+    const plan = { sealed: false };
+    const context = { actionName: this.actionName, plan, reads: this.reads.ofPolicy, shards: this.shards };
+    const request = { principal, params: copyOfParams(params), handledEvent: configuration.handledEvent };
+    try {
+      const answer: unknown = await runInAttempt(context, async () => policy.authorize(request));
+      if (answer === undefined) return;
+      throw new InvariantViolationError(
+        `The policy of ${this.actionName} returned a ${typeof answer}: it must return nothing to allow, and throw to refuse`,
+      );
+    } finally {
+      plan.sealed = true;
+    }
+  }
+
   /**
-   * An action that stages nothing is recorded on the shard that `perform` accessed first. That follows from the params, so a
-   * repeat accesses the same shard and finds its idempotency key there. If it accessed none, it is recorded on the first shard
-   * that its params name; if they name none, on the default shard.
+   * An action that stages nothing is recorded on the shard that its policy or `perform` accessed first. That follows from the
+   * principal and the params, so a repeat accesses the same shard and finds its idempotency key there. If it accessed none, it is
+   * recorded on the first shard that its params name; if they name none, on the default shard.
    */
   #changeSets(staged: readonly ShardPlan[]): readonly ChangeSet[] {
     const { databases } = this.#environment;
@@ -231,10 +260,13 @@ export class Attempt<Params, Result> implements AttemptContext {
 
   /** Commits what was staged, unless an earlier attempt turns out to be committed; remembers a commit without an answer. */
   async #commit(changeSets: readonly ChangeSet[], result: Result): Promise<PersistOutcome> {
-    const { listeners } = this.#environment;
+    const { listeners, observe } = this.#environment;
     const shards = changeSets.map(({ shard }) => shard);
+    const eventCount = changeSets.reduce((count, { events }) => count + events.length, 0);
     try {
-      const outcome = await commit(changeSets, this.#environment, this.reads, this.#isGrouped);
+      const outcome = await observe({ kind: 'persist', action: this.actionName, shards, eventCount }, () =>
+        commit(changeSets, this.#environment, this.reads, this.#isGrouped),
+      );
       if (outcome === 'written') listeners.tell(...shards);
       return outcome;
     } catch (error) {

@@ -138,11 +138,12 @@ export class Execution<Params, Result> implements AttemptedExecution<Params, Res
     const policy = settingsOf('retry', retry, retryRanges, this.configuration.retry);
     let mayDepend = true;
     let count = 1;
+    let number = 1;
     for (;;) {
       try {
         const earlier = await this.earlierResult('open');
         if (earlier !== undefined) return earlier.result;
-        return await new Attempt(this.#environment, this, mayDepend).make();
+        return await new Attempt(this.#environment, this, { number: number++, mayDepend }).make();
       } catch (error) {
         // An attempt that was aborted together with another action does not count. From now on, this execution reads only
         // what is committed.

@@ -118,3 +118,31 @@ function isSpelledBy(text: string, other: string): boolean {
   for (const character of other) if (character === text[found]) found++;
   return found === text.length;
 }
+
+/** The known name that a misspelt one most likely means; empty when there is none. */
+export function nearestName(name: string, known: Iterable<string>): string {
+  let best = { name: '', distance: Infinity };
+  for (const each of known) {
+    const distance = editDistance(name.toLowerCase(), each.toLowerCase());
+    if (distance < best.distance) best = { name: each, distance };
+  }
+  return best.name;
+}
+
+/**
+ * The edit distance: how many characters must be inserted, deleted or replaced.
+ *
+ * @see https://en.wikipedia.org/wiki/Wagner%E2%80%93Fischer_algorithm
+ */
+function editDistance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_unused, index) => index);
+  for (const character of one) {
+    const next = [(row[0] ?? 0) + 1];
+    for (let index = 0; index < other.length; index++) {
+      const replaced = (row[index] ?? 0) + (character === other[index] ? 0 : 1);
+      next.push(Math.min(replaced, (row[index + 1] ?? 0) + 1, (next[index] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
+}

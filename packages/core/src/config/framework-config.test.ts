@@ -432,6 +432,21 @@ test('a configuration passes the section of relays on without validating it, wit
   );
 });
 
+test.each(['http', 'security'] as const)(
+  'a configuration passes the section %s on without validating it, with its keys in camelCase',
+  (name) => {
+    const { framework } = treeWithDelivery({}) as { readonly framework: object };
+    const section = { 'some-key': { 'other-key': 1 } };
+    expect(parseFrameworkConfig({ framework: { ...framework, [name]: section } })[name]).toEqual({
+      someKey: { otherKey: 1 },
+    });
+    expect(parseFrameworkConfig({ framework })[name]).toEqual({});
+    expect(() => parseFrameworkConfig({ framework: { ...framework, [name]: [] } })).toThrow(
+      `framework.${name}: is not a section`,
+    );
+  },
+);
+
 describe('a faulty section of delivery', () => {
   test.each([null, 'text', 5, [1]])('is refused when it is %j', (delivery) => {
     expect(faultsOf(treeWithDelivery(delivery))).toEqual({ 'framework.delivery': 'is not a section' });

@@ -87,7 +87,32 @@ export interface FrameworkConfig {
    * The section `relay`, a list with its keys in camelCase. The package that publishes to brokers validates it. Default: empty.
    */
   readonly relay: readonly Readonly<Record<string, unknown>>[];
+  /** The section `http`, with its keys in camelCase. The application that listens validates it. Default: empty. */
+  readonly http: Readonly<Record<string, unknown>>;
+  /** The section `security`, with its keys in camelCase. The application that knows its callers validates it. Default: empty. */
+  readonly security: Readonly<Record<string, unknown>>;
+  /** The section `metrics`, with its keys in camelCase. The application that serves metrics validates it. Default: empty. */
+  readonly metrics: Readonly<Record<string, unknown>>;
+  /** The section `operator`, with its keys in camelCase. The application that serves its operators validates it. Default: empty. */
+  readonly operator: Readonly<Record<string, unknown>>;
 }
+
+const sslModes = ['verify-full', 'no-verify', 'disable'] as const;
+const file = z.string().min(1, 'is empty: name a file');
+
+const sslSchema = z
+  .strictObject({
+    mode: z.enum(sslModes, { error: `must be one of ${sslModes.join(', ')}` }).default('verify-full'),
+    caFile: file.optional(),
+    certFile: file.optional(),
+    keyFile: file.optional(),
+  })
+  .refine(({ certFile, keyFile }) => (certFile === undefined) === (keyFile === undefined), {
+    error: 'must have both cert-file and key-file, or neither',
+  })
+  .refine(({ mode, ...files }) => mode === 'verify-full' || files.caFile === undefined, {
+    error: 'has a ca-file, which only verify-full reads',
+  });
 
 const databaseSchema = z.strictObject({
   jdbcUrl: z.string().transform((text, context) => {
@@ -98,6 +123,7 @@ const databaseSchema = z.strictObject({
   }),
   username: z.string().optional(),
   password: z.string().optional(),
+  ssl: sslSchema.optional(),
   driverClassName: z.string().optional(),
   maximumPoolSize: z.int().min(1).max(1_000).default(10),
   acquisitionTimeoutMs: z.int().min(1).max(600_000).default(5_000),
@@ -138,8 +164,22 @@ const documentSchema = z.strictObject({
     groupCommit: groupCommitSchema.default(false),
     delivery: sectionSchema.default({}),
     relay: z.array(sectionSchema, { error: 'is not a list' }).default([]),
+    http: sectionSchema.default({}),
+    security: sectionSchema.default({}),
+    metrics: sectionSchema.default({}),
+    operator: sectionSchema.default({}),
   }),
 });
+
+/**
+ * What {@link parseFrameworkConfig} reads, as a schema with its keys in camelCase, for programs that take values from elsewhere than a
+ * file. The sections that are only passed on have no keys.
+ */
+export function configurationKeys(): z.ZodType {
+  // What `true` and `false` stand for would hide the keys.
+  const groupCommit = z.union([z.boolean(), settingsSchema]);
+  return documentSchema.extend({ framework: documentSchema.shape.framework.extend({ groupCommit }) });
+}
 
 type ShardingDocument = z.infer<typeof documentSchema>['framework']['sharding'];
 
@@ -154,7 +194,7 @@ type ShardingDocument = z.infer<typeof documentSchema>['framework']['sharding'];
 export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
   const document = documentSchema.safeParse(camelCaseKeys(tree), { reportInput: true });
   if (!document.success) throw new ConfigurationError(document.error.issues.flatMap(faultsOf));
-  const { namespace, sharding, migrate, groupCommit, delivery, relay } = document.data.framework;
+  const { sharding, ...sections } = document.data.framework;
   const faults = duplicates(sharding);
   const members = sharding.groups.flatMap((group, index) => membersOf(group, index));
   const defaultShard = ShardIdentifier.of(sharding.defaultShard.group, sharding.defaultShard.member);
@@ -165,7 +205,7 @@ export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
     });
   }
   if (faults.length > 0) throw new ConfigurationError(faults);
-  return { namespace, sharding: { defaultShard, members }, migrate, groupCommit, delivery, relay };
+  return { ...sections, sharding: { defaultShard, members } };
 }
 
 function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationIssue[] {
@@ -219,6 +259,7 @@ function databaseOf(name: string, path: string, database: z.infer<typeof databas
     address,
     username: database.username ?? username,
     password: database.password === undefined ? password : new Secret(database.password),
+    ssl: database.ssl,
     driverClassName: database.driverClassName,
     poolMax: database.maximumPoolSize,
     acquisitionTimeoutMs: database.acquisitionTimeoutMs,

@@ -30,6 +30,22 @@ export interface DatabaseConfig {
   readonly address: string;
   readonly username: string | undefined;
   readonly password: Secret | undefined;
+  /** How its connections are encrypted; `undefined` leaves that to the URL. */
+  readonly ssl?:
+    | {
+        /**
+         * `verify-full` verifies the server's certificate and name, `no-verify` encrypts without knowing for whom, and `disable` does
+         * not encrypt. Default `verify-full`.
+         */
+        readonly mode: 'verify-full' | 'no-verify' | 'disable';
+        /** The file of the authorities that are trusted, in PEM. Default: those that Node trusts. */
+        readonly caFile?: string | undefined;
+        /** The file of the certificate that is shown to the server, in PEM. Default: none. */
+        readonly certFile?: string | undefined;
+        /** The file of its private key, in PEM. */
+        readonly keyFile?: string | undefined;
+      }
+    | undefined;
   readonly driverClassName: string | undefined;
   /** The maximum number of connections per process. Default 10. */
   readonly poolMax: number;

@@ -17,6 +17,14 @@ export class NestedExecutionError extends FrameworkError {
   }
 }
 
+/** The principal may not execute the action; thrown by policies. Nothing was written. */
+export class AccessDeniedError extends FrameworkError {
+  /** @param reason what is refused and why; it may reach the caller */
+  constructor(reason: string) {
+    super('access-denied', reason);
+  }
+}
+
 /** The plan was requested while no action is being performed. */
 export class PlanUnavailableError extends FrameworkError {
   constructor(action: string) {

@@ -42,6 +42,7 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkError>> = {
   'transaction-over': new storage.TransactionOverError(shard),
   'unknown-action': new actions.UnknownActionError('TestAction'),
   'nested-execution': new actions.NestedExecutionError('InnerAction', 'OuterAction'),
+  'access-denied': new actions.AccessDeniedError('alice may not'),
   'plan-unavailable': new actions.PlanUnavailableError('TestAction'),
   'plan-sealed': new actions.PlanSealedError('TestAction'),
   'staged-twice': new actions.StagedTwiceError('Wallet', 'wallet-1'),
@@ -74,6 +75,7 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkError>> = {
   'history-changed': new storage.HistoryChangedError(),
   'broker-unavailable': new handlers.BrokerUnavailableError('to-nats', { cause }),
   'message-refused': new handlers.MessageRefusedError('to-nats', 'too large'),
+  'operator-request': new handlers.OperatorRequestError('has no reason: say why'),
   'invariant-violation': new InvariantViolationError('a bug', { cause }),
 };
 

@@ -22,6 +22,7 @@ export const errorCodes = {
   'transaction-over': false,
   'unknown-action': false,
   'nested-execution': false,
+  'access-denied': false,
   'plan-unavailable': false,
   'plan-sealed': false,
   'staged-twice': false,
@@ -45,6 +46,7 @@ export const errorCodes = {
   'history-changed': true,
   'broker-unavailable': true,
   'message-refused': false,
+  'operator-request': false,
   'invariant-violation': false,
 } as const satisfies Readonly<Record<string, boolean>>;
 

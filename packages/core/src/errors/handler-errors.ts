@@ -116,3 +116,10 @@ export class MessageRefusedError extends FrameworkError {
     this.reason = reason;
   }
 }
+
+/** An operator's request is refused before anything is read or changed; the message says what to do. */
+export class OperatorRequestError extends FrameworkError {
+  constructor(message: string) {
+    super('operator-request', message);
+  }
+}

@@ -2,6 +2,7 @@ import { type Clock, Ticker, outsideRequests } from '../clock.js';
 import type { GroupSettings } from '../config/settings.js';
 import { ModelMap } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
+import type { Observe } from '../observer.js';
 import { ShardUnavailableError, StaleRecordError } from '../storage/storage-errors.js';
 import { type TransactionManager, outcomeOf } from '../storage/transaction-manager.js';
 import { type PendingCommit, type PendingVersions, dependencyAborted } from './pending-commit.js';
@@ -63,6 +64,7 @@ interface AwaitedWrite {
  */
 export class CommitQueue {
   readonly #manager: TransactionManager;
+  readonly #observe: Observe;
   readonly #settings: GroupSettings;
   readonly #pending: PendingVersions;
   /** In the order in which they came. */
@@ -79,8 +81,15 @@ export class CommitQueue {
   readonly #clock: Clock;
   readonly #ticker: Ticker;
 
-  constructor(manager: TransactionManager, settings: GroupSettings, pending: PendingVersions, clock: Clock) {
+  constructor(
+    manager: TransactionManager,
+    settings: GroupSettings,
+    pending: PendingVersions,
+    clock: Clock,
+    observe: Observe,
+  ) {
     this.#manager = manager;
+    this.#observe = observe;
     this.#settings = settings;
     this.#pending = pending;
     this.#clock = clock;
@@ -253,9 +262,11 @@ export class CommitQueue {
     for (const plan of batch) plan.send(this.#ticker.tick);
     const isPatient = batch.length === 1 && this.#patient.size < patientMax;
     if (isPatient) this.#patient.add(batch);
-    const { again, unknown } = await writeBatch(batch, this.#manager, isPatient, (plan) =>
-      // This may be called while batches are being sent.
-      queueMicrotask(() => this.#waitsForLock(plan)),
+    // This may be called while batches are being sent.
+    const onLockedOut = (plan: PendingCommit): void => queueMicrotask(() => this.#waitsForLock(plan));
+    const writing = { kind: 'write-group', shard: this.#manager.shard, planCount: batch.length } as const;
+    const { again, unknown } = await this.#observe(writing, () =>
+      writeBatch(batch, this.#manager, isPatient, onLockedOut),
     );
     this.#sent.delete(batch);
     this.#patient.delete(batch);

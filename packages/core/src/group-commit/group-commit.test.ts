@@ -6,6 +6,7 @@ import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import type { ExecutionConfiguration } from '../action/execution.js';
 import { type GroupSettings, defaultGroupSettings } from '../config/settings.js';
+import { observeWith } from '../observer.js';
 import type { ChangeSet } from '../storage/change-set.js';
 import {
   CommitOutcomeUnknownError,
@@ -213,7 +214,8 @@ describe('group commit', () => {
   ])('%s', (_what, isTaken, changeSets) => {
     const { databases } = executorOf(async () => undefined);
     const settings = { ...defaultGroupSettings, planSizeMax: 2 };
-    const commit = new GroupCommit(databases, settings, new PatientClock('2026-03-03T03:03:03Z'));
+    const clock = new PatientClock('2026-03-03T03:03:03Z');
+    const commit = new GroupCommit(databases, settings, clock, observeWith(undefined));
     const action = { params: '', headers: '' };
     const empty = { shard: global, action, changes: [], events: [] } as unknown as ChangeSet;
     expect(commit.takes(changeSets.map((changes) => ({ ...empty, ...changes })))).toBe(isTaken);

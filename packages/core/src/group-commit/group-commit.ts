@@ -1,6 +1,7 @@
 import type { Clock } from '../clock.js';
 import type { GroupSettings } from '../config/settings.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
+import type { Observe } from '../observer.js';
 import type { ChangeSet } from '../storage/change-set.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
 import { StaleRecordError } from '../storage/storage-errors.js';
@@ -27,12 +28,14 @@ export class GroupCommit {
   readonly #databases: DatabaseRegistry;
   readonly #settings: GroupSettings;
   readonly #clock: Clock;
+  readonly #observe: Observe;
   readonly #writers = new Map<ShardIdentifier, CommitQueue>();
 
-  constructor(databases: DatabaseRegistry, settings: GroupSettings, clock: Clock) {
+  constructor(databases: DatabaseRegistry, settings: GroupSettings, clock: Clock, observe: Observe) {
     this.#databases = databases;
     this.#settings = settings;
     this.#clock = clock;
+    this.#observe = observe;
   }
 
   /** Whether the change sets are a single one that a group can hold. All others are committed per shard. */
@@ -121,7 +124,7 @@ export class GroupCommit {
   #writer(manager: TransactionManager): CommitQueue {
     let writer = this.#writers.get(manager.shard);
     if (writer === undefined) {
-      writer = new CommitQueue(manager, this.#settings, this.pending, this.#clock);
+      writer = new CommitQueue(manager, this.#settings, this.pending, this.#clock, this.#observe);
       this.#writers.set(manager.shard, writer);
     }
     return writer;

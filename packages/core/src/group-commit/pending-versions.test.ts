@@ -21,7 +21,10 @@ interface Rereading {
   readonly from?: 'older' | 'newer';
 }
 
-/** An executor without locks on models, whose action may read its wallet a second time. */
+/**
+ * An executor without locks on models, whose action may read its wallet a second time: in a list, because reads by id return the
+ * same version within an attempt.
+ */
 function rereading(): TestExecutor & {
   readonly readAgain: () => void;
   readonly release: () => void;
@@ -34,9 +37,9 @@ function rereading(): TestExecutor & {
   const running = executorOf(
     async (plan, params) => {
       const { wallet, amount, rereads, from = 'older' } = params as Rereading;
-      const before = await running.wallets.getById(wallet.id);
+      const [before = wallet] = await running.wallets.findAllByIds([wallet.id]);
       if (rereads) await again.promise;
-      const after = rereads ? await running.wallets.getById(wallet.id) : before;
+      const [after = before] = rereads ? await running.wallets.findAllByIds([wallet.id]) : [];
       seen.push([...new Set([before.version, after.version])]);
       return plan().update((from === 'older' ? before : after).deposit(amount));
     },

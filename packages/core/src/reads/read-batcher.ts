@@ -132,7 +132,10 @@ export function readById<M extends AnyEntity>(source: ModelSource<M>, id: string
   return reads === undefined ? source.readOne(id) : reads.read(source, id);
 }
 
-/** Reads several models, each as a new object, like {@link readById}, but without waiting for locks. */
+/**
+ * Reads several models like {@link readById}, but without waiting for locks. Each is a new object, unless {@link readById} has read
+ * it for the same attempt.
+ */
 export async function readByIds<M extends AnyEntity>(
   source: ModelSource<M>,
   ids: readonly string[],

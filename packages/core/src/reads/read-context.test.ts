@@ -8,8 +8,15 @@ import { databaseConfig, memberConfig } from '../../test/sharding-configs.js';
 import { executorOf, global, openWallet, storedWallet, writtenWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
 import { openDatabases } from '../storage/database-registry.js';
+import type { ModelSource } from '../storage/repository.js';
+import { StaleRecordError } from '../storage/storage-errors.js';
+import { readById, readByIds } from './read-batcher.js';
 
 const once = { retry: { attemptsMax: 1 } };
+
+/** What another process has written meanwhile. */
+const nextVersionOf = ({ id, createdDate, state, ownerId }: Wallet): Wallet =>
+  new Wallet({ id, createdDate, state, ownerId, balance: 500n, version: 2 });
 
 describe('reads by id', () => {
   test('of executions that run at the same time are one statement', async () => {
@@ -134,6 +141,118 @@ describe('reads by id', () => {
     await expect(refused).rejects.toThrow('refused');
     expect(await next).toMatchObject({ version: 2 });
     expect(performed).toBe(2);
+  });
+});
+
+describe('reads by id within an attempt', () => {
+  test('return the same object, also together with others, and ask for it once', async () => {
+    const running = executorOf(async (_plan, params) => {
+      const [wallet, other] = params as readonly [Wallet, Wallet];
+      const [one, same] = await Promise.all([
+        running.wallets.getById(wallet.id),
+        running.wallets.getById(wallet.id),
+      ]);
+      running.wallets.store(nextVersionOf(wallet));
+      const later = await running.wallets.getById(wallet.id);
+      const both = await running.wallets.findAllByIds([other.id, wallet.id]);
+      return [one, same, later, ...both];
+    });
+    const [wallet, other] = [storedWallet(running), storedWallet(running)];
+    const read = (await running.execute([wallet, other])) as readonly Wallet[];
+    expect(new Set(read)).toEqual(new Set([wallet, other]));
+    expect(read).toHaveLength(5);
+    expect(running.wallets.reads).toBe(2);
+  });
+
+  test('do not find later what was missing', async () => {
+    const running = executorOf(async (_plan, params) => {
+      const wallet = params as Wallet;
+      await running.wallets.getById(wallet.id).catch(() => undefined);
+      running.wallets.store(wallet);
+      await expect(running.wallets.getById(wallet.id)).rejects.toMatchObject({ code: 'entity-not-found' });
+      return running.wallets.findAllByIds([wallet.id]);
+    });
+    expect(await running.execute(writtenWallet())).toEqual([]);
+  });
+
+  test('ask again after a read that failed', async () => {
+    const wallet = writtenWallet();
+    const failures = [new Error('the network is down')];
+    const source: ModelSource<Wallet> = {
+      model: Wallet,
+      readOne: async () => {
+        const failure = failures.pop();
+        if (failure !== undefined) throw failure;
+        return wallet;
+      },
+      readSeveral: async () => new Map(),
+    };
+    const { execute } = executorOf(async () => {
+      await expect(readById(source, wallet.id.value)).rejects.toThrow('the network is down');
+      return readById(source, wallet.id.value);
+    });
+    expect(await execute()).toBe(wallet);
+  });
+
+  test('do not leave out a model whose other read is under way and fails', async () => {
+    const [failing, other] = [writtenWallet(), writtenWallet()];
+    const gate = Promise.withResolvers<void>();
+    const source: ModelSource<Wallet> = {
+      model: Wallet,
+      readOne: async () => {
+        throw new Error('the network is down');
+      },
+      readSeveral: async () => {
+        await gate.promise;
+        return new Map([[other.id.value, () => other]]);
+      },
+    };
+    const { execute } = executorOf(async () => {
+      const one = readById(source, failing.id.value);
+      const both = readByIds(source, [failing.id.value, other.id.value]);
+      await expect(one).rejects.toThrow('the network is down');
+      gate.resolve();
+      return both;
+    });
+    await expect(execute()).rejects.toThrow('the network is down');
+  });
+
+  test('return the version that was read first, although a later one is staged', async () => {
+    const gate = Promise.withResolvers<void>();
+    const running = executorOf(
+      async (plan, params) => {
+        const { id, how } = params as { readonly id: Wallet['id']; readonly how: string };
+        const wallet = await running.wallets.getById(id);
+        if (how === 'write') return plan().update(wallet.deposit(1n));
+        await gate.promise;
+        return [wallet, await running.wallets.getById(id), ...(await running.wallets.findAllByIds([id]))];
+      },
+      { groupCommit: true, modelLocks: false, clock: new ManualClock() },
+    );
+    const wallet = storedWallet(running);
+    const release = holdCommits(running.manager(global));
+    const reading = running.execute({ id: wallet.id, how: 'read' }, once);
+    await settled();
+    const writing = running.execute({ id: wallet.id, how: 'write' }, once);
+    await settled();
+    gate.resolve();
+    release();
+    expect(await reading).toEqual([wallet, wallet, wallet]);
+    await writing;
+  });
+
+  test('begin anew in the next attempt', async () => {
+    const seen: bigint[] = [];
+    const running = executorOf(async (plan, params) => {
+      const wallet = await running.wallets.getById((params as Wallet).id);
+      seen.push(wallet.balance);
+      running.wallets.store(nextVersionOf(wallet));
+      return plan().update(wallet.deposit(1n));
+    });
+    const wallet = storedWallet(running);
+    running.manager(global).persistFailures.push(new StaleRecordError('Wallet', wallet.id.value, 1));
+    await running.execute(wallet);
+    expect(seen).toEqual([100n, 500n]);
   });
 });
 

@@ -1,8 +1,9 @@
 import type { GroupCommit } from '../group-commit/group-commit.js';
 import type { PendingVersion } from '../group-commit/pending-commit.js';
-import type { ModelClass } from '../id/model-class.js';
+import { type ModelClass, modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { AnyEntity } from '../model/model.js';
+import type { Observe, Operation } from '../observer.js';
 import type { ChangeSet } from '../storage/change-set.js';
 import type { ModelSource } from '../storage/repository.js';
 import type { AttemptReads, TransactionManager } from '../storage/transaction-manager.js';
@@ -13,15 +14,21 @@ import { type CombinedReads, madeModels } from './read-batcher.js';
 const locksMax = 64;
 const deletedState = 'DELETED';
 
-/** The reads by id of one attempt: they share the locks that it holds and the pending versions that it has seen. */
+/**
+ * The reads by id of one attempt: they share the locks that it holds and the pending versions that it has seen. A model that was
+ * read is not read again: whoever asks for it in this attempt gets the same object.
+ */
 export class ReadContext implements AttemptReads {
   readonly #combined: CombinedReads;
   readonly #mutex: KeyedMutex | undefined;
   readonly #groups: GroupCommit;
   readonly #mayDepend: boolean;
   readonly #isOfHandler: boolean;
+  readonly #observe: Observe;
   /** The timelines on which it reads the shards that it has accessed. */
   readonly #timelines = new Map<ShardIdentifier, number>();
+  /** What {@link read} has returned or will return, by source and id. */
+  readonly #known = new Map<object, Map<string, Promise<unknown>>>();
   #isOver = false;
   #dependsOn: PendingVersion[] = [];
   #held: ModelLock[] = [];
@@ -38,13 +45,18 @@ export class ReadContext implements AttemptReads {
     combined: CombinedReads,
     locks: KeyedMutex | undefined,
     groups: GroupCommit,
-    { mayDepend, isOfHandler }: { readonly mayDepend: boolean; readonly isOfHandler: boolean },
+    {
+      mayDepend,
+      isOfHandler,
+      observe,
+    }: { readonly mayDepend: boolean; readonly isOfHandler: boolean; readonly observe: Observe },
   ) {
     this.#combined = combined;
     this.#mutex = locks;
     this.#groups = groups;
     this.#mayDepend = mayDepend;
     this.#isOfHandler = isOfHandler;
+    this.#observe = observe;
   }
 
   /** The timeline on which this attempt reads a shard: that of the first access, which this call records. */
@@ -55,8 +67,21 @@ export class ReadContext implements AttemptReads {
     return timeline;
   }
 
-  /** Reads a model once this attempt has the lock on it, or has waited too long for the lock. */
-  async read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
+  /**
+   * Reads a model once this attempt has the lock on it, or has waited too long for the lock. If it was read before, even if it was
+   * missing, returns the same; a read that failed is repeated.
+   */
+  read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
+    const known = this.#knownOf(source);
+    const earlier = known.get(id);
+    if (earlier !== undefined) return earlier;
+    const reading = this.#observe(readOf(source, 1), () => this.#read(source, id));
+    known.set(id, reading);
+    reading.catch(() => known.delete(id));
+    return reading;
+  }
+
+  async #read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
     const wait = this.#takeLock(source.model, id);
     if (wait !== undefined) await wait;
     const staged = this.#groups.pending.get(source.model, id);
@@ -68,8 +93,56 @@ export class ReadContext implements AttemptReads {
     return this.#latest(source.model, id, await this.#combined.read(source, id));
   }
 
-  /** Reads models without waiting for locks, as they will be when all pending plans are written. */
+  /**
+   * Reads models without waiting for locks, as they will be when all pending plans are written; those that {@link read} has
+   * returned or is reading are not read again. Fails if it is reading one of them and fails.
+   */
   async readSeveral<M extends AnyEntity>(
+    source: ModelSource<M>,
+    ids: readonly string[],
+  ): Promise<ReadonlyMap<string, M>> {
+    const known = this.#knownOf(source);
+    // Kept, because a read that fails meanwhile is forgotten, and its model would look as if it were missing.
+    const earlier = new Map(ids.map((id) => [id, known.get(id)]));
+    const unknown = ids.filter((id) => earlier.get(id) === undefined);
+    const models = new Map<string, M>(
+      unknown.length === 0
+        ? []
+        : await this.#observe(readOf(source, unknown.length), () => this.#readSeveral(source, unknown)),
+    );
+    for (const id of ids) {
+      const model = await (earlier.get(id) ?? known.get(id));
+      if (model !== undefined) models.set(id, model);
+    }
+    return models;
+  }
+
+  /**
+   * The reads of the policy of this attempt. They remember several models as they do one: what the policy has allowed is what
+   * `perform` gets, or is stale.
+   */
+  get ofPolicy(): AttemptReads {
+    return {
+      read: (source, id) => this.read(source, id),
+      readSeveral: (source, ids) => this.#readEach(source, ids),
+      timelineOf: (manager) => this.timelineOf(manager),
+    };
+  }
+
+  async #readEach<M extends AnyEntity>(
+    source: ModelSource<M>,
+    ids: readonly string[],
+  ): Promise<ReadonlyMap<string, M>> {
+    const models = new Map<string, M>();
+    const read = async (id: string): Promise<void> => {
+      const model = await this.read(source, id);
+      if (model !== undefined) models.set(id, model);
+    };
+    await Promise.all(ids.map(read));
+    return models;
+  }
+
+  async #readSeveral<M extends AnyEntity>(
     source: ModelSource<M>,
     ids: readonly string[],
   ): Promise<ReadonlyMap<string, M>> {
@@ -155,6 +228,13 @@ export class ReadContext implements AttemptReads {
     if (staged !== undefined) await this.#groups.awaitOutcome(staged, this.#isOfHandler);
   }
 
+  #knownOf<M extends AnyEntity>(source: ModelSource<M>): Map<string, Promise<M | undefined>> {
+    let known = this.#known.get(source);
+    if (known === undefined) this.#known.set(source, (known = new Map()));
+    // The map's key is the source of its models.
+    return known as Map<string, Promise<M | undefined>>;
+  }
+
   /** Returns the pending version if it is newer than the stored one and this attempt may depend on it; otherwise the stored one. */
   #latest<M extends AnyEntity>(model: ModelClass<M>, id: string, stored: M | undefined): M | undefined {
     const staged = this.#groups.pending.get(model, id);
@@ -180,4 +260,8 @@ export class ReadContext implements AttemptReads {
 /** Rows of state `DELETED` are never read. */
 function present<M extends AnyEntity>(model: M | undefined): M | undefined {
   return model?.state === deletedState ? undefined : model;
+}
+
+function readOf({ model }: ModelSource, count: number): Operation {
+  return { kind: 'read', model: modelNameOf(model), count };
 }

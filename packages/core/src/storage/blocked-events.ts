@@ -178,6 +178,8 @@ export interface BlockedFilter {
   readonly modelId?: string;
   /** True: dead letters only; false: only those that still wait. Default: both. */
   readonly dead?: boolean;
+  /** The first line of the last error, cut off after 200 characters, as in {@link DeadLetterGroup}. */
+  readonly errorLine?: string;
 }
 
 /** A blocked event, for operators. */

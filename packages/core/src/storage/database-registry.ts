@@ -13,7 +13,7 @@ import {
 import type { DatabaseNotReadyError } from '../errors/database-not-ready-error.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
-import type { Database, DatabaseAddress, DatabaseDriver } from './database.js';
+import type { Database, DatabaseAddress, DatabaseDriver, PoolUse } from './database.js';
 import type { DeliveryStore } from './delivery-store.js';
 import { type TransactionManager, currentAttempt } from './transaction-manager.js';
 
@@ -156,6 +156,11 @@ export class DatabaseRegistry {
         shards: group.map(({ shard }) => shard),
       };
     });
+  }
+
+  /** How the pools of connections are used now; databases without pools are left out. */
+  pools(): readonly PoolUse[] {
+    return this.#databases.flatMap((database) => database.pools?.() ?? []);
   }
 
   /**

@@ -28,6 +28,19 @@ export interface DatabaseAddress {
   readonly place: string;
 }
 
+/** How a pool of connections is used now. */
+export interface PoolUse {
+  /** Different for each pool of a process, such as `db-2:5432/mexico requests`. */
+  readonly name: string;
+  /** The maximum number of open connections. */
+  readonly max: number;
+  /** How many connections are lent, or are being opened for somebody. */
+  readonly usedCount: number;
+  readonly idleCount: number;
+  /** How many callers wait for a connection, or for others that share one with them. */
+  readonly pendingCount: number;
+}
+
 /** Port: one database, which may hold several shards. */
 export interface Database {
   /**
@@ -38,6 +51,8 @@ export interface Database {
   transactionManager(shard: ShardIdentifier, name: string): TransactionManager;
   /** The part of the database that delivery uses; absent if its adapter only stores. */
   readonly delivery?: DeliveryStore | undefined;
+  /** How its pools of connections are used now; absent if it has none. */
+  pools?(): readonly PoolUse[];
   /**
    * Resolves when the database can be used: reachable, and migrated if that is the driver's task.
    *

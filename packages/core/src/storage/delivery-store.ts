@@ -1,6 +1,7 @@
 import type { DeadLetters, BlockedEvents } from './blocked-events.js';
 import type { DeliverableEvent } from './event-log.js';
 import type { Cursor, HandlerCursors } from './handler-cursors.js';
+import type { OperatorStore } from './operator-store.js';
 
 /**
  * Port: what delivery needs from one database, whose log holds the events of one or several shards.
@@ -21,6 +22,8 @@ export interface DeliveryStore {
   readonly deadLetters: DeadLetters;
   readonly notifications: NotificationChannel;
   readonly partitions: LogPartitions;
+  /** For operators; absent if the adapter has none. */
+  readonly operator?: OperatorStore | undefined;
 }
 
 /** Events of some slots that follow a cursor. */

@@ -66,7 +66,9 @@ export interface HandlerLag {
   readonly pendingCount: number;
   /** The age of the oldest of them, in milliseconds; 0 when there is none. */
   readonly oldestPendingMs: number;
+  /** Counted up to 10,000, or exactly where that costs nothing. */
   readonly blockedCount: number;
+  /** Counted up to 10,000, or exactly where that costs nothing. */
   readonly deadCount: number;
 }
 

@@ -7,7 +7,7 @@ import type { ConnectionGuard } from './client.js';
 import { type DatabasePlace, isExhausted } from './not-ready-error.js';
 import { OpeningClient, type OpeningClientConfig, isUnanswered } from './opening-client.js';
 import { databaseName } from './postgres-address.js';
-import { type PostgresWarning, assertUrlParameters } from './postgres-options.js';
+import { type PostgresWarning, addressWithSsl, assertUrlParameters } from './postgres-options.js';
 import { ServerInRecoveryError } from './server-role.js';
 import { HistoryQuestion, type ServerSession, databaseRun, prepareSession } from './server-session.js';
 import { SharedConnections, adaptStatementNames } from './shared-connections.js';
@@ -125,6 +125,13 @@ export class ConnectionPool {
   get freeCount(): number {
     const { idleCount, totalCount, waitingCount } = this.#pool;
     return idleCount + this.#config.poolMax - totalCount - waitingCount;
+  }
+
+  /** How it is used now. At most `acquisitionQueueMax` callers may wait. */
+  get counts(): Readonly<Record<'max' | 'usedCount' | 'idleCount' | 'pendingCount', number>> {
+    const { idleCount, totalCount } = this.#pool;
+    const pendingCount = Math.max(0, this.#shared.waitingCount - this.freeCount);
+    return { max: this.#config.poolMax, usedCount: totalCount - idleCount, idleCount, pendingCount };
   }
 
   /**
@@ -369,7 +376,7 @@ export class ConnectionPool {
  */
 export function connectionSettings(config: DatabaseConfig): pg.ClientConfig {
   assertUrlParameters(config);
-  const { user: _user, password: _password, ...address } = parseIntoClientConfig(config.address);
+  const { user: _user, password: _password, ...address } = parseIntoClientConfig(addressWithSsl(config));
   if (typeof address.ssl === 'object') Object.defineProperty(address.ssl, 'key', { enumerable: false });
   return {
     ...address,

@@ -96,7 +96,7 @@ function kindOfClient(error: unknown): FoundKind | undefined {
   return isOfNetwork ? 'unreachable' : undefined;
 }
 
-function remedyOf(kind: FoundKind, { path, address, username = '' }: DatabaseConfig): string {
+function remedyOf(kind: FoundKind, { path, address, username = '', ssl }: DatabaseConfig): string {
   const remedies: Readonly<Record<FoundKind, string>> = {
     unreachable: `start the server, or correct ${path}.jdbc-url`,
     'not-serving': 'the framework retries until the server accepts connections',
@@ -104,7 +104,7 @@ function remedyOf(kind: FoundKind, { path, address, username = '' }: DatabaseCon
     'read-only': 'the framework retries until the server accepts writes',
     'access-refused': `correct username and password of ${path}, or the privileges of ${username || 'this user'}`,
     'database-missing': `create database ${pg.escapeIdentifier(databaseName(address))}, or correct ${path}.jdbc-url`,
-    'tls-refused': `correct the server's certificate, or the ssl… parameters of ${path}.jdbc-url`,
+    'tls-refused': `correct the server's certificate, or ${ssl ? `${path}.ssl` : `the ssl… parameters of ${path}.jdbc-url`}`,
     'migration-failed': 'correct the migration, or the data on which it fails',
     refused: "see the server's log",
   };

@@ -1,5 +1,5 @@
 import { ConfigurationError, type ShardIdentifier } from '@framework/core';
-import type { DatabaseConfig, MigrateMode } from '@framework/core/adapter';
+import { type DatabaseConfig, type MigrateMode, nearestName } from '@framework/core/adapter';
 
 /** A condition that operators should know about although no error reports it. */
 export interface PostgresWarning {
@@ -8,7 +8,7 @@ export interface PostgresWarning {
    * setting is missing behind a pooler. `new-epoch`: the database now runs on another server. `log-index`: the log's
    * index from an earlier release was not replaced. `not-ready`: the database cannot be opened; reported once per
    * reason, not per attempt. `newer-schema`: the database has migrations that the code does not know. `log-partitions`:
-   * the role may not create partitions of the log.
+   * the log lacks a partition that it needs soon, and the role may not create it.
    */
   readonly kind:
     | 'connection-leak'
@@ -101,15 +101,28 @@ const namesShownMax = 63;
  *
  * @throws ConfigurationError `invalid-configuration` with every mistake; values are never shown
  */
-export function assertUrlParameters({ address, path }: DatabaseConfig): void {
+export function assertUrlParameters({ address, path, ssl }: DatabaseConfig): void {
   const { searchParams, hash } = new URL(address);
   const messages = [...new Set(searchParams.keys())].flatMap(
     (name) => faultOf(name, searchParams.getAll(name)) ?? [],
   );
   if (hash !== '')
     messages.push('has a #, and everything after it would be ignored: write %23 for a literal #');
+  if (ssl !== undefined && [...searchParams.keys()].some((name) => /ssl|libpq/.test(name)))
+    messages.push('has parameters about TLS beside the section ssl: keep one of them');
   if (messages.length === 0) return;
   throw new ConfigurationError(messages.map((message) => ({ path: `${path}.jdbc-url`, message })));
+}
+
+/** The address of a database with its section `ssl` as parameters, which `pg` reads. */
+export function addressWithSsl({ address, ssl }: DatabaseConfig): string {
+  if (ssl === undefined) return address;
+  const url = new URL(address);
+  const { mode, caFile, certFile, keyFile } = ssl;
+  const parameters = { sslmode: mode, sslrootcert: caFile, sslcert: certFile, sslkey: keyFile };
+  for (const [name, value] of Object.entries(parameters))
+    if (value !== undefined) url.searchParams.set(name, value);
+  return url.href;
 }
 
 function faultOf(name: string, [value = '', ...others]: readonly string[]): string | undefined {
@@ -118,7 +131,7 @@ function faultOf(name: string, [value = '', ...others]: readonly string[]): stri
     if (value === '')
       return 'has an unknown parameter without a value: write a literal & in a password as %26';
     const shown = name.slice(0, namesShownMax);
-    return `has the parameter ${shown}, which would be ignored: did you mean ${nearest(shown)}? Correct it or remove it`;
+    return `has the parameter ${shown}, which would be ignored: did you mean ${nearestName(shown, urlParameters.keys())}? Correct it or remove it`;
   }
   if (others.length > 0) return `has the parameter ${name} more than once: keep one`;
   if (values !== undefined && !values.includes(value))
@@ -128,32 +141,6 @@ function faultOf(name: string, [value = '', ...others]: readonly string[]): stri
   return value === ''
     ? `has the parameter ${name} without a value: give one or remove the parameter`
     : undefined;
-}
-
-function nearest(name: string): string {
-  const distances = [...urlParameters.keys()].map((known) => ({
-    known,
-    distance: editDistance(name.toLowerCase(), known),
-  }));
-  return distances.reduce((best, each) => (each.distance < best.distance ? each : best)).known;
-}
-
-/**
- * The edit distance: how many characters must be inserted, deleted or replaced.
- *
- * @see https://en.wikipedia.org/wiki/Wagner%E2%80%93Fischer_algorithm
- */
-function editDistance(one: string, other: string): number {
-  let row = Array.from({ length: other.length + 1 }, (_unused, index) => index);
-  for (const character of one) {
-    const next = [(row[0] ?? 0) + 1];
-    for (let index = 0; index < other.length; index++) {
-      const replaced = (row[index] ?? 0) + (character === other[index] ? 0 : 1);
-      next.push(Math.min(replaced, (row[index + 1] ?? 0) + 1, (next[index] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row.at(-1) ?? 0;
 }
 
 /** The commands that error messages suggest to operators of the application. */

@@ -106,15 +106,27 @@ export class PgDeadLetters implements DeadLetters {
 /** The position of a row in the list of blocked events. */
 const cursorOf = sql.raw(`concat(extract(epoch from parked_date), '/', event_id, '/', handler)`);
 
-function matching({ handler, eventId, eventType, modelId, dead }: BlockedFilter): SQL {
-  const texts = [handler, eventType, modelId].filter((text) => text !== undefined);
+/** The first line of an error, as in the index of dead letters by it. */
+export const errorLine = `"left"(split_part(coalesce(error, ''), E'\\n', 1), 200)`;
+
+/** The condition for rows of blocked events. */
+export function matching({
+  handler,
+  eventId,
+  eventType,
+  modelId,
+  dead,
+  errorLine: line,
+}: BlockedFilter): SQL {
+  const texts = [handler, eventType, modelId, line].filter((text) => text !== undefined);
   if (!texts.every(isStorableText)) return sql`false`;
   const conditions = [
     handler === undefined ? undefined : sql`handler = ${handler}`,
     eventId === undefined ? undefined : isEventId(eventId) ? sql`event_id = ${eventId}` : sql`false`,
     eventType === undefined ? undefined : sql`event_type = ${eventType}`,
     modelId === undefined ? undefined : sql`model_id = ${modelId}`,
-    dead === undefined ? undefined : sql`dead = ${dead}`,
+    dead === undefined ? undefined : dead ? sql`dead` : sql`not dead`,
+    line === undefined ? undefined : sql`${sql.raw(errorLine)} = ${line}`,
   ];
   return and(...conditions) ?? sql`true`;
 }

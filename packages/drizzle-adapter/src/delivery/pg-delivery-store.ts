@@ -10,6 +10,7 @@ import { PgDeadLetters } from './pg-dead-letters.js';
 import { PgDeliveryLog } from './pg-delivery-log.js';
 import { PgHandlerCursors } from './pg-handler-cursors.js';
 import { type NotificationSettings, PgNotificationChannel } from './pg-notifications.js';
+import { PgOperatorStore } from './pg-operator-store.js';
 import { PgSlotLeases } from './pg-slot-leases.js';
 
 /** Everything that delivery needs from one PostgreSQL database. */
@@ -22,6 +23,7 @@ export class PgDeliveryStore implements DeliveryStore {
   readonly deadLetters: PgDeadLetters;
   readonly notifications: PgNotificationChannel;
   readonly partitions: PgLogPartitions;
+  readonly operator: PgOperatorStore;
   /** How to open further connections to the database, until it is closed. */
   readonly connections: NotificationSettings;
 
@@ -42,6 +44,7 @@ export class PgDeliveryStore implements DeliveryStore {
     this.deadLetters = new PgDeadLetters(manager);
     this.notifications = new PgNotificationChannel(manager, notifications);
     this.partitions = new PgLogPartitions(manager);
+    this.operator = new PgOperatorStore(manager);
   }
 }
 
@@ -56,7 +59,10 @@ const createTimeoutMs = 5_000;
 /** How long dropping a partition may take. Its locks block commits. */
 const dropTimeoutMs = 300;
 
-/** Creates and drops partitions of the log in one PostgreSQL database. Never delays a commit by more than 300 ms. */
+/**
+ * Creates and drops partitions of the log in one PostgreSQL database. Never delays a commit by more than 300 ms. A role that
+ * may drop none, such as that of a relay, leaves it to other processes.
+ */
 class PgLogPartitions implements LogPartitions {
   readonly #manager: Connection;
 
@@ -75,6 +81,7 @@ class PgLogPartitions implements LogPartitions {
              where inhparent = 'eventlog.events'::regclass and child.relname ~ '^events_\\d{4}_\\d{2}$'
                and (to_date(right(child.relname, 7), 'YYYY_MM') + interval '1 month') at time zone 'UTC'
                    < clock_timestamp() - $1::double precision * interval '1 millisecond'
+               and has_function_privilege('eventlog.drop_partition(text)', 'execute')
              order by child.relname`,
       values: [olderThanMs],
     });

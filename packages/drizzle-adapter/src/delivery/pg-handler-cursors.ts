@@ -42,6 +42,9 @@ const saveText = `
 /** How many events are examined to measure a handler's lag, starting from its cursor that is furthest behind. */
 const lagEventsMax = 100_000;
 
+/** How many blocked events of a handler are counted; in the order of an index, so that others' are not read. */
+const blockedCountMax = 10_000;
+
 /** Whether an event `e` of the log lies after a cursor `c`. */
 export const isBeyond = `(e.epoch > c.epoch or e.epoch = c.epoch and not pg_visible_in_snapshot(e.xid, c.snapshot))`;
 
@@ -63,9 +66,14 @@ const lagText = `
          coalesce(blocked.count, 0)::integer as "blockedCount", coalesce(blocked.dead, 0)::integer as "deadCount"
   from eventlog.handlers h
   left join pending using (handler)
-  left join (
-    select handler, count(*), count(*) filter (where dead) as dead from eventlog.parked_events group by handler
-  ) blocked using (handler)
+  cross join lateral (
+    select (select count(*) from (
+              select from eventlog.parked_events p where p.handler = h.handler
+              order by p.event_id limit ${blockedCountMax}) each) as count,
+           (select count(*) from (
+              select from eventlog.parked_events p where p.handler = h.handler and p.dead
+              order by p.parked_date, p.event_id limit ${blockedCountMax}) each) as dead
+  ) blocked
   order by h.handler`;
 
 /**

@@ -139,10 +139,22 @@ async function createPartitions(client: pg.Client, { warn }: Opening): Promise<v
     );
   } catch (error) {
     const state = sqlStateOf(error);
-    if (state === permissionDenied) {
-      warn('log-partitions', `the role may not create partitions of the log (${messageOf(error)})`);
-    } else if (state !== lockNotAvailable) throw error;
+    if (state !== permissionDenied && state !== lockNotAvailable) throw error;
+    // Other processes create them, as long as none is missing.
+    if (state === permissionDenied && (await lacksPartition(client)))
+      warn(
+        'log-partitions',
+        `the log lacks the partition of this month or the next one, and the role may not create it (${messageOf(error)})`,
+      );
   }
+}
+
+async function lacksPartition(client: pg.Client): Promise<boolean> {
+  const { rows } = await client.query<{ lacks: boolean }>(
+    `select bool_or(to_regclass('eventlog.events_' || to_char(month, 'YYYY_MM')) is null) as lacks
+     from (values (now() at time zone 'UTC'), (date_trunc('month', now() at time zone 'UTC') + interval '1 month')) as needed (month)`,
+  );
+  return rows[0]?.lacks === true;
 }
 
 /**

@@ -68,6 +68,16 @@ export class MigrationFolder {
     );
   }
 
+  /** The migrations that were applied with other statements than they have now, as in a file that was edited later. */
+  async edited(client: pg.ClientBase): Promise<readonly Migration[]> {
+    if (!(await this.#hasJournal(client))) return [];
+    const { rows } = await client.query<{ created_at: string; hash: string }>(
+      `select created_at, hash from ${this.journal}`,
+    );
+    const applied = new Map(rows.map(({ created_at, hash }) => [Number(created_at), hash]));
+    return this.migrations.filter(({ createdMs, hash }) => (applied.get(createdMs) ?? hash) !== hash);
+  }
+
   async createJournal(client: pg.ClientBase): Promise<void> {
     // Does nothing if the journal exists, so that a role that may not create schemas can still find out that there is
     // nothing to do.

@@ -1,7 +1,7 @@
 import { DatabaseNotReadyError } from '@framework/core/adapter';
 import type pg from 'pg';
 
-import type { MigrationFolder } from './migration-folder.js';
+import { MigrationFolder } from './migration-folder.js';
 
 /**
  * Refuses a database whose schema is older or newer than the code. Changes nothing.
@@ -32,6 +32,7 @@ export const keyedTables: readonly string[] = [
   'handlers',
   'idempotency_keys',
   'leases',
+  'operator_audit',
   'parked_events',
   'parked_models',
   'processes',
@@ -83,6 +84,46 @@ export async function missingMigrations(
     missing.push(...summed.map((name) => `${name} of the ${folder.owner}`));
   }
   return missing;
+}
+
+/** One migration that a database lacks. */
+export interface PendingMigration {
+  /** Its file name without the extension. */
+  readonly name: string;
+  /** Whose migration it is. */
+  readonly owner: 'framework' | 'application';
+  /** What it executes, in order. */
+  readonly statements: readonly string[];
+}
+
+/** How the schema of a database differs from the migrations of this release. */
+export interface SchemaState {
+  /** The migrations that it lacks, in the order in which they would be applied. */
+  readonly pending: readonly PendingMigration[];
+  /** Describes the migrations that this release does not know, in order. */
+  readonly unknown: readonly string[];
+  /** The names of migrations that were applied with other statements than they have now. */
+  readonly edited: readonly string[];
+}
+
+/**
+ * Compares the schema of a database with the migrations of this release. Changes nothing.
+ *
+ * @param migrationsFolder the application's migrations, as `drizzle-kit generate` writes them; without it, they are not compared
+ * @throws DatabaseNotReadyError `migration-failed` when the folder cannot be read
+ * @throws errors of `pg`
+ */
+export async function schemaState(client: pg.ClientBase, migrationsFolder?: string): Promise<SchemaState> {
+  const folders = MigrationFolder.all(migrationsFolder);
+  const pending: PendingMigration[] = [];
+  const edited: string[] = [];
+  for (const folder of folders) {
+    const { owner } = folder;
+    const missing = await folder.missing(client);
+    pending.push(...missing.map(({ name, statements }) => ({ name, owner, statements })));
+    edited.push(...(await folder.edited(client)).map(({ name }) => `${name} of the ${owner}`));
+  }
+  return { pending, unknown: await unknownMigrations(client, folders), edited };
 }
 
 /** Describes the migrations of a database that the code does not know, in order. */

@@ -165,6 +165,18 @@ describe('the tail of a log', () => {
     expect(tailWith([{ ...first, bytes: 1_001 }], { limits }).isFull).toBe(true);
   });
 
+  test('needs settling when half of what it may have was added since it was settled', () => {
+    const limits = { transactionsMax: 4, bytesMax: 1_000 };
+    const tail = tailWith([transaction(100, 0), transaction(101, 0)], { limits });
+    expect(tail.needsSettling).toBe(false);
+    tail.add(transaction(102, 0));
+    expect(tail.needsSettling).toBe(true);
+    tail.settle(saved('103:103:'), 2_000n);
+    expect(tail.needsSettling).toBe(false);
+    tail.add({ ...transaction(103, 0), bytes: 501 });
+    expect(tail.needsSettling).toBe(true);
+  });
+
   test('keeps the order of versions when many cursors are remembered', () => {
     const tail = tailWith([]);
     let cursor = adopted(tail, '100:100:');

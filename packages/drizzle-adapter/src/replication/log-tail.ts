@@ -66,6 +66,8 @@ export class LogTail {
   /** The number of the first one that is kept; all that were ever added are numbered from 0. */
   #firstNumber = 0;
   #bytes = 0;
+  /** Which part of its limits was added since it was last settled. */
+  #addedPart = 0;
   #firstXid: bigint | undefined;
   #check = 0;
   readonly #known = new Map<Cursor, KnownCursor>();
@@ -96,6 +98,11 @@ export class LogTail {
     return this.#transactions.length > transactionsMax || this.#bytes > bytesMax;
   }
 
+  /** Whether {@link settle} should be called, so that it does not become full with what is no longer needed. */
+  get needsSettling(): boolean {
+    return this.#addedPart > 0.5;
+  }
+
   /** How many are kept. */
   get size(): number {
     return this.#transactions.length;
@@ -105,6 +112,7 @@ export class LogTail {
   add(transaction: StreamedTransaction): void {
     this.#transactions.push(transaction);
     this.#bytes += transaction.bytes;
+    this.#addedPart += Math.max(1 / this.#limits.transactionsMax, transaction.bytes / this.#limits.bytesMax);
   }
 
   /**
@@ -175,6 +183,7 @@ export class LogTail {
    * @returns up to where the write-ahead log is no longer needed; `undefined` when that is not known yet
    */
   settle(saved: readonly HandlerCursor[], receivedLsn: bigint): bigint | undefined {
+    this.#addedPart = 0;
     const snapshots = new Map<number, Snapshot>();
     for (const { slot, cursor } of saved) {
       const place = parsePlace(cursor);

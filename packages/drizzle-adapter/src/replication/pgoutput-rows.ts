@@ -1,14 +1,12 @@
 import pgLogicalReplication from 'pg-logical-replication';
 import type { Pgoutput } from 'pg-logical-replication';
+import { escapeIdentifier } from 'pg';
 import type pg from 'pg';
 
 import { EventRow, type StreamedTexts, streamedTexts } from '../read/event-row.js';
 import type { StreamedTransaction } from './log-tail.js';
 
 const { PgoutputPlugin } = pgLogicalReplication;
-
-/** The server's run to which a session belongs. */
-const historyText = 'select eventlog.server_history() as history';
 
 /** A transaction with more bytes of events is not kept: readers with SQL read it in parts. */
 const transactionBytesMax = 16 * 1_048_576;
@@ -21,37 +19,61 @@ const rowOverheadBytes = 500;
  * `pg`, which an application may replace, would lose digits.
  */
 export class LogStreamPlugin extends PgoutputPlugin {
-  /** The history of the server that streams; empty until the stream begins. */
-  history = '';
+  readonly #prepare: (client: pg.Client) => Promise<void>;
 
-  constructor(publication: string) {
-    super({ protoVersion: 1, publicationNames: [publication] });
+  /** @param prepare called with the connection, before the server is asked to stream */
+  constructor(publication: string, prepare: (client: pg.Client) => Promise<void>) {
+    // The names are a list of SQL identifiers within a literal.
+    super({ protoVersion: 1, publicationNames: [escapeIdentifier(publication).replaceAll("'", "''")] });
+    this.#prepare = prepare;
   }
 
-  /** Decodes one message; a message that cannot be decoded becomes an error, because the caller's socket cannot handle a thrown one. */
+  /** Decodes one message; one that cannot be decoded as it is becomes an {@link UndecodedMessage}. */
   override parse(buffer: Buffer): Pgoutput.Message {
+    const message = this.#parse(buffer);
+    // The service passes on what it gets.
+    return message as Pgoutput.Message;
+  }
+
+  #parse(buffer: Buffer): Pgoutput.Message | UndecodedMessage {
     try {
+      if (buffer[0] === insertTag && buffer.includes(byteOrderMark)) return { tag: 'altered' };
       const message = super.parse(buffer);
       if (message.tag === 'relation') for (const column of message.columns) column.parser = asText;
       return message;
     } catch (error) {
-      return { tag: 'undecodable', error } as unknown as Pgoutput.Message;
+      return { tag: 'undecodable', error };
     }
   }
 
   override async start(client: pg.Client, slotName: string, lastLsn: string): Promise<unknown> {
-    const { rows } = await client.query<{ history: string }>(historyText);
-    this.history = rows[0]?.history ?? '';
+    await this.#prepare(client);
     return super.start(client, slotName, lastLsn);
   }
 }
+
+/**
+ * What stands for a message that is not decoded: `altered` if decoding would change it, `undecodable` if it fails, because the caller's
+ * socket cannot handle a thrown error.
+ */
+type UndecodedMessage =
+  { readonly tag: 'altered' } | { readonly tag: 'undecodable'; readonly error: unknown };
+
+/** The first byte of a message with an inserted row, `I`. */
+const insertTag = 0x49;
+/** Decoding removes it from the beginning of a text. */
+const byteOrderMark = '\uFEFF';
 
 /** The end of a transaction in the stream. */
 export interface StreamedCommit {
   /** The position behind it in the write-ahead log. */
   readonly endLsn: bigint;
-  /** `undefined` if it wrote nothing to the log, `too-large` if it wrote more than is kept. */
-  readonly transaction: StreamedTransaction | 'too-large' | undefined;
+  /**
+   * `undefined` if it wrote nothing to the log; `left-out` if only readers with SQL know what it wrote, because it wrote more than is
+   * kept, because decoding would change it, or because the server has described the log anew: then the publication may have changed, and
+   * lack some of its rows.
+   */
+  readonly transaction: StreamedTransaction | 'left-out' | undefined;
 }
 
 /** Puts the messages of a stream together to the transactions that wrote to the log. */
@@ -63,6 +85,7 @@ export class TransactionAssembler {
   #xid: bigint | undefined;
   #rows: EventRow[] = [];
   #bytes = 0;
+  #isLeftOut = false;
 
   /**
    * @param epoch the epoch of the log: rows of others were copied from elsewhere
@@ -78,18 +101,23 @@ export class TransactionAssembler {
    *
    * @throws Error when a message cannot be decoded, or is not expected
    */
-  take(message: Pgoutput.Message): StreamedCommit | undefined {
+  take(message: Pgoutput.Message | UndecodedMessage): StreamedCommit | undefined {
     switch (message.tag) {
       case 'begin':
         this.#begun = message;
-        [this.#xid, this.#rows, this.#bytes] = [undefined, [], 0];
+        [this.#xid, this.#rows, this.#bytes, this.#isLeftOut] = [undefined, [], 0, false];
+        return undefined;
+      case 'relation':
+        if (isLog(message)) this.#isLeftOut = true;
+        return undefined;
+      case 'altered':
+        this.#isLeftOut = true;
         return undefined;
       case 'insert':
         this.#insert(message);
         return undefined;
       case 'commit':
         return this.#commit(message);
-      case 'relation':
       case 'type':
       case 'origin':
       case 'update':
@@ -98,14 +126,12 @@ export class TransactionAssembler {
       case 'message':
         return undefined;
       default:
-        throw new Error('The stream contains a message that cannot be decoded', {
-          cause: (message as { readonly error?: unknown }).error,
-        });
+        throw new Error('The stream contains a message that cannot be decoded', { cause: message.error });
     }
   }
 
   #insert({ relation, new: row }: Pgoutput.MessageInsert): void {
-    if (relation.schema !== 'eventlog' || relation.name !== 'events') return;
+    if (!isLog(relation)) return;
     const columns = row as StreamedTexts;
     const xid = BigInt(columns['xid'] ?? 0);
     // Rows that were copied from another log have numbers of other transactions: readers with SQL decide about those.
@@ -123,8 +149,8 @@ export class TransactionAssembler {
     const [xid, rows, bytes] = [this.#xid, this.#rows, this.#bytes + rowOverheadBytes];
     this.#begun = undefined;
     const [commitLsn, endLsn] = [parseLsn(message.commitLsn), parseLsn(message.commitEndLsn)];
+    if (this.#isLeftOut || this.#bytes > transactionBytesMax) return { endLsn, transaction: 'left-out' };
     if (xid === undefined) return { endLsn, transaction: undefined };
-    if (this.#bytes > transactionBytesMax) return { endLsn, transaction: 'too-large' };
     return { endLsn, transaction: { xid, commitLsn, rows, bytes } };
   }
 
@@ -139,6 +165,10 @@ export class TransactionAssembler {
 }
 
 const namesMax = 1_000;
+
+function isLog({ schema, name }: Pgoutput.MessageRelation): boolean {
+  return schema === 'eventlog' && name === 'events';
+}
 
 function asText(text: string): string {
   return text;

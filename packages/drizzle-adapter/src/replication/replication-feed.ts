@@ -9,7 +9,7 @@ import {
 } from '@framework/core/adapter';
 import type pg from 'pg';
 
-import type { LogPlace } from '../delivery/log-place.js';
+import { type LogPlace, parsePlace } from '../delivery/log-place.js';
 import { LogTail } from './log-tail.js';
 import type { StreamedCommit } from './pgoutput-rows.js';
 import { ReplicationSession } from './replication-session.js';
@@ -23,6 +23,10 @@ const retryMaxMs = 5_000;
 /** The waits for a commit to become visible, with synchronous replication for example. */
 const visibleMinMs = 1;
 const visibleMaxMs = 200;
+
+/** How often the lag of the stream is looked at between two checks. */
+const looksPerCheck = 10;
+const behindReason = 'The server is still decoding older parts of its write-ahead log';
 
 /** How far a stream has come. */
 export interface StreamProgress {
@@ -47,12 +51,18 @@ export class ReplicationFeed implements EventFeed {
   readonly #running: Promise<void>;
   #session: ReplicationSession | undefined;
   #tail: LogTail | undefined;
+  /** Whether the server is still decoding what is older than the last look: until it has, the tail lacks what was committed since. */
+  #isBehind = true;
   /** Where the tail is valid. */
   #place: Pick<LogPlace, 'epoch' | 'history'> = { epoch: 0, history: '' };
   #state: EventSourceState;
   #reported: string | undefined;
+  /** Whether the last stream has ended because its slot is of no use. */
+  #isSlotOutdated = false;
   /** Whose commits are being released. */
   #releasing: ReplicationSession | undefined;
+  /** Whose tail is being settled before the next check. */
+  #settling: ReplicationSession | undefined;
 
   constructor(target: SourceTarget, client: () => pg.ClientConfig, settings: SlotSettings) {
     this.#target = target;
@@ -73,7 +83,7 @@ export class ReplicationFeed implements EventFeed {
   }
 
   get isLive(): boolean {
-    return this.#tail?.isServing ?? false;
+    return !this.#isBehind && this.#tail?.isServing === true;
   }
 
   /** How far the stream has come; `undefined` without a stream. */
@@ -97,7 +107,7 @@ export class ReplicationFeed implements EventFeed {
     bytesMax: number | undefined,
   ): Promise<EventBatch> {
     const tail = this.#tail;
-    const read = tail?.read(slots, cursor, limit);
+    const read = this.#isBehind ? undefined : tail?.read(slots, cursor, limit);
     if (read !== undefined) return read;
     const check = tail?.check ?? 0;
     const batch = await this.#target.store.log.read(slots, cursor, limit, bytesMax);
@@ -132,7 +142,8 @@ export class ReplicationFeed implements EventFeed {
     try {
       session = await ReplicationSession.open({
         client: this.#client(),
-        settings: this.#settings,
+        history: await this.#history(),
+        settings: { ...this.#settings, isSlotOutdated: this.#isSlotOutdated },
         eventBytesMax: this.#target.eventBytesMax,
         signal,
         onRetained: (slot) => (this.#state = { ...this.#state, slot }),
@@ -146,28 +157,64 @@ export class ReplicationFeed implements EventFeed {
       this.#session = session;
       await this.#begin(session, session.begunAt);
       const slot = await session.retained();
-      this.#state = { ...this.#state, kind: 'streaming', reason: undefined, slot };
-      this.#reported = undefined;
-      while (!ended.signal.aborted) {
-        await this.#clock.sleep(this.#target.checkMs, ended.signal);
-        if (!ended.signal.aborted) await this.#checkUp(session);
-      }
+      this.#state = { ...this.#state, reason: behindReason, slot };
+      await this.#follow(session, ended.signal);
       return reason;
     } finally {
       signal.removeEventListener('abort', onClosing);
       this.#tail = undefined;
       this.#session = undefined;
+      this.#isBehind = true;
       await session?.close();
       // Whatever was to be read from the tail is read with SQL.
       this.#target.onCommitted();
     }
   }
 
-  /** Begins a tail, with everything that is committed from now on. */
+  /** In which history the log is read with SQL. */
+  async #history(): Promise<string | undefined> {
+    const [known] = await this.#target.store.cursors.load([0]);
+    return known && parsePlace(known.cursor).history;
+  }
+
+  /** Looks how far behind the stream is, often at first, and checks the tail once in ten looks. */
+  async #follow(session: ReplicationSession, ended: AbortSignal): Promise<void> {
+    const { checkMs } = this.#target;
+    let checkedMs = this.#clock.elapsedMs();
+    let lookMs = visibleMinMs;
+    while (!ended.aborted) {
+      const lsn = await session.flushedLsn();
+      await this.#clock.sleep(lookMs, ended);
+      if (ended.aborted) return;
+      this.#setBehind(session.receivedLsn < lsn);
+      lookMs = Math.min(lookMs * 2, checkMs / looksPerCheck);
+      if (this.#clock.elapsedMs() - checkedMs < checkMs) continue;
+      await this.#checkUp(session);
+      checkedMs = this.#clock.elapsedMs();
+    }
+  }
+
+  /** While the stream is behind, the log is read with SQL, so that an event need not wait for what other tables have written. */
+  #setBehind(isBehind: boolean): void {
+    if (isBehind === this.#isBehind) return;
+    this.#isBehind = isBehind;
+    const [kind, reason] = isBehind
+      ? (['by-cursor', behindReason] as const)
+      : (['streaming', undefined] as const);
+    this.#state = { ...this.#state, kind, reason };
+    if (!isBehind) this.#reported = undefined;
+    this.#target.onCommitted();
+  }
+
+  /**
+   * Begins a tail, with everything that is committed from now on. If the publication changes after it was looked at, the server
+   * describes the log anew before the next event, and a tail is begun again.
+   */
   async #begin(session: ReplicationSession, place: Pick<LogPlace, 'epoch' | 'history'>): Promise<void> {
     const tail = new LogTail(place);
     this.#tail = tail;
     this.#place = place;
+    await session.assertStreamable();
     tail.begin(await session.newXid());
     this.#target.onCommitted();
   }
@@ -176,12 +223,13 @@ export class ReplicationFeed implements EventFeed {
     const [session, tail] = [this.#session, this.#tail];
     // What arrives while the session is being opened comes before its tail.
     if (transaction === undefined || tail === undefined || session === undefined) return;
-    if (transaction !== 'too-large') tail.add(transaction);
-    if (transaction === 'too-large' || tail.isFull) {
+    if (transaction !== 'left-out') tail.add(transaction);
+    if (transaction === 'left-out' || tail.isFull) {
       void this.#begin(session, this.#place).catch((error: unknown) => session.fail(error));
       return;
     }
     if (this.#releasing !== session) void this.#releaseVisible(session);
+    if (tail.needsSettling && this.#settling !== session) void this.#settleEarly(session);
   }
 
   /** One question at a time covers all commits that arrived before it. */
@@ -208,13 +256,34 @@ export class ReplicationFeed implements EventFeed {
     }
   }
 
-  /** Tells the server what it need not keep, and has each cursor read with SQL once. */
+  /** Keeps a tail to which much is added from becoming full, and the server from keeping all of its write-ahead log until the next check. */
+  async #settleEarly(session: ReplicationSession): Promise<void> {
+    this.#settling = session;
+    try {
+      await this.#settle(session);
+    } catch (error) {
+      session.fail(error);
+    } finally {
+      if (this.#settling === session) this.#settling = undefined;
+    }
+  }
+
+  /** Checks that the stream is what it was, tells the server what it need not keep, and has each cursor read with SQL once. */
   async #checkUp(session: ReplicationSession): Promise<void> {
-    const { store, handler, onCommitted } = this.#target;
     if (session.silentMs > silentMaxMs) throw new Error('The server has been silent for too long');
+    this.#assertUnchanged(await session.place());
+    await session.assertStreamable();
+    await this.#settle(session);
+    this.#state = { ...this.#state, slot: await session.retained() };
+    this.#tail?.requireCheck();
+    this.#target.onCommitted();
+  }
+
+  /** Tells the server what it need not keep, and forgets it. */
+  async #settle(session: ReplicationSession): Promise<void> {
+    const { store, handler } = this.#target;
     const { receivedLsn } = session;
     const tail = this.#tail;
-    this.#assertUnchanged(await session.place());
     const cursors = await store.cursors.load(
       Array.from({ length: store.slotCount }, (_unused, slot) => slot),
     );
@@ -222,9 +291,6 @@ export class ReplicationFeed implements EventFeed {
     const settled =
       saved.length < store.slotCount || tail !== this.#tail ? undefined : tail?.settle(saved, receivedLsn);
     session.confirm(settled ?? session.confirmedLsn);
-    this.#state = { ...this.#state, slot: await session.retained() };
-    tail?.requireCheck();
-    onCommitted();
   }
 
   #assertUnchanged({ epoch, history }: LogPlace): void {
@@ -235,6 +301,7 @@ export class ReplicationFeed implements EventFeed {
   /** Reports each reason once until the stream has worked again. */
   #refused(error: unknown): void {
     const reason = error instanceof Error ? error.message : String(error);
+    this.#isSlotOutdated = error instanceof StreamRefusedError && error.isSlotOutdated;
     this.#state = { ...this.#state, kind: 'by-cursor', reason };
     if (reason === this.#reported) return;
     this.#reported = reason;

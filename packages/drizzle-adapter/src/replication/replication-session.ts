@@ -2,7 +2,7 @@ import type { RetainedLog } from '@framework/core/adapter';
 import pg from 'pg';
 import pgLogicalReplication from 'pg-logical-replication';
 
-import { ClosingClient } from '../connection/client.js';
+import { ClosingClient, DatabaseSocket } from '../connection/client.js';
 import { type LogPlace, parsePlace, presentText } from '../delivery/log-place.js';
 import {
   LogStreamPlugin,
@@ -11,12 +11,25 @@ import {
   formatLsn,
   parseLsn,
 } from './pgoutput-rows.js';
-import { type SlotSettings, StreamRefusedError, prepareSlot, retainedBy } from './replication-slot.js';
+import {
+  type SlotSettings,
+  StreamRefusedError,
+  assertAvailable,
+  assertStreamable,
+  prepareSlot,
+  retainedBy,
+} from './replication-slot.js';
 
 const { LogicalReplicationService } = pgLogicalReplication;
 
 /** How long the server may take to connect or to answer. */
 const answerTimeoutMs = 10_000;
+
+/** The server's run to which a connection leads. */
+const historyQuestion = {
+  text: 'select eventlog.server_history() as history',
+  query_timeout: answerTimeoutMs,
+};
 
 /** The form in which the server writes values, whatever is set for the role or the database. */
 const sessionSettings =
@@ -27,6 +40,8 @@ export interface SessionOptions {
   readonly client: pg.ClientConfig;
   readonly settings: SlotSettings;
   readonly eventBytesMax: number;
+  /** The history in which the database is at its own address; `undefined` if it is not known. */
+  readonly history: string | undefined;
   /** Ends the opening. */
   readonly signal: AbortSignal;
   /** Called with what the server keeps for the slot, whether or not the stream can begin. */
@@ -48,8 +63,12 @@ export class ReplicationSession {
   readonly #options: SessionOptions;
   readonly #side: pg.Client;
   readonly #service: InstanceType<typeof LogicalReplicationService>;
+  /** That of the connection for replication. */
+  #socket: DatabaseSocket | undefined;
   #assembler: TransactionAssembler | undefined;
   #begunAt: Pick<LogPlace, 'epoch' | 'history'> = { epoch: 0, history: '' };
+  /** Settles after the last question. */
+  #asked: Promise<unknown> = Promise.resolve();
   #receivedLsn = 0n;
   #confirmedLsn = 0n;
   #hasEnded = false;
@@ -69,10 +88,12 @@ export class ReplicationSession {
     this.#started.promise.catch(() => undefined);
     this.#side = new ClosingClient({ ...common, query_timeout: answerTimeoutMs });
     this.#side.on('error', (error) => this.#end(error));
-    this.#service = new LogicalReplicationService(common, {
-      acknowledge: { auto: false, timeoutSeconds: 0 },
-    });
-    this.#service.on('error', (error) => this.#end(error));
+    const stream = (): DatabaseSocket => (this.#socket = new DatabaseSocket());
+    this.#service = new LogicalReplicationService(
+      { ...common, stream },
+      { acknowledge: { auto: false, timeoutSeconds: 0 } },
+    );
+    this.#service.on('error', (error) => this.#end(refusal(error, options.settings.slot)));
     this.#service.on('data', (_lsn, message) => this.#take(message));
     this.#service.on('heartbeat', (lsn, _time, mustAnswer) => this.#hear(lsn, mustAnswer));
   }
@@ -120,20 +141,41 @@ export class ReplicationSession {
 
   /** The present state of the log, as readers with SQL see it. */
   async place(): Promise<LogPlace> {
-    const { rows } = await this.#side.query<{ place: string }>(`select ${presentText} as place`);
+    const { rows } = await this.#ask((side) =>
+      side.query<{ place: string }>(`select ${presentText} as place`),
+    );
     return parsePlace(rows[0]?.place ?? '');
+  }
+
+  /** Up to where the server has written its log durably: a stream that is not behind has delivered it. */
+  async flushedLsn(): Promise<bigint> {
+    const { rows } = await this.#ask((side) =>
+      side.query<{ lsn: string }>('select pg_current_wal_flush_lsn()::text as lsn'),
+    );
+    return parseLsn(rows[0]?.lsn ?? null);
   }
 
   /** Assigns a transaction number: whatever gets a higher one is committed from now on. */
   async newXid(): Promise<bigint> {
-    const { rows } = await this.#side.query<{ xid: string }>('select pg_current_xact_id()::text as xid');
+    const { rows } = await this.#ask((side) =>
+      side.query<{ xid: string }>('select pg_current_xact_id()::text as xid'),
+    );
     const [{ xid }] = rows as [{ readonly xid: string }];
     return BigInt(xid);
   }
 
+  /**
+   * Checks that the log can still be streamed, with all events.
+   *
+   * @throws StreamRefusedError when the publication, or a setting of the server, has changed
+   */
+  async assertStreamable(): Promise<void> {
+    await this.#ask((side) => assertStreamable(side, this.#options.settings.publication));
+  }
+
   /** What the server keeps for the slot. */
   async retained(): Promise<RetainedLog | undefined> {
-    return retainedBy(this.#side, this.#options.settings.slot);
+    return this.#ask((side) => retainedBy(side, this.#options.settings.slot));
   }
 
   /** Tells the server up to where the write-ahead log is no longer needed, and asks it for an answer. */
@@ -151,29 +193,56 @@ export class ReplicationSession {
   async close(): Promise<void> {
     this.#hasEnded = true;
     this.#started.reject(new Error('The session was closed'));
-    await Promise.all([this.#service.stop().catch(() => undefined), this.#side.end().catch(() => undefined)]);
+    const stopped = this.#service.stop().catch(() => undefined);
+    // A connection that is not open yet would wait for a silent server.
+    this.#socket?.destroy();
+    await Promise.all([stopped, this.#side.end().catch(() => undefined)]);
   }
 
   async #open(): Promise<void> {
-    const { settings, eventBytesMax, onRecreated, onRetained } = this.#options;
+    const { settings, history, eventBytesMax, onRetained } = this.#options;
     await this.#side.connect();
-    onRetained(await this.retained());
-    this.#confirmedLsn = parseLsn(await prepareSlot(this.#side, settings, onRecreated));
-    this.#receivedLsn = this.#confirmedLsn;
     const place = await this.place();
+    if (history !== undefined && place.history !== history)
+      throw new StreamRefusedError(
+        'The address of the stream does not lead to this database, or the server has just restarted',
+      );
     this.#begunAt = place;
     this.#assembler = new TransactionAssembler(place.epoch, eventBytesMax);
-    const plugin = new LogStreamPlugin(settings.publication);
+    onRetained(await this.retained());
+    // The server may refuse the connection without these reasons.
+    await this.#ask((side) => assertAvailable(side, settings.slot));
+    const plugin = new LogStreamPlugin(settings.publication, (client) => this.#prepare(client));
     this.#service.on('start', () => this.#started.resolve());
     this.#service.subscribe(plugin, settings.slot, '0/0').then(
       () => this.#end(new Error('The server has ended the stream')),
       (error: unknown) => this.#end(refusal(error, settings.slot)),
     );
+    await this.#started.promise;
+  }
+
+  /**
+   * Prepares the slot once there is a connection that can stream it: the server would keep its write-ahead log for ever for a slot that
+   * nothing streams.
+   */
+  async #prepare(client: pg.Client): Promise<void> {
+    const { settings, onRecreated } = this.#options;
+    const { rows } = await client.query<{ history: string }>(historyQuestion);
+    if (rows[0]?.history !== this.#begunAt.history)
+      throw new StreamRefusedError('The address leads to several servers, or the server has just restarted');
+    this.#confirmedLsn = parseLsn(await this.#ask((side) => prepareSlot(side, settings, onRecreated)));
+    this.#receivedLsn = this.#confirmedLsn;
     const silence = new Error(`The server did not begin to stream within ${answerTimeoutMs} ms`);
     const deadline = setTimeout(() => this.#started.reject(silence), answerTimeoutMs);
-    await this.#started.promise.finally(() => clearTimeout(deadline));
-    if (plugin.history !== place.history)
-      throw new StreamRefusedError('The address leads to several servers, or the server has just restarted');
+    const onAnswered = (): void => clearTimeout(deadline);
+    this.#started.promise.then(onAnswered, onAnswered);
+  }
+
+  /** Asks on the second connection when what was asked before is answered: `pg` takes one statement at a time. */
+  #ask<Answer>(question: (side: pg.Client) => Promise<Answer>): Promise<Answer> {
+    const answer = this.#asked.then(() => question(this.#side));
+    this.#asked = answer.catch(() => undefined);
+    return answer;
   }
 
   #take(message: Parameters<TransactionAssembler['take']>[0]): void {
@@ -218,14 +287,21 @@ export class ReplicationSession {
 }
 
 const objectInUse = '55006';
-const noRight = '42501';
+const undefinedObject = '42704';
+/** By SQLSTATE. */
+const remedies: Readonly<Record<string, string>> = {
+  '42501': ': give the role the attribute REPLICATION',
+  '53300': ': increase max_wal_senders or max_connections, and restart the server',
+};
 
 function refusal(error: unknown, slot: string): unknown {
   if (!(error instanceof pg.DatabaseError)) return error;
-  const { code, message } = error;
+  const { code = '', message } = error;
   if (code === objectInUse) return new StreamRefusedError(message, { isTaken: true, cause: error });
-  const remedy = code === noRight ? ': give the role the attribute REPLICATION' : '';
+  const remedy = remedies[code] ?? '';
   return new StreamRefusedError(`The server refuses to stream ${slot} (${message})${remedy}`, {
+    // Before PostgreSQL 18, a stream fails at each event that is older than its publication.
+    isSlotOutdated: code === undefinedObject,
     cause: error,
   });
 }

@@ -9,6 +9,7 @@ import {
   type DeliverableEvent,
   type DeliveryLog,
   HandlerTimeoutError,
+  type Observe,
   actionNameOf,
 } from '@framework/core/adapter';
 
@@ -45,6 +46,8 @@ interface RunningCall {
   readonly context: CallContext;
   /** Ends the wait for the call, which itself may still be running. */
   readonly onOutcome: (outcome: CallOutcome) => void;
+  /** Ends what an observer sees of the call, for this reason. */
+  readonly onGivenUp: (reason: unknown) => void;
 }
 
 /** Calls one handler with events, and never waits longer than the handler's timeout. */
@@ -54,6 +57,7 @@ export class HandlerCaller {
   readonly #envelopes: EnvelopeFactory;
   readonly #abandoned: AbandonedCalls;
   readonly #turn: TurnTime;
+  readonly #observe: Observe;
   readonly #log: Pick<DeliveryLog, 'load'>;
   readonly #mayCall: () => boolean;
   readonly #running: CallDeadlines<RunningCall>;
@@ -65,13 +69,16 @@ export class HandlerCaller {
     readonly executor: Pick<ActionExecutor, 'execute'>;
     readonly envelopes: EnvelopeFactory;
     readonly timeoutMs: number;
-    readonly clock: Clock;
+    readonly context: {
+      readonly clock: Clock;
+      /** The time that all handlers of the process share in a turn of the event loop. */
+      readonly turn: TurnTime;
+      readonly observe: Observe;
+    };
     /** Loads what was left out of large events. */
     readonly log: Pick<DeliveryLog, 'load'>;
     /** The abandoned calls of all handlers of the process. */
     readonly abandoned: AbandonedCalls;
-    /** The time that all handlers of the process share in a turn of the event loop. */
-    readonly turn: TurnTime;
     /** Asked right before each call of the handler. */
     readonly mayCall: () => boolean;
   }) {
@@ -79,12 +86,13 @@ export class HandlerCaller {
     this.#executor = options.executor;
     this.#envelopes = options.envelopes;
     this.#abandoned = options.abandoned;
-    this.#turn = options.turn;
     this.#log = options.log;
     this.#mayCall = options.mayCall;
+    const { timeoutMs, context } = options;
+    this.#turn = context.turn;
+    this.#observe = context.observe;
     this.#turn.onNextTurn(() => this.#resume());
-    const { timeoutMs } = options;
-    this.#running = new CallDeadlines(timeoutMs, options.clock, (call) => {
+    this.#running = new CallDeadlines(timeoutMs, context.clock, (call) => {
       const error = new HandlerTimeoutError(options.handler.name, timeoutMs);
       this.#giveUp(call, { kind: 'failed', error }, error);
     });
@@ -174,12 +182,22 @@ export class HandlerCaller {
       attempt,
       this.#executor,
     );
-    const call = { slot, context, onOutcome };
+    const ended = Promise.withResolvers<void>();
+    const call = { slot, context, onOutcome, onGivenUp: ended.reject };
     this.#running.add(call);
-    this.#invoke(events, attempt, context).then(
-      () => this.#settle(call, done),
-      (error: unknown) => this.#settle(call, failureOf(error, events)),
-    );
+    const { name, handler } = this.#handler;
+    const isBatch = 'handleBatch' in handler;
+    const observed = this.#observe({ kind: 'handle', handler: name, attempt, isBatch, events }, () => {
+      const invoked = this.#invoke(events, attempt, context);
+      invoked.then(ended.resolve, ended.reject);
+      invoked.then(
+        () => this.#settle(call, done),
+        (error: unknown) => this.#settle(call, failureOf(error, events)),
+      );
+      return ended.promise;
+    });
+    // Its caller gets it as an outcome.
+    observed.catch(() => undefined);
   }
 
   async #invoke(
@@ -206,6 +224,7 @@ export class HandlerCaller {
     this.#running.remove(call);
     this.#abandoned.add(this.#handler.name);
     call.context.abort(reason);
+    call.onGivenUp(reason);
     call.onOutcome(outcome);
   }
 }

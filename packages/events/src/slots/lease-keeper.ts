@@ -1,4 +1,4 @@
-import type { Clock } from '@framework/core';
+import type { Clock, ShardIdentifier } from '@framework/core';
 import type { LeaseRenewal, SlotLeases } from '@framework/core/adapter';
 
 import { type StoreBackoff, type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
@@ -6,6 +6,24 @@ import { HeldSlot } from './held-slot.js';
 
 /** Slots of another process are requested this long after its leases end, so that the database sees that they have ended. */
 const marginMs = 50;
+
+/**
+ * Why leases were lost. `expired`: they were not renewed in time, because the database did not answer, or the process stood still.
+ * `taken`: the database refused a write under them, because another process holds the slots, or a failover has lost the leases.
+ */
+export type LeaseLossCause = 'expired' | 'taken';
+
+/** Slots of one database in which a process has stopped working, although it did not give them back. */
+export interface LeaseLoss {
+  /** The shards of the database. */
+  readonly shards: readonly ShardIdentifier[];
+  readonly cause: LeaseLossCause;
+  /** The lost slots of each handler, by its durable name. */
+  readonly slotsByHandler: ReadonlyMap<string, readonly number[]>;
+}
+
+/** Called when leases are lost, once for all that are lost together. */
+export type LeaseLossHook = (loss: LeaseLoss) => void;
 
 /** Holds this process's leases of one database: renews them, and drops them in time when that fails. */
 export class LeaseKeeper {
@@ -15,6 +33,7 @@ export class LeaseKeeper {
   readonly #shards: readonly string[];
   readonly #watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   readonly #onRenewed: (gained: readonly HeldSlot[]) => void;
+  readonly #onLost: (slots: readonly HeldSlot[], cause: LeaseLossCause) => void;
   readonly #wakeSignal: WakeSignal;
   readonly #backoff: StoreBackoff;
   /** The slots that are held, by their tokens. */
@@ -37,6 +56,8 @@ export class LeaseKeeper {
     readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
     /** Called after each renewal with the new leases; lost ones have been reported before. */
     readonly onRenewed: (gained: readonly HeldSlot[]) => void;
+    /** Called with slots that were lost together; not with those that the process shares with others or gives back. */
+    readonly onLost: (slots: readonly HeldSlot[], cause: LeaseLossCause) => void;
   }) {
     const { context } = options;
     this.#context = context;
@@ -45,6 +66,7 @@ export class LeaseKeeper {
     this.#shards = options.shards;
     this.#watch = options.watch;
     this.#onRenewed = options.onRenewed;
+    this.#onLost = options.onLost;
     this.#wakeSignal = new WakeSignal(context.clock);
     this.#backoff = storeBackoff(context);
   }
@@ -86,8 +108,7 @@ export class LeaseKeeper {
 
   /** Drops leases that the database reports as lost, by their tokens, and asks for new leases. */
   drop(tokens: readonly string[]): void {
-    for (const token of tokens) this.#lose(token);
-    if (tokens.length > 0) this.#wakeSignal.wake();
+    this.#drop(tokens, 'taken');
   }
 
   /** Stops renewing, and gives every slot back. */
@@ -95,7 +116,7 @@ export class LeaseKeeper {
     this.#stopped = true;
     this.#wakeSignal.wake();
     this.#cancelExpiry();
-    this.drop([...this.#slots.keys()]);
+    for (const token of this.#slots.keys()) this.#lose(token);
     // A renewal in progress would take the slots again after they were given back.
     await this.#renewing;
     await this.#leases.release(this.#processId).catch(this.#context.onError);
@@ -137,6 +158,14 @@ export class LeaseKeeper {
     this.#onRenewed(gained);
   }
 
+  #drop(tokens: readonly string[], cause: LeaseLossCause): void {
+    if (tokens.length === 0) return;
+    const lost = tokens.flatMap((token) => this.#slots.get(token) ?? []);
+    for (const token of tokens) this.#lose(token);
+    this.#wakeSignal.wake();
+    if (lost.length > 0) this.#onLost(lost, cause);
+  }
+
   #lose(token: string): void {
     this.#slots.get(token)?.lose();
     this.#slots.delete(token);
@@ -146,7 +175,9 @@ export class LeaseKeeper {
   #expire(atMs: number): void {
     const { clock } = this.#context;
     this.#cancelExpiry();
-    this.#cancelExpiry = clock.after(atMs - clock.elapsedMs(), () => this.drop([...this.#slots.keys()]));
+    this.#cancelExpiry = clock.after(atMs - clock.elapsedMs(), () =>
+      this.#drop([...this.#slots.keys()], 'expired'),
+    );
   }
 }
 

@@ -65,10 +65,9 @@ export class EventDispatch {
       executor: around.executor,
       envelopes: around.envelopes,
       timeoutMs: policy.timeoutMs,
-      clock: context.clock,
+      context,
       log: around.log,
       abandoned: around.abandoned,
-      turn: context.turn,
       mayCall: () => !this.#paused && !around.abandoned.full && !context.ended.aborted,
     });
     this.#caller = caller;

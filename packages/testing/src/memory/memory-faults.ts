@@ -185,7 +185,10 @@ function answerOf<T>(work: () => T): Answer<T> {
 
 /** A method of one of the store's ports, such as `blocked.block`. */
 export type StoreMethod = {
-  [Port in keyof DeliveryStore]: DeliveryStore[Port] extends object
+  [Port in StorePort]: DeliveryStore[Port] extends object
     ? `${Port}.${keyof DeliveryStore[Port] & string}`
     : never;
-}[keyof DeliveryStore];
+}[StorePort];
+
+/** The ports that the store in memory has: nothing for operators. */
+type StorePort = Exclude<keyof DeliveryStore, 'operator'>;

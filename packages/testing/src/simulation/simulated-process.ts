@@ -127,6 +127,7 @@ export class SimulatedProcess implements PassingProcess {
       random: randomOf(`delivery of ${name}`),
       onError: (error) => this.#failed(error),
       onRecovered: () => undefined,
+      onLeaseLost: () => undefined,
       onAttemptFailed: ({ willRetry }) => history.count(willRetry ? 'failed attempt' : 'dead letter'),
       onRestartNeeded: () => {
         history.count('restart needed');

@@ -98,6 +98,7 @@ export class DeliveryRun {
       onError: (error) => this.#errors.push(error),
       // The watch records failed attempts.
       onAttemptFailed: () => undefined,
+      onLeaseLost: () => undefined,
     });
   }
 

@@ -7,7 +7,18 @@ import {
   Tag,
   decimal,
 } from '@framework/conformance';
-import { Action, ModelEvent, type Principal, ShardIdentifier, ShardedId } from '@framework/core';
+import {
+  AccessDeniedError,
+  Action,
+  type ActionPolicy,
+  type Clock,
+  type Id,
+  ModelEvent,
+  type Principal,
+  type Repository,
+  ShardIdentifier,
+  ShardedId,
+} from '@framework/core';
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 
@@ -29,6 +40,21 @@ const given = account('10');
 const params = { accountId: given.id, amount: '2.5' };
 const credited = new AccountCreditedEvent(given.id, decimal('2.5'), decimal('12.5'));
 const failed = { code: 'ERR_ASSERTION' };
+
+/** Credits only the accounts of the principal. */
+class OwnCreditAction extends CreditAccountAction {
+  override readonly policy: ActionPolicy<{ readonly accountId: Id<Account> }>;
+
+  constructor(clock: Clock, accounts: Repository<Account>) {
+    super(clock, accounts);
+    this.policy = {
+      authorize: async ({ principal, params: { accountId } }) => {
+        const { owner } = await accounts.getById(accountId);
+        if (owner !== principal.name) throw new AccessDeniedError('The account has another owner');
+      },
+    };
+  }
+}
 
 describe('a specification of an action', () => {
   test('holds when the result, events and models are as expected', async () => {
@@ -96,6 +122,19 @@ describe('a specification of an action', () => {
     await expect(execution.thenResult(given.credit('2.5'))).rejects.toMatchObject({
       code: 'invariant-violation',
     });
+  });
+
+  test('asks the policy of the action, for the principal of the execution', async () => {
+    const owned = account('10', firstShard, { owner: 'ada' });
+    const own = specification({
+      ...accountEnvironment,
+      actions: ({ clock, repository }) => [new OwnCreditAction(clock, repository(Account))],
+    }).given(owned);
+    const credit = { accountId: owned.id, amount: '2.5' };
+    const crediting = (name: string) => own.when(OwnCreditAction, credit, { principal: { name } });
+    await crediting('ada').thenModels(owned.credit('2.5'));
+    await crediting('eve').thenThrows(AccessDeniedError);
+    await own.when(OwnCreditAction, credit).thenThrows(AccessDeniedError);
   });
 
   test('ignores everything that it does not name', async () => {

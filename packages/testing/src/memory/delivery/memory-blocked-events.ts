@@ -300,14 +300,25 @@ function page(
 
 function matching({ blocked }: MemoryDeliveryTables, filter: BlockedFilter): readonly MemoryBlocked[] {
   return [...blocked.values()].filter(
-    ({ handler, event, dead }) =>
+    ({ handler, event, dead, error }) =>
       (filter.handler ?? handler) === handler &&
       (filter.eventId ?? event.id) === event.id &&
       (filter.eventType ?? event.type) === event.type &&
       (filter.modelId ?? event.modelId) === event.modelId &&
-      (filter.dead ?? dead) === dead,
+      (filter.dead ?? dead) === dead &&
+      (filter.errorLine === undefined || filter.errorLine === firstLine(error)),
   );
 }
+
+/** As PostgreSQL counts characters: by code points. */
+function firstLine(error = ''): string {
+  return Array.from(error.split('\n')[0] ?? '')
+    .slice(0, errorLineMax)
+    .join('');
+}
+
+/** How many characters of an error's first line a filter compares. */
+const errorLineMax = 200;
 
 function blockedRow({ blockedMs, nextMs, ...row }: MemoryBlocked): BlockedRow {
   const { handler, event, attempts, uncounted, error, dead } = row;

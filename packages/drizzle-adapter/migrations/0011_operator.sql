@@ -1,0 +1,24 @@
+-- What operators change: one row before the change and one after it, so that a change that was cut short is seen. Never updated.
+create table eventlog.operator_audit (
+  change_id     uuid        not null,
+  phase         text        not null check (phase in ('begun', 'ended')),
+  recorded_date timestamptz not null default clock_timestamp(),
+  operation     text,
+  actor         text,
+  reason        text,
+  target        jsonb,
+  outcome       text        check (outcome in ('done', 'failed')),
+  count         bigint,
+  error_code    text,
+  primary key (change_id, phase),
+  check (case phase when 'begun' then num_nulls(operation, actor, reason, target) = 0
+                    else num_nulls(outcome, count) = 0 end)
+);
+--> statement-breakpoint
+comment on table eventlog.operator_audit is 'What operators changed, who and why: a row when a change begins and one when it ends';
+--> statement-breakpoint
+create index operator_audit_date_idx on eventlog.operator_audit (recorded_date, change_id) where phase = 'begun';
+--> statement-breakpoint
+-- Dead letters of a handler by the first line of their errors: groups are found without reading what is in them.
+create index parked_events_error_idx on eventlog.parked_events
+  (handler, "left"(split_part(coalesce(error, ''), E'\n', 1), 200), parked_date, event_id) where dead;

@@ -1,0 +1,223 @@
+import { InvalidCursorError } from '@framework/core';
+import {
+  type EventDelivery,
+  type LogFilter,
+  type LogSearch,
+  type TrackedEvent,
+  isStorableText,
+  pageSize,
+} from '@framework/core/adapter';
+
+import type { Connection } from '../connection/connection.js';
+import { blockedEvent, isEventId, wholeEvent } from '../read/event-row.js';
+import { isBeyond } from './pg-handler-cursors.js';
+
+/** How many events one search examines. */
+const examinedMax = 10_000;
+/** Events with more bytes of payload and params come without these. */
+const listedBytesMax = 65_536;
+/** How far the order of transactions may differ from that of their dates, as an SQL interval. */
+const slack = `interval '1 minute'`;
+
+/** The columns of {@link TrackedRow} of events `e`. */
+export const trackedColumns = `
+  case when coalesce(octet_length(e.payload::text), 0) + octet_length(e.action_params::text) <= ${listedBytesMax} then ${wholeEvent}
+    else ${wholeEvent} - 'payload' - 'actionParams' || '{"omitted": true}' end as event,
+  concat_ws(' ', e.epoch, e.xid, e.position) as place,
+  coalesce((
+    select jsonb_agg(jsonb_build_object('handler', c.handler, 'state',
+      case when p.dead then 'dead-letter' when p.handler is not null then 'blocked' when ${isBeyond} then 'pending' else 'passed' end)
+      order by c.handler)
+    from eventlog.cursors c left join eventlog.parked_events p on p.handler = c.handler and p.event_id = e.id
+    where c.slot = e.slot), '[]') as deliveries`;
+
+/** An event of the log, as the database sends it. */
+export interface TrackedRow {
+  readonly event: unknown;
+  /** Its epoch, transaction and position. */
+  readonly place: string;
+  readonly deliveries: readonly EventDelivery[];
+}
+
+/** An event of the log, from its row. */
+export function trackedEvent({ event, deliveries }: TrackedRow): TrackedEvent {
+  return { event: blockedEvent(event), deliveries };
+}
+
+const newestFirst = 'e.epoch desc, e.xid desc, e.position desc';
+
+/**
+ * The place in the log of a time, as `epoch xid`: found by bisection of the transactions of the epoch, each step of which is one look
+ * at an index.
+ */
+const placeText = `
+  with recursive era as (
+    select coalesce(max(epoch) filter (where started_date <= $1::timestamptz), min(epoch)) as epoch from eventlog.epochs
+  ), ends as (
+    select epoch,
+      (select e.xid::text::bigint from eventlog.events e where e.event_type is not null and e.epoch = era.epoch
+       order by e.epoch, e.xid, e.position limit 1) as low,
+      (select e.xid::text::bigint + 1 from eventlog.events e where e.event_type is not null and e.epoch = era.epoch
+       order by e.epoch desc, e.xid desc, e.position desc limit 1) as high
+    from era
+  ), bisected as (
+    select epoch, low, high, 0 as step from ends
+    union all
+    select b.epoch, case when probe.created_date < $1::timestamptz then probe.xid + 1 else b.low end,
+      case when probe.created_date < $1::timestamptz then b.high else (b.low + b.high) / 2 end, b.step + 1
+    from bisected b cross join lateral (
+      select e.xid::text::bigint as xid, e.created_date from eventlog.events e
+      where e.event_type is not null and e.epoch = b.epoch and e.xid >= ((b.low + b.high) / 2)::text::xid8
+      order by e.epoch, e.xid, e.position limit 1) probe
+    where b.low < b.high and b.step < 64
+  )
+  select coalesce(epoch, 0) as epoch, coalesce(low, 0)::text as xid from bisected order by step desc limit 1`;
+
+type Values = unknown[];
+
+/**
+ * Searches the log of one PostgreSQL database, the newest events first: those of a model or of an action by their indexes, others by
+ * going back through the log.
+ *
+ * @throws InvalidCursorError `invalid-cursor` when `after` is not a place of this search
+ */
+export async function searchLog(
+  connection: Pick<Connection, 'query'>,
+  filter: LogFilter,
+  { limit, after }: { readonly limit: number; readonly after?: string | undefined },
+): Promise<LogSearch> {
+  const none = { items: [], next: undefined, reachedDate: undefined };
+  const texts = [filter.modelId, filter.action, filter.type, filter.principal].filter(
+    (text) => text !== undefined,
+  );
+  if (!texts.every(isStorableText)) return none;
+  if (filter.actionId !== undefined && !isEventId(filter.actionId)) return none;
+  const size = pageSize(limit);
+  if (filter.modelId !== undefined)
+    return searchModel(connection, { ...filter, modelId: filter.modelId }, size, after);
+  const values: Values = [];
+  const range = await rangeOf(connection, filter, after, values);
+  const examined =
+    filter.actionId === undefined
+      ? `select * from eventlog.events e where e.event_type is not null${range} order by ${newestFirst} limit ${examinedMax}`
+      : `select * from eventlog.events e where e.event_type is not null and e.action_id = ${bound(values, filter.actionId)}`;
+  const behind = filter.actionId === undefined ? '' : range;
+  const found = await connection.query<TrackedRow>({
+    text: `with e as ${filter.actionId === undefined ? 'not materialized' : 'materialized'} (${examined})
+      select ${trackedColumns} from e where true${behind}${conditions(filter, values)} order by ${newestFirst} limit ${size + 1}`,
+    values,
+  });
+  const page = pageOf(found.rows, size);
+  if (page.next !== undefined || filter.actionId !== undefined) return page;
+  const end = await lastExamined(connection, filter, after);
+  return end === undefined ? page : { ...page, next: end.place, reachedDate: end.created_date };
+}
+
+/** The place of the last event that a search examines, if there are more behind it. */
+async function lastExamined(
+  connection: Pick<Connection, 'query'>,
+  filter: LogFilter,
+  after: string | undefined,
+): Promise<{ readonly place: string; readonly created_date: Date } | undefined> {
+  const values: Values = [];
+  const range = await rangeOf(connection, filter, after, values);
+  const { rows } = await connection.query<{ place: string; created_date: Date }>({
+    text: `select concat_ws(' ', e.epoch, e.xid, e.position) as place, e.created_date from eventlog.events e
+      where e.event_type is not null${range} order by ${newestFirst} offset ${examinedMax - 1} limit 1`,
+    values,
+  });
+  return rows[0];
+}
+
+/** The part of the index between the times of a filter, and behind a place. */
+async function rangeOf(
+  connection: Pick<Connection, 'query'>,
+  { since, until }: LogFilter,
+  after: string | undefined,
+  values: Values,
+): Promise<string> {
+  const ranges: string[] = [];
+  if (after !== undefined) {
+    const [, epoch, xid, position] = /^(\d{1,9}) (\d{1,18}) (\d{1,18})$/.exec(after) ?? [];
+    if (position === undefined) throw new InvalidCursorError(after);
+    ranges.push(
+      `(e.epoch, e.xid, e.position) < (${bound(values, epoch)}::integer, ${bound(values, xid)}::xid8, ${bound(values, position)}::bigint)`,
+    );
+  } else if (until !== undefined) ranges.push(await placeRange(connection, until, '<', values));
+  if (since !== undefined) ranges.push(await placeRange(connection, since, '>=', values));
+  return ranges.map((range) => ` and ${range}`).join('');
+}
+
+async function placeRange(
+  connection: Pick<Connection, 'query'>,
+  date: Date,
+  operator: '<' | '>=',
+  values: Values,
+): Promise<string> {
+  const sign = operator === '<' ? '+' : '-';
+  const { rows } = await connection.query<{ epoch: number; xid: string }>({
+    text: placeText.replaceAll('$1::timestamptz', `($1::timestamptz ${sign} ${slack})`),
+    values: [date],
+  });
+  const { epoch, xid } = rows[0] ?? { epoch: 0, xid: '0' };
+  return `(e.epoch, e.xid) ${operator} (${bound(values, epoch)}::integer, ${bound(values, xid)}::xid8)`;
+}
+
+/** Searches the events of a model backwards. */
+async function searchModel(
+  connection: Pick<Connection, 'query'>,
+  filter: LogFilter & { readonly modelId: string },
+  size: number,
+  after: string | undefined,
+): Promise<LogSearch> {
+  const values: Values = [filter.modelId];
+  const [, version, ordinal] = after === undefined ? [] : (/^(\d{1,15})\.(\d{1,9})$/.exec(after) ?? []);
+  if (after !== undefined && ordinal === undefined) throw new InvalidCursorError(after);
+  const behind =
+    ordinal === undefined
+      ? ''
+      : ` and (e.model_version, e.ordinal) < (${bound(values, version)}::bigint, ${bound(values, ordinal)}::integer)`;
+  const order = 'e.model_version desc, e.ordinal desc';
+  const examined = `select * from eventlog.events e where e.model_id = $1 and e.event_type is not null${behind}
+    order by ${order} limit ${examinedMax}`;
+  const action = filter.actionId === undefined ? '' : ` and e.action_id = ${bound(values, filter.actionId)}`;
+  const { rows } = await connection.query<TrackedRow>({
+    text: `select ${trackedColumns.replace(
+      "concat_ws(' ', e.epoch, e.xid, e.position)",
+      "concat_ws('.', e.model_version, e.ordinal)",
+    )} from (${examined}) e where true${action}${conditions(filter, values)} order by ${order} limit ${size + 1}`,
+    values,
+  });
+  const page = pageOf(rows, size);
+  if (page.next !== undefined) return page;
+  const bounds = values.slice(0, ordinal === undefined ? 1 : 3);
+  const { rows: ends } = await connection.query<{ place: string; created_date: Date }>({
+    text: `select concat_ws('.', e.model_version, e.ordinal) as place, e.created_date from eventlog.events e
+      where e.model_id = $1 and e.event_type is not null${behind} order by ${order} offset ${examinedMax - 1} limit 1`,
+    values: bounds,
+  });
+  const [end] = ends;
+  return end === undefined ? page : { ...page, next: end.place, reachedDate: end.created_date };
+}
+
+function conditions({ action, type, principal, since, until }: LogFilter, values: Values): string {
+  const parts = [
+    action === undefined ? undefined : `e.action_name = ${bound(values, action)}`,
+    type === undefined ? undefined : `e.event_type = ${bound(values, type)}`,
+    principal === undefined ? undefined : `e.principal = ${bound(values, principal)}`,
+    since === undefined ? undefined : `e.created_date >= ${bound(values, since)}`,
+    until === undefined ? undefined : `e.created_date < ${bound(values, until)}`,
+  ];
+  return parts.flatMap((part) => (part === undefined ? [] : [` and ${part}`])).join('');
+}
+
+/** Adds a value, and returns its parameter. */
+function bound(values: Values, value: unknown): string {
+  return `$${values.push(value)}`;
+}
+
+function pageOf(rows: readonly TrackedRow[], size: number): LogSearch {
+  const items = rows.slice(0, size).map((row) => ({ ...trackedEvent(row), place: row.place }));
+  const last = rows.length > size ? items.at(-1) : undefined;
+  return { items, next: last?.place, reachedDate: last?.event.createdDate };
+}

@@ -1,0 +1,244 @@
+import { InvalidCursorError, type Page } from '@framework/core';
+import {
+  type BlockedFilter,
+  type DeadLetterGroup,
+  type FoundKey,
+  type LogFilter,
+  type LogSearch,
+  type LoggedAction,
+  type OperatorChange,
+  type OperatorOutcome,
+  type OperatorStore,
+  type RecordedChange,
+  type TrackedEvent,
+  isStorableText,
+  pageSize,
+} from '@framework/core/adapter';
+import { sql } from 'drizzle-orm';
+
+import type { PgTransactionManager } from '../pg-transaction-manager.js';
+import { isEventId } from '../read/event-row.js';
+import { type TrackedRow, searchLog, trackedColumns, trackedEvent } from './log-search.js';
+import { errorLine, matching } from './pg-dead-letters.js';
+
+const groupsMax = 100;
+/** How many dead letters of a group are counted. */
+const groupCountMax = 10_000;
+const eventsOfActionMax = 1_000;
+const keysMax = 100;
+
+/** Each group is found by one look at the index behind the previous one. */
+const groupsText = `
+  with recursive groups (handler, line, number) as (
+    (select handler, ${errorLine}, 1 from eventlog.parked_events
+     where dead and ($1::text is null or handler = $1) and (handler, ${errorLine}) > ($2::text, $3::text)
+     order by handler, ${errorLine} limit 1)
+    union all
+    select next.handler, next.line, g.number + 1 from groups g cross join lateral (
+      select handler, ${errorLine} as line from eventlog.parked_events
+      where dead and ($1::text is null or handler = $1) and (handler, ${errorLine}) > (g.handler, g.line)
+      order by handler, ${errorLine} limit 1) next
+    where g.number <= $4
+  )
+  select g.handler, g.line, counted.count::integer as count, first.event_id, first.parked_date
+  from groups g
+  cross join lateral (
+    select count(*) from (
+      select from eventlog.parked_events where dead and handler = g.handler and ${errorLine} = g.line
+      order by parked_date, event_id limit ${groupCountMax + 1}) each) counted
+  cross join lateral (
+    select event_id, parked_date from eventlog.parked_events where dead and handler = g.handler and ${errorLine} = g.line
+    order by parked_date, event_id limit 1) first
+  where g.number <= $4 + 1
+  order by g.number`;
+
+interface ChangeRow {
+  readonly change_id: string;
+  readonly recorded_date: Date;
+  readonly operation: string;
+  readonly actor: string;
+  readonly reason: string;
+  readonly target: Readonly<Record<string, unknown>>;
+  readonly ended_date: Date | null;
+  readonly outcome: 'done' | 'failed' | null;
+  readonly count: string | null;
+  readonly error_code: string | null;
+  readonly cursor: string;
+}
+
+/** What operators look for in one PostgreSQL database, and the record of what they change there. */
+export class PgOperatorStore implements OperatorStore {
+  readonly #manager: PgTransactionManager;
+
+  constructor(manager: PgTransactionManager) {
+    this.#manager = manager;
+  }
+
+  async countBlocked(filter: BlockedFilter, countMax: number): Promise<number> {
+    const { rows } = await this.#manager.db.execute<{ count: number }>(sql`
+      select count(*)::integer as count
+      from (select from eventlog.parked_events where ${matching(filter)}
+            order by parked_date, event_id, handler limit ${countMax}) each`);
+    return rows[0]?.count ?? 0;
+  }
+
+  async groupDeadLetters(
+    handler: string | undefined,
+    { limit, after }: { readonly limit: number; readonly after?: string | undefined },
+  ): Promise<Page<DeadLetterGroup>> {
+    const size = Math.min(pageSize(limit), groupsMax);
+    const [name, line] = after === undefined ? ['', ''] : groupCursor(after);
+    if (handler !== undefined && !isStorableText(handler)) return { items: [], next: undefined };
+    const { rows } = await this.#manager.query<{
+      handler: string;
+      line: string;
+      count: number;
+      event_id: string;
+      parked_date: Date;
+    }>({ text: groupsText, values: [handler ?? null, name, line, size] });
+    const items = rows.slice(0, size).map((row) => ({
+      handler: row.handler,
+      errorLine: row.line,
+      count: Math.min(row.count, groupCountMax),
+      isLowerBound: row.count > groupCountMax,
+      exampleEventId: row.event_id,
+      oldestDate: row.parked_date,
+    }));
+    const last = rows.length > size ? items.at(-1) : undefined;
+    return { items, next: last && JSON.stringify([last.handler, last.errorLine]) };
+  }
+
+  searchEvents(
+    filter: LogFilter,
+    page: { readonly limit: number; readonly after?: string | undefined },
+  ): Promise<LogSearch> {
+    return searchLog(this.#manager, filter, page);
+  }
+
+  async history(
+    modelId: string,
+    { limit, after }: { readonly limit: number; readonly after?: string | undefined },
+  ): Promise<Page<TrackedEvent>> {
+    const size = pageSize(limit);
+    const [, version, ordinal] = /^(\d{1,15})\.(\d{1,9})$/.exec(after ?? '0.0') ?? [];
+    if (version === undefined || ordinal === undefined) throw new InvalidCursorError(after ?? '');
+    if (!isStorableText(modelId)) return { items: [], next: undefined };
+    const { rows } = await this.#manager.query<TrackedRow>({
+      text: `select ${trackedColumns} from eventlog.events e
+        where e.model_id = $1 and e.event_type is not null and (e.model_version, e.ordinal) > ($2::bigint, $3::integer)
+        order by e.model_version, e.ordinal limit $4`,
+      values: [modelId, version, ordinal, size + 1],
+    });
+    const items = rows.slice(0, size).map(trackedEvent);
+    const last = rows.length > size ? items.at(-1) : undefined;
+    return { items, next: last && `${last.event.modelVersion}.${last.event.ordinal}` };
+  }
+
+  async findAction(actionId: string): Promise<LoggedAction | undefined> {
+    if (!isEventId(actionId)) return undefined;
+    const { rows } = await this.#manager.query<
+      TrackedRow & { type: string | null; started_date: Date; created_date: Date } & Record<
+          'action_id' | 'action_name' | 'principal' | 'namespace',
+          string
+        > & { action_params: unknown }
+    >({
+      text: `select ${trackedColumns}, e.event_type as type, e.action_id, e.action_name, e.action_params, e.principal, e.namespace,
+          e.started_date, e.created_date
+        from eventlog.events e where e.action_id = $1 order by e.ordinal limit ${eventsOfActionMax}`,
+      values: [actionId],
+    });
+    const [first] = rows;
+    return (
+      first && {
+        actionId: first.action_id,
+        actionName: first.action_name,
+        actionParams: first.action_params,
+        principal: first.principal,
+        namespace: first.namespace,
+        startedDate: first.started_date,
+        createdDate: first.created_date,
+        events: rows.filter(({ type }) => type !== null).map(trackedEvent),
+      }
+    );
+  }
+
+  async findKeys(key: string, principal?: string): Promise<readonly FoundKey[]> {
+    if (!isStorableText(key) || (principal !== undefined && !isStorableText(principal))) return [];
+    const { rows } = await this.#manager.query<Omit<FoundKey, 'source'> & { readonly source: string | null }>(
+      {
+        text: `select key, principal, namespace, action_id as "actionId", action_name as "actionName",
+          created_date as "createdDate", expires_date as "expiresDate", source
+        from eventlog.idempotency_keys where key = $1 and ($2::text is null or principal = $2)
+        order by key, principal, namespace limit ${keysMax}`,
+        values: [key, principal ?? null],
+      },
+    );
+    return rows.map((row) => ({ ...row, source: row.source ?? undefined }));
+  }
+
+  async beginChange({ changeId, operation, actor, reason, target }: OperatorChange): Promise<void> {
+    await this.#manager.query({
+      text: `insert into eventlog.operator_audit (change_id, phase, operation, actor, reason, target)
+             values ($1, 'begun', $2, $3, $4, $5)`,
+      values: [changeId, operation, actor, reason, JSON.stringify(target)],
+    });
+  }
+
+  async endChange(changeId: string, { outcome, count, errorCode }: OperatorOutcome): Promise<void> {
+    await this.#manager.query({
+      text: `insert into eventlog.operator_audit (change_id, phase, outcome, count, error_code)
+             values ($1, 'ended', $2, $3, $4)`,
+      values: [changeId, outcome, count, errorCode ?? null],
+    });
+  }
+
+  async changes({
+    limit,
+    after,
+  }: {
+    readonly limit: number;
+    readonly after?: string | undefined;
+  }): Promise<Page<RecordedChange>> {
+    const size = pageSize(limit);
+    const [, seconds, id] = /^(\d{1,12}\.\d{6})\/(.{36})$/.exec(after ?? '') ?? [];
+    if (after !== undefined && (id === undefined || !isEventId(id))) throw new InvalidCursorError(after);
+    const { rows } = await this.#manager.query<ChangeRow>({
+      text: `select b.change_id, b.recorded_date, b.operation, b.actor, b.reason, b.target, d.recorded_date as ended_date, d.outcome,
+          d.count::text, d.error_code, concat(extract(epoch from b.recorded_date), '/', b.change_id) as cursor
+        from eventlog.operator_audit b
+        left join eventlog.operator_audit d on d.change_id = b.change_id and d.phase = 'ended'
+        where b.phase = 'begun'
+          and ($1::numeric is null or (b.recorded_date, b.change_id) < (to_timestamp($1::numeric), $2::uuid))
+        order by b.recorded_date desc, b.change_id desc limit $3`,
+      values: [seconds ?? null, id ?? null, size + 1],
+    });
+    const page = rows.slice(0, size);
+    return { items: page.map(recordedChange), next: rows.length > size ? page.at(-1)?.cursor : undefined };
+  }
+}
+
+function recordedChange(row: ChangeRow): RecordedChange {
+  const { operation, actor, reason, target, ended_date: endedDate, outcome } = row;
+  return {
+    changeId: row.change_id,
+    operation,
+    actor,
+    reason,
+    target,
+    begunDate: row.recorded_date,
+    ended:
+      endedDate === null || outcome === null
+        ? undefined
+        : { endedDate, outcome, count: Number(row.count), errorCode: row.error_code ?? undefined },
+  };
+}
+
+function groupCursor(cursor: string): readonly [handler: string, line: string] {
+  const [, handler, line] = /^\["((?:[^"\\]|\\.){1,2000})","((?:[^"\\]|\\.){0,2000})"\]$/s.exec(cursor) ?? [];
+  if (handler === undefined || line === undefined) throw new InvalidCursorError(cursor);
+  const texts = [handler, line].map((text): unknown => JSON.parse(`"${text}"`));
+  const [first, second] = texts;
+  if (typeof first !== 'string' || typeof second !== 'string' || ![first, second].every(isStorableText))
+    throw new InvalidCursorError(cursor);
+  return [first, second];
+}
