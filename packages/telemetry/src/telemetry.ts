@@ -1,0 +1,73 @@
+import type { Observer, Operation } from '@framework/core/adapter';
+import { type TracerProvider, context, trace } from '@opentelemetry/api';
+
+import { Durations, type Measured } from './durations.js';
+import { type MeterProviders, metersOf, scope } from './meters.js';
+import { type OpenSpans, beginSpans, endSpans, errorType, unlessThrown } from './spans.js';
+
+/** Where traces and metrics go. */
+export interface TelemetryOptions {
+  /** Default: that of the SDK that is registered with `@opentelemetry/api`; without one, nothing is traced. */
+  readonly tracerProvider?: TracerProvider;
+  /** Default: that of the SDK that is registered with `@opentelemetry/api`; without one, nothing is measured. */
+  readonly meterProvider?: MeterProviders;
+}
+
+/**
+ * Traces and measures executions, delivery and relays with OpenTelemetry. Pass it as `observer` to each of them.
+ *
+ * An execution is a part of the trace in which it is requested. The log carries that trace to handlers, and relays carry it to
+ * brokers. What a trace does not sample costs little; metrics count everything.
+ */
+export class Telemetry implements Observer {
+  readonly #tracer;
+  /** One for each SDK that takes what is measured. */
+  readonly #durations: readonly Durations[];
+
+  constructor({ tracerProvider = trace, meterProvider }: TelemetryOptions = {}) {
+    this.#tracer = tracerProvider.getTracer(scope);
+    this.#durations = metersOf(meterProvider)
+      .map((meter) => new Durations(meter))
+      .filter(({ areTaken }) => areTaken);
+  }
+
+  /**
+   * Runs an operation in the context of its spans, and measures it. What an SDK throws changes nothing: an action that is committed
+   * must not look as if it had failed.
+   */
+  observe<T>(operation: Operation, run: () => Promise<T>): Promise<T> {
+    const opened = unlessThrown(() => beginSpans(this.#tracer, operation));
+    if (operation.kind === 'perform' && operation.attempt > 1)
+      for (const durations of this.#durations) unlessThrown(() => durations.recordRetry(operation.action));
+    const measured = this.#durations.length > 0 && isMeasured(operation) ? operation : undefined;
+    if (opened === undefined && measured === undefined) return run();
+    return this.#observe(opened, measured, run);
+  }
+
+  async #observe<T>(
+    opened: OpenSpans | undefined,
+    measured: Measured | undefined,
+    run: () => Promise<T>,
+  ): Promise<T> {
+    const startedMs = performance.now();
+    const end = (failure?: { readonly error: unknown }): void => {
+      const durationMs = performance.now() - startedMs;
+      if (measured !== undefined)
+        for (const durations of this.#durations)
+          unlessThrown(() => durations.record(measured, durationMs, failure && errorType(failure.error)));
+      if (opened !== undefined) endSpans(opened, failure);
+    };
+    try {
+      const result = await (opened === undefined ? run() : context.with(opened.within, run));
+      end();
+      return result;
+    } catch (error) {
+      end({ error });
+      throw error;
+    }
+  }
+}
+
+function isMeasured(operation: Operation): operation is Measured {
+  return operation.kind !== 'perform' && operation.kind !== 'read';
+}
