@@ -1,0 +1,233 @@
+import { z } from '@hono/zod-openapi';
+
+import type { BulkChangeOptions, ChangeOptions } from '../changes.js';
+import type { Operator } from '../operator.js';
+import type { Operations } from './operation.js';
+import {
+  actionSchema,
+  changeSchema,
+  consumerSchema,
+  deadLetterSchema,
+  blockedSchema,
+  explainedEventSchema,
+  explanationSchema,
+  keySchema,
+  listOf,
+  pageOf,
+  recordedChangeSchema,
+  trackedEventSchema,
+} from './answer-schemas.js';
+
+const text = (max = 255) => z.string().min(1).max(max);
+const flag = z.enum(['true', 'false']).transform((value) => value === 'true');
+const date = z.iso.datetime({ offset: true }).transform((value) => new Date(value));
+
+const page = {
+  limit: z
+    .string()
+    .regex(/^\d{1,4}$/, 'must be a whole number from 1 to 1000')
+    .transform(Number)
+    .pipe(z.int().min(1).max(1_000))
+    .optional()
+    .openapi({ type: 'integer', description: 'The maximum number of items of the page' }),
+  after: z.string().max(10_000).optional().openapi({ description: 'The `next` of the previous page' }),
+};
+const id = { pathFields: z.strictObject({ id: text() }) };
+
+const filterFields = {
+  handler: text().optional(),
+  eventId: z.uuid().optional(),
+  eventType: text().optional(),
+  modelId: text().optional(),
+  errorLine: text(200)
+    .optional()
+    .openapi({ description: 'The first line of the error, up to 200 characters' }),
+};
+
+/** Adds the questions about consumers, blocked events, the log and the audit. */
+export function readOperations(operations: Operations, operator: Operator): void {
+  operations.add(
+    {
+      path: '/consumers',
+      tag: 'Delivery',
+      summary: 'How far each handler and relay is',
+      answer: listOf(consumerSchema),
+    },
+    () => operator.consumers(),
+  );
+  operations.add(
+    {
+      path: '/blocked',
+      tag: 'Delivery',
+      summary: 'Blocked events and dead letters, the oldest first',
+      query: z.strictObject({ ...filterFields, dead: flag.optional(), ...page }),
+      answer: pageOf(blockedSchema),
+    },
+    ({ query: { limit, after, ...filter } }) => operator.blocked(given(filter), { limit, after }),
+  );
+  operations.add(
+    {
+      path: '/dead-letters',
+      tag: 'Delivery',
+      summary: 'Dead letters by handler and error',
+      description: 'Groups are counted up to 10,000; `isLowerBound` says that there are more.',
+      query: z.strictObject({ handler: text().optional(), ...page }),
+      answer: pageOf(deadLetterSchema),
+    },
+    ({ query: { handler, limit, after } }) => operator.deadLetters({ handler }, { limit, after }),
+  );
+  operations.add(
+    {
+      path: '/models/{id}',
+      tag: 'Log',
+      summary: 'The history of a model',
+      ...id,
+      query: z.strictObject(page),
+      answer: pageOf(trackedEventSchema),
+    },
+    ({ path, query }) => operator.model(path.id, query),
+  );
+  operations.add(
+    {
+      path: '/events',
+      tag: 'Log',
+      summary: 'Events of the logs, the newest first',
+      description:
+        'A search by action, type or principal needs `since`, a model or an action id. A page may be empty and still have a `next`.',
+      query: z.strictObject({
+        shard: z
+          .string()
+          .regex(/^\d{1,3}\/\d{1,2}$/, 'must be group/member, such as 1/0')
+          .optional(),
+        modelId: text().optional(),
+        actionId: z.uuid().optional(),
+        action: text().optional(),
+        type: text().optional(),
+        principal: text().optional(),
+        since: date.optional(),
+        until: date.optional(),
+        ...page,
+      }),
+      answer: pageOf(trackedEventSchema),
+    },
+    ({ query: { limit, after, ...filter } }) => operator.events(given(filter), { limit, after }),
+  );
+  operations.add(
+    {
+      path: '/events/{id}',
+      tag: 'Log',
+      summary: 'One event, and why handlers have not passed it',
+      ...id,
+      answer: listOf(explainedEventSchema),
+    },
+    ({ path }) => operator.event(path.id),
+  );
+  operations.add(
+    {
+      path: '/actions/{id}',
+      tag: 'Log',
+      summary: 'What an action committed',
+      ...id,
+      answer: listOf(actionSchema),
+    },
+    ({ path }) => operator.action(path.id),
+  );
+  operations.add(
+    {
+      path: '/idempotency-keys',
+      tag: 'Log',
+      summary: 'What was committed under an idempotency key',
+      query: z.strictObject({ key: text(), principal: text().optional() }),
+      answer: listOf(keySchema),
+    },
+    ({ query }) => operator.idempotencyKey(query.key, query.principal),
+  );
+  operations.add(
+    {
+      path: '/why/{id}',
+      tag: 'Log',
+      summary: 'What stands in the way of an event, a model, an action or something of the application',
+      ...id,
+      answer: explanationSchema,
+    },
+    ({ path }) => operator.why(path.id),
+  );
+  operations.add(
+    {
+      path: '/audit',
+      tag: 'Changes',
+      summary: 'What operators have changed, the newest first',
+      query: z.strictObject(page),
+      answer: pageOf(recordedChangeSchema),
+    },
+    ({ query }) => operator.audit(query),
+  );
+}
+
+/** Adds a question for each view of the application. */
+export function viewOperations(operations: Operations, operator: Operator): void {
+  for (const view of operator.views) {
+    operations.add(
+      {
+        path: `/views/${view.name}`,
+        tag: 'Application',
+        summary: view.summary,
+        query: z.strictObject(page),
+        answer: pageOf(z.record(z.string(), z.unknown())),
+      },
+      ({ query: { limit = 100, after } }) => view.read({ limit, after }),
+    );
+  }
+}
+
+const signature = {
+  by: text().openapi({ description: 'Who makes the change' }),
+  reason: text(1_000).openapi({ description: 'Why' }),
+  dryRun: z.boolean().optional().openapi({ description: 'Only says what would be changed. Default false' }),
+};
+const bulk = z.strictObject({
+  filter: z.strictObject({ ...filterFields, dead: z.boolean().optional() }),
+  limit: z.int().min(1).max(100_000).optional().openapi({ description: 'In each database. Default 10,000' }),
+  ...signature,
+});
+const ofHandler = z.strictObject({ handler: text(), ...signature });
+
+/** Adds the changes, each of which is recorded. */
+export function changeOperations(operations: Operations, operator: Operator): void {
+  const about = { tag: 'Changes', answer: changeSchema };
+  for (const [name, summary] of [
+    ['replay', 'Gives dead letters all their attempts again'],
+    ['skip', 'Removes blocked events, so that those behind them continue'],
+  ] as const) {
+    operations.add({ path: `/${name}`, summary, body: bulk, ...about }, ({ body: { filter, ...options } }) =>
+      operator[name](given(filter), options satisfies BulkChangeOptions),
+    );
+  }
+  for (const [name, summary] of [
+    ['pause', 'Pauses a handler'],
+    ['resume', 'Resumes a handler where it was'],
+  ] as const) {
+    operations.add(
+      { path: `/${name}`, summary, body: ofHandler, ...about },
+      ({ body: { handler, ...options } }) => operator[name](handler, options satisfies ChangeOptions),
+    );
+  }
+  operations.add(
+    {
+      path: '/retire',
+      summary: 'Removes a handler that no code has any more',
+      body: ofHandler.extend({ discardBlocked: z.boolean().optional() }),
+      ...about,
+    },
+    ({ body: { handler, ...options } }) => operator.retire(handler, options),
+  );
+}
+
+/** The fields that are given, as the functions expect them. */
+function given<Fields extends object>(fields: Fields): Defined<Fields> {
+  return Object.fromEntries(
+    Object.entries(fields).filter(([, value]) => value !== undefined),
+  ) as Defined<Fields>;
+}
+
+type Defined<Fields> = { [Name in keyof Fields]: Exclude<Fields[Name], undefined> };

@@ -1,0 +1,72 @@
+import { FrameworkError, InvalidCursorError, type Page } from '@framework/core';
+import type { DatabaseDelivery } from '@framework/core/adapter';
+
+import { type OfShards, type PartialPage, failureOf, shardTexts } from './answers.js';
+
+/** Where each database continues, by its first shard: `null` at its end, a missing one at its beginning. */
+export type Places = Readonly<Record<string, string | null>>;
+
+/** The key of a database in {@link Places}. */
+export function placeKey({ shards }: DatabaseDelivery): string {
+  return shardTexts(shards)[0] ?? '';
+}
+
+/** @throws InvalidCursorError `invalid-cursor` when the text is not the `next` of a page */
+export function parsePlaces(after: string | undefined): Places {
+  if (after === undefined) return {};
+  try {
+    const places: unknown = JSON.parse(after);
+    if (typeof places === 'object' && places !== null && !Array.isArray(places)) {
+      const entries = Object.entries(places).filter(
+        (entry): entry is [string, string | null] => entry[1] === null || typeof entry[1] === 'string',
+      );
+      return Object.fromEntries(entries);
+    }
+  } catch {
+    // Refused below.
+  }
+  throw new InvalidCursorError(after);
+}
+
+/**
+ * Reads one page of each database, in parallel. A database that fails is tried again by the next page, if there is one.
+ *
+ * @throws InvalidCursorError `invalid-cursor` when `after` is not the `next` of a page
+ */
+export async function readPages<Item>(
+  databases: readonly DatabaseDelivery[],
+  after: string | undefined,
+  read: (database: DatabaseDelivery, after: string | undefined) => Promise<Page<Item>>,
+): Promise<PartialPage<OfShards<Item>>> {
+  const places = parsePlaces(after);
+  const next: Record<string, string | null> = {};
+  const pages = await Promise.all(
+    databases.map(async (database): Promise<Omit<PartialPage<OfShards<Item>>, 'next'>> => {
+      const key = placeKey(database);
+      const place = places[key];
+      next[key] = place ?? null;
+      if (place === null) return { items: [], failures: [] };
+      try {
+        const page = await read(database, place);
+        next[key] = page.next ?? null;
+        const shards = shardTexts(database.shards);
+        return { items: page.items.map((item) => ({ ...item, shards })), failures: [] };
+      } catch (error) {
+        if (isOfRequest(error)) throw error;
+        return { items: [], failures: [failureOf(database.shards, error)] };
+      }
+    }),
+  );
+  const isOver = Object.values(next).every((place) => place === null);
+  return {
+    items: pages.flatMap(({ items }) => items),
+    next: isOver ? undefined : JSON.stringify(next),
+    failures: pages.flatMap(({ failures }) => failures),
+  };
+}
+
+/** Whether the request is at fault, whatever the database. */
+export function isOfRequest(error: unknown): boolean {
+  const code = FrameworkError.find(error)?.code;
+  return code === 'invalid-cursor' || code === 'operator-request';
+}

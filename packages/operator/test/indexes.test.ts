@@ -1,0 +1,184 @@
+import pg from 'pg';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
+
+import { type OperatedDatabases, operatedDatabases } from './fixtures/operated-databases.js';
+
+const blockedCount = 1_000_000;
+const loggedCount = 100_000;
+const answerMaxMs = 2_000;
+
+let all: OperatedDatabases;
+
+/** The indexes of a table, whose rows are inserted faster without them. */
+const indexesOf = `select indexdef from pg_indexes where schemaname = 'eventlog' and tablename = 'parked_events'
+  and indexname <> 'parked_events_pkey'`;
+
+beforeAll(async () => {
+  all = await operatedDatabases();
+  const { first } = all;
+  await first.query(`insert into eventlog.handlers (handler) values ('notify'), ('bill')`);
+  const definitions = await first.query<{ indexdef: string }>(indexesOf);
+  // The statistics of a server that has been running for long; the tables are thrown away.
+  await first.query(`
+    set session_replication_role = replica;
+    set maintenance_work_mem = '256MB';
+    alter table eventlog.parked_events set unlogged;
+    do $$ declare name text; begin
+      for name in select indexname from pg_indexes where schemaname = 'eventlog' and tablename = 'parked_events'
+        and indexname <> 'parked_events_pkey' loop execute 'drop index eventlog.' || name; end loop;
+    end $$`);
+  await first.query(
+    `insert into eventlog.parked_events (handler, event_id, slot, model_name, model_id, model_version, ordinal, event_type, event,
+       attempts, error, dead, suspect, parked_date)
+     select case when n % 10 = 0 then 'bill' else 'notify' end, lpad(to_hex(n), 32, '0')::uuid, n % 16, 'Thing', 'thing-' || n / 5,
+       n % 5, 0, 'ThingChangedEvent', '{"payload": {}, "startedDate": "2026-01-01", "createdDate": "2026-01-01"}', 3,
+       'error ' || n % 20 || E'\\n    at a line', n % 100 <> 0, false, timestamptz '2026-01-01' + n * interval '1 second'
+     from generate_series(1, $1::integer) n`,
+    [blockedCount],
+  );
+  for (const { indexdef } of definitions) await first.query(indexdef);
+  await first.query('analyze eventlog.parked_events');
+  // Enough for the planner to prefer indexes as it does in a long log: it scales its statistics to the size of the file.
+  await first.query(
+    `insert into eventlog.events (id, epoch, action_id, ordinal, namespace, action_name, action_params, principal, model_id,
+       model_name, model_version, event_type, payload, headers, started_date, slot)
+     select gen_random_uuid(), 1, gen_random_uuid(), 0, 'test', 'ChangeThing', '{}', 'user-' || n % 7, 'thing-' || n / 5, 'Thing', n % 5,
+       'ThingChangedEvent', '{}', '{}', now(), n % 16
+     from generate_series(1, $1::integer) n`,
+    [loggedCount],
+  );
+  await first.query('analyze eventlog.events');
+  await first.query(
+    `insert into eventlog.cursors (handler, slot, epoch, snapshot)
+     select handler, slot, 1, pg_current_snapshot() from eventlog.slots, eventlog.handlers`,
+  );
+});
+
+/** Answers, and how long that took, in milliseconds. */
+async function timed<T>(
+  work: () => Promise<T>,
+): Promise<{ readonly answer: T; readonly durationMs: number }> {
+  const startMs = performance.now();
+  const answer = await work();
+  return { answer, durationMs: performance.now() - startMs };
+}
+
+describe('with 1,000,000 blocked events, an operator', () => {
+  test.each<[string, () => Promise<unknown>]>([
+    ['consumers', () => all.operator.consumers()],
+    ['dead letters', () => all.operator.deadLetters()],
+    ['dead letters of a handler', () => all.operator.deadLetters({ handler: 'bill' })],
+    ['blocked events', () => all.operator.blocked({ dead: true })],
+    [
+      'blocked events of an error',
+      () => all.operator.blocked({ handler: 'notify', errorLine: 'error 7', dead: true }),
+    ],
+    ['blocked events of a model', () => all.operator.blocked({ modelId: 'thing-77' })],
+    [
+      'a dry run',
+      () => all.operator.replay({ handler: 'notify' }, { by: 'olivia', reason: 'count', dryRun: true }),
+    ],
+    ['a model', () => all.operator.why('thing-77')],
+  ])('answers within two seconds: %s', async (_name, work) => {
+    const { answer, durationMs } = await timed(work);
+    expect(answer).toMatchObject({ failures: [] });
+    expect(durationMs).toBeLessThan(answerMaxMs);
+  });
+
+  test('says which counts are lower bounds', async () => {
+    const { items } = await all.operator.deadLetters();
+    expect(items).toHaveLength(20);
+    expect(
+      items.find(({ errorLine, handler }) => handler === 'notify' && errorLine === 'error 7'),
+    ).toMatchObject({
+      count: 10_000,
+      isLowerBound: true,
+    });
+    const [bill, notify] = (await all.operator.consumers()).items;
+    expect(bill?.databases[0]).toMatchObject({
+      blockedCount: 10_000,
+      blockedIsLowerBound: true,
+      deadCount: 10_000,
+    });
+    expect(notify?.databases[0]).toMatchObject({ deadCount: 10_000, deadIsLowerBound: true });
+  });
+});
+
+describe('the statements of an operator read no table from its beginning to its end', () => {
+  const since = new Date(Date.now() - 3_600_000);
+  test.each<[string, () => Promise<unknown>]>([
+    ['consumers', () => all.operator.consumers()],
+    ['dead letters', () => all.operator.deadLetters()],
+    ['dead letters of a handler', () => all.operator.deadLetters({ handler: 'bill' })],
+    ['blocked events', () => all.operator.blocked({ dead: true })],
+    [
+      'blocked events of an error',
+      () => all.operator.blocked({ handler: 'notify', errorLine: 'error 7', dead: true }),
+    ],
+    ['the newest events', () => all.operator.events()],
+    ['events of a principal since', () => all.operator.events({ principal: 'user-3', since })],
+    ['events of nobody since', () => all.operator.events({ principal: 'nobody', since, until: new Date() })],
+    ['events of a model', () => all.operator.events({ modelId: 'thing-77', type: 'ThingChangedEvent' })],
+    ['events of an action', () => all.operator.events({ actionId: '018f0000-0000-7000-8000-000000000000' })],
+    ['a model', () => all.operator.model('thing-77')],
+    ['why', () => all.operator.why('thing-77')],
+    ['an action', () => all.operator.action('018f0000-0000-7000-8000-000000000000')],
+    ['a key', () => all.operator.idempotencyKey('k')],
+    ['the audit', () => all.operator.audit()],
+  ])('%s', async (_name, work) => {
+    const statements = await sentBy(work);
+    expect(statements.length).toBeGreaterThan(0);
+    for (const { text, values } of statements) {
+      const [plan] = await all.first.query<{ readonly 'QUERY PLAN': readonly { readonly Plan: PlanNode }[] }>(
+        `explain (format json) ${text}`,
+        values,
+      );
+      expect(
+        scansIn(plan?.['QUERY PLAN'][0]?.Plan).filter(
+          (table) => /^parked_events$/.test(table) || table === currentPartition,
+        ),
+      ).toEqual([]);
+    }
+  });
+});
+
+/** Later partitions are empty, and are read faster without an index. */
+const currentPartition = `events_${new Date().toISOString().slice(0, 7).replace('-', '_')}`;
+
+interface PlanNode {
+  readonly 'Node Type': string;
+  readonly 'Relation Name'?: string;
+  readonly Plans?: readonly PlanNode[];
+}
+
+/** The tables that a plan reads from beginning to end. */
+function scansIn(node: PlanNode | undefined): readonly string[] {
+  if (node === undefined) return [];
+  const own = node['Node Type'] === 'Seq Scan' ? [node['Relation Name'] ?? ''] : [];
+  return [...own, ...(node.Plans ?? []).flatMap(scansIn)];
+}
+
+interface Statement {
+  readonly text: string;
+  readonly values: unknown[];
+}
+
+/** The statements that are sent meanwhile, each text once. */
+async function sentBy(work: () => Promise<unknown>): Promise<readonly Statement[]> {
+  const sent = new Map<string, Statement>();
+  const send = vi.spyOn(pg.Client.prototype, 'query');
+  try {
+    await work();
+    for (const [query, given] of send.mock.calls as unknown as readonly (readonly [
+      Partial<Statement> | string,
+      unknown[]?,
+    ])[]) {
+      const text = typeof query === 'string' ? query : (query.text ?? '');
+      const values = given ?? (typeof query === 'string' ? [] : (query.values ?? []));
+      if (/eventlog\./.test(text)) sent.set(text, { text, values });
+    }
+  } finally {
+    send.mockRestore();
+  }
+  return [...sent.values()];
+}
