@@ -1,0 +1,59 @@
+import { Writable } from 'node:stream';
+import { expect, test } from 'vitest';
+
+import { Terminal, table } from './terminal.js';
+
+/** A terminal, and all that was written to its streams. */
+function opened(isTTY: boolean): { readonly terminal: Terminal; readonly written: () => string } {
+  let text = '';
+  const stream = (): Writable & { readonly isTTY: boolean } =>
+    Object.assign(
+      new Writable({
+        write: (chunk, _encoding, done) => {
+          text += String(chunk);
+          done();
+        },
+      }),
+      { isTTY },
+    );
+  return { terminal: new Terminal({ stdout: stream(), stderr: stream() }), written: () => text };
+}
+
+test.each([
+  ['as it is', (secret: string) => secret],
+  ['in a URL', (secret: string) => `postgres://u:${encodeURIComponent(secret)}@db/a`],
+  ['in JSON', (secret: string) => JSON.stringify({ secret })],
+])('a secret is not shown %s', (_how, textWith) => {
+  const { terminal, written } = opened(true);
+  const secret = 'p@ss "word"/1';
+  terminal.hide('p@ss');
+  terminal.hide(secret);
+  for (const write of ['write', 'progress', 'fail'] as const) terminal[write](textWith(secret));
+  expect(written().match(/\*{6}/g)).toHaveLength(3);
+  expect(written()).not.toMatch(/word/);
+});
+
+test('the password of a URL is not shown even if nobody has named it', () => {
+  const { terminal, written } = opened(false);
+  terminal.fail('cannot parse postgres://wallet:canary@db-1/global');
+  expect(written()).toBe('cannot parse postgres://wallet:******@db-1/global\n');
+});
+
+test('progress and tables are for people, and JSON is for programs', () => {
+  const [person, program] = [opened(true), opened(false)];
+  for (const { terminal } of [person, program]) terminal.progress('asking …');
+  expect([person.written(), program.written()]).toEqual(['asking …\n', '']);
+  expect([person.terminal.defaultFormat, program.terminal.defaultFormat]).toEqual(['table', 'json']);
+});
+
+test('the columns of a table are as wide as their widest cells', () => {
+  expect(
+    table(
+      ['a', 'b'],
+      [
+        ['long', 'x'],
+        ['y', 'z'],
+      ],
+    ),
+  ).toBe('A     B\nlong  x\ny     z');
+});
