@@ -12,10 +12,13 @@ const service = {
 /** These make up most of the modules. */
 const bundled = [
   /^drizzle-orm/,
-  /^@framework\/(core|drizzle-adapter|events|relay)(\/(adapter|asyncapi|config))?$/,
+  /^@framework\/(cli|core|drizzle-adapter|events|operator|relay)(\/(adapter|asyncapi|config|http))?$/,
   /^zod/,
   /^@?hono/,
   /^big.js/,
+  /^ipaddr.js/,
+  /^pg$/,
+  /^rate-limiter-flexible/,
   /^yaml/,
 ];
 

@@ -3,19 +3,20 @@ import {
   ConfigurationError,
   type DatabaseRegistry,
   type FrameworkConfig,
-  type Principal,
   type RetryPolicy,
   type ShardIdentifier,
   defaultRetryPolicy,
   openDatabases,
   systemClock,
 } from '@framework/core';
+import type { Observer } from '@framework/core/adapter';
 import { PgRepository, type PostgresWarning, postgres } from '@framework/drizzle-adapter';
 import {
   type AnyEventHandler,
   type AttemptFailureHook,
   Delivery,
   type EventHandlerDeclaration,
+  type LeaseLossHook,
   type RestartHook,
   defaultDeliverySettings,
   notifyOfCommits,
@@ -23,6 +24,7 @@ import {
 } from '@framework/events';
 import type { Relay } from '@framework/relay';
 
+import { parseHttpSettings } from './http/http-settings.js';
 import type { WalletService } from './http/wallet-app-env.js';
 import { notifications } from './notification/notifications-table.js';
 import {
@@ -31,6 +33,9 @@ import {
   NotifyRecipientOnDeposit,
 } from './notification/notify-recipient.js';
 import { migrationsFolder, operatorCommands } from './operator-command.js';
+import { Authentication } from './security/authentication.js';
+import { securitySettings } from './security/security-settings.js';
+import { WalletAccess, handlersOnly } from './security/wallet-access.js';
 import { InitiateTransferAction } from './transfer/initiate-transfer-action.js';
 import { TransferDecision } from './transfer/transfer-decision.js';
 import {
@@ -44,6 +49,7 @@ import {
 import { Transfer } from './transfer/transfer.js';
 import { isDecidedMeanwhile, transferDecisions, transfers } from './transfer/transfer-tables.js';
 import { WalletTransferAction } from './transfer/wallet-transfer-action.js';
+import { AmountLimits } from './wallet/amount-limits.js';
 import { WalletCloseAction } from './wallet/wallet-close-action.js';
 import { WalletCreateAction } from './wallet/wallet-create-action.js';
 import { WalletDepositMoneyAction } from './wallet/wallet-deposit-money-action.js';
@@ -66,7 +72,12 @@ export interface CompositionOptions {
   readonly onDeliveryError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
   readonly onDeliveryRecovered?: (shards: readonly ShardIdentifier[]) => void;
   readonly onAttemptFailed?: AttemptFailureHook;
+  readonly onLeaseLost?: LeaseLossHook;
   readonly onRestartNeeded?: RestartHook;
+  /** Called when the keys of tokens cannot be read, once for each reason. */
+  readonly onKeysFailure?: (error: unknown) => void;
+  /** Traces and measures executions and the calls of handlers. Default: nobody does. */
+  readonly observer?: Observer;
   /** Called with what operators should know about the databases. */
   readonly onDatabaseWarning?: (warning: PostgresWarning) => void;
 }
@@ -82,6 +93,8 @@ export function composeWalletService(
   options: CompositionOptions = {},
 ): WalletService {
   refuseNamesOfHandlers(options.relays ?? []);
+  const security = securitySettings(config);
+  const { amounts } = parseHttpSettings(config.http).limits;
   const settings = { ...defaultDeliverySettings, ...parseDeliverySettings(config.delivery) };
   const databases = openDatabases(
     config.sharding,
@@ -97,23 +110,27 @@ export function composeWalletService(
   const transferRepository = new PgRepository({ model: Transfer, table: transfers, databases });
   const decisions = new PgRepository({ model: TransferDecision, table: transferDecisions, databases });
   const notificationRepository = new PgRepository({ model: Notification, table: notifications, databases });
+  const access = new WalletAccess(wallets, security);
+  const limits = new AmountLimits(amounts, wallets);
   const executor = new ActionExecutor({
     retry: { isRetryable: isWorthAnotherAttempt, ...options.retry },
     namespace: config.namespace,
     groupCommit: config.groupCommit,
     databases,
     repositories: [wallets, transferRepository, decisions, notificationRepository],
+    requirePolicies: true,
+    ...(options.observer && { observer: options.observer }),
     actions: [
-      new WalletCreateAction(systemClock),
-      new WalletDepositMoneyAction(systemClock, wallets),
-      new WalletWithdrawMoneyAction(systemClock, wallets),
-      new WalletCloseAction(systemClock, wallets),
-      new WalletTransferAction(systemClock, wallets),
-      new InitiateTransferAction(systemClock, wallets, databases),
-      new CompleteTransferAction(systemClock, wallets, decisions),
-      new SettleTransferAction(systemClock, transferRepository),
-      new RefundTransferAction(systemClock, wallets, transferRepository),
-      new NotifyRecipientAction(systemClock),
+      new WalletCreateAction(systemClock, limits.opening(access.opening)),
+      new WalletDepositMoneyAction(systemClock, wallets, limits.moving(access.owning)),
+      new WalletWithdrawMoneyAction(systemClock, wallets, limits.moving(access.owning)),
+      new WalletCloseAction(systemClock, wallets, access.closing),
+      new WalletTransferAction(systemClock, wallets, limits.sending(access.sending)),
+      new InitiateTransferAction(systemClock, wallets, databases, limits.sending(access.sending)),
+      new CompleteTransferAction(systemClock, wallets, decisions, handlersOnly),
+      new SettleTransferAction(systemClock, transferRepository, handlersOnly),
+      new RefundTransferAction(systemClock, wallets, transferRepository, handlersOnly),
+      new NotifyRecipientAction(systemClock, handlersOnly),
     ],
   });
   const { delivers = true, handles = true, handlers = [], relays = [] } = options;
@@ -129,8 +146,10 @@ export function composeWalletService(
   const delivery = delivers
     ? new Delivery({
         ...around,
+        ...(options.observer && { observer: options.observer }),
         ...(options.onDeliveryRecovered && { onRecovered: options.onDeliveryRecovered }),
         ...(options.onAttemptFailed && { onAttemptFailed: options.onAttemptFailed }),
+        ...(options.onLeaseLost && { onLeaseLost: options.onLeaseLost }),
         ...(options.onRestartNeeded && { onRestartNeeded: options.onRestartNeeded }),
         handlers: [...(handles ? own : []), ...handlers, ...relays],
         settings: { ...settings, stopTimeoutMs },
@@ -149,7 +168,8 @@ export function composeWalletService(
     executor,
     delivery,
     relays: served,
-    principalOf,
+    access,
+    authentication: security.jwt && new Authentication(security.jwt, options.onKeysFailure),
   };
 }
 
@@ -196,9 +216,4 @@ function notificationsOnly(
     stop: async () => end(),
     restartNeed: undefined,
   };
-}
-
-/** The principal of a request: the same for everyone in this example; a real service reads a token from the request. */
-function principalOf(_request: Request): Principal {
-  return { name: 'wallet-service' };
 }

@@ -4,7 +4,9 @@ import type { Logger } from 'pino';
 
 import { type OperatorCommand, operatorCommand } from './operator-command.js';
 import { startEmbeddedDatabases } from './process/embedded-databases.js';
-import { errorStack, logTaken, serviceLogger } from './process/service-logger.js';
+import { errorStack, logOptions } from './process/log-format.js';
+import { logMessages } from './process/log-messages.js';
+import { logTaken, serviceLogger } from './process/service-logger.js';
 import { type ServiceSettings, readConfigFile, readServiceSettings } from './process/service-settings.js';
 import { Shutdown, startError } from './process/shutdown.js';
 import { startService, startWorker } from './process/start.js';
@@ -25,7 +27,7 @@ async function main(): Promise<void> {
   const command = operatorCommand(process.argv.slice(2));
   if (command !== undefined) return operate(command, settings);
   // Standard output is for people, the log is for machines.
-  const logger = serviceLogger(settings.logLevel);
+  const logger = serviceLogger(settings.logLevel, logOptions);
   const shutdown = new Shutdown({ timeoutMs: settings.shutdownTimeoutMs, say });
   shutdown.add(logTaken);
   try {
@@ -33,7 +35,7 @@ async function main(): Promise<void> {
   } catch (error) {
     if (shutdown.begun) return;
     const fault = startError(error, settings);
-    if (fault === undefined) logger.fatal({ stack: errorStack(error) }, 'the service cannot start');
+    if (fault === undefined) logger.fatal({ stack: errorStack(error) }, logMessages.cannotStart);
     else process.stderr.write(`${fault}\n`);
     await shutdown.exit(1);
   }
@@ -52,7 +54,10 @@ function settingsOrExit(): ServiceSettings {
 async function operate(command: OperatorCommand | string, { configFile }: ServiceSettings): Promise<void> {
   try {
     if (typeof command === 'string') throw new Error(command);
-    await command.run(configFile === undefined ? undefined : await readConfigFile(configFile), say);
+    await command.run(
+      configFile === undefined ? undefined : await readConfigFile(configFile, process.env),
+      say,
+    );
   } catch (error) {
     process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
     process.exitCode = 1;
@@ -81,11 +86,11 @@ async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdo
       sayUnlessEnding(
         url === undefined
           ? workerReadyText(role === 'relay' ? role : 'worker', starts)
-          : readyText(url, starts, settings),
+          : readyText(url, starts, { ...settings, isOpen: service.authentication === undefined }),
       ),
     onChange: (start) => {
       sayUnlessEnding(changeText(start));
-      if (start.ready) logger.info({ shard: start.place }, 'a shard has become ready');
+      if (start.ready) logger.info({ shard: start.place }, logMessages.shardReady);
     },
   });
 }
@@ -94,10 +99,10 @@ async function configOf(
   { configFile, dataFolder, firstRelay }: ServiceSettings,
   shutdown: Shutdown,
 ): Promise<FrameworkConfig> {
-  if (configFile !== undefined) return readConfigFile(configFile);
-  const embedded = await startEmbeddedDatabases(dataFolder ?? embeddedFolder, say);
+  if (configFile !== undefined) return readConfigFile(configFile, process.env);
+  const embedded = await startEmbeddedDatabases(dataFolder ?? embeddedFolder, say, process.env);
   shutdown.add(embedded.stop);
-  return { ...embedded.config, relay: firstRelay };
+  return { ...embedded.config, relay: [...firstRelay, ...embedded.config.relay] };
 }
 
 function say(line: string): void {

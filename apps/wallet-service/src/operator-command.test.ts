@@ -1,21 +1,29 @@
 import { parseFrameworkConfig } from '@framework/core';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 
 import { operatorCommand } from './operator-command.js';
+import { AuditLog, auditSchema } from './security/audit-log.js';
 
 test('a service without arguments runs no command', () => {
   expect(operatorCommand([])).toBeUndefined();
 });
 
-test.each([['migrate'], ['asyncapi events.json'], ['adopt 0/0'], ['adopt 0/1 255/63'], ['release 1/0']])(
-  'the command %s is accepted',
-  (words) => {
-    expect(operatorCommand(words.split(' '))).toHaveProperty('run');
-  },
-);
+test.each([
+  ['migrate'],
+  ['asyncapi events.json'],
+  ['audit audit.jsonl'],
+  [`audit audit.jsonl 12:${'0'.repeat(64)}`],
+  ['roles print'],
+  ['roles apply'],
+  ['adopt 0/0'],
+  ['adopt 0/1 255/63'],
+  ['release 1/0'],
+])('the command %s is accepted', (words) => {
+  expect(operatorCommand(words.split(' '))).toHaveProperty('run');
+});
 
 test.each([
   ['adpot'],
@@ -26,6 +34,11 @@ test.each([
   ['release'],
   ['release 1/0 mexico'],
   ['migrate all'],
+  ['roles'],
+  ['roles grant'],
+  ['roles print apply'],
+  ['audit'],
+  ['audit audit.jsonl 12'],
   ['asyncapi'],
   ['asyncapi events.json more.json'],
 ])('the command %s is answered with the usage', (words) => {
@@ -74,3 +87,35 @@ const oneShard = {
     },
   ],
 };
+
+test('an audit log is checked, and what was changed in it is named', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'audit-command-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const file = join(folder, 'audit.jsonl');
+  const log = await AuditLog.open(auditSchema.parse({ file, hashChain: true }), () => undefined);
+  for (const amount of ['1', '2'])
+    await log.write({
+      time: new Date(),
+      requestId: 'r',
+      principal: 'alice',
+      address: '127.0.0.1',
+      request: 'POST /wallets/w/deposit',
+      idempotencyKey: null,
+      input: { amount },
+      status: 200,
+      code: null,
+      replayed: false,
+    });
+  await log.close();
+  const check = async (...words: readonly string[]): Promise<readonly string[]> => {
+    const said: string[] = [];
+    const command = operatorCommand(['audit', file, ...words]);
+    if (typeof command === 'object') await command.run(undefined, (line) => said.push(line));
+    return said;
+  };
+  const { sequence, hash } = log.end;
+  expect(await check()).toEqual([`${file}: nothing was changed; it ends with ${sequence}:${hash}`]);
+  await expect(check(`7:${hash}`)).rejects.toThrow('line 1 does not follow the line before it');
+  await writeFile(file, (await readFile(file, 'utf8')).replace('"amount":"2"', '"amount":"3"'));
+  await expect(check()).rejects.toThrow(`${file}: line 2 was changed`);
+});

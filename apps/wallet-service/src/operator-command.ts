@@ -1,16 +1,21 @@
 import { type FrameworkConfig, ShardIdentifier } from '@framework/core';
 import {
   type OperatorCommands,
+  type RoleOptions,
   type ShardRelease,
   adoptShards,
+  grantRoles,
   migrateShards,
   releaseShards,
+  roleStatements,
 } from '@framework/drizzle-adapter';
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
 import { embeddedNamespace } from './process/embedded-databases.js';
 import { publishedEvents } from './published-events.js';
+import { type ChainEnd, checkChain } from './security/audit-log.js';
+import { securitySettings } from './security/security-settings.js';
 
 /** The service's own migrations. This file is at the same depth in `src` as the bundle is in `dist`. */
 export const migrationsFolder: string = fileURLToPath(new URL('../migrations', import.meta.url));
@@ -22,11 +27,27 @@ export const operatorCommands: Required<OperatorCommands> = {
     `\`npm run adopt -- ${shards.map(({ group, member }) => `${group}/${member}`).join(' ')}\``,
 };
 
+/**
+ * The roles of the service's databases, and what its processes do with its tables. Decisions and notifications are never changed, and
+ * nobody reads notifications here.
+ */
+export const databaseRoles: Required<RoleOptions> = {
+  prefix: 'wallet',
+  tables: {
+    wallets: ['select', 'insert', 'update'],
+    transfers: ['select', 'insert', 'update'],
+    transfer_decisions: ['select', 'insert'],
+    notifications: ['insert'],
+  },
+};
+
 const usage = [
   'Without arguments, the service starts. Commands for operators, with WALLET_CONFIG:',
   '  migrate              applies missing migrations to the database of every primary-config',
   '  adopt 0/1 [1/0 …]    makes the databases that are configured for these shards (group/member) hold them',
   '  release 1/0 […]      makes the databases that are configured for these shards give them up before a move',
+  '  roles print|apply    prints or executes the statements that give database roles their privileges',
+  '  audit FILE [END]     checks the hash chain of an audit log, which begins after END (SEQUENCE:HASH) if it continues another',
   '  asyncapi FILE        writes the AsyncAPI document of what relays publish; works without WALLET_CONFIG, too',
 ].join('\n');
 
@@ -51,6 +72,11 @@ const shardCommands: ReadonlyMap<
   ['release', release],
 ]);
 
+const roleCommands: ReadonlyMap<string, (config: FrameworkConfig, say: Say) => Promise<void>> = new Map([
+  ['print', printRoles],
+  ['apply', applyRoles],
+]);
+
 /**
  * Parses the arguments after the program's name.
  *
@@ -60,9 +86,12 @@ export function operatorCommand(words: readonly string[]): OperatorCommand | str
   const [name, ...rest] = words;
   if (name === undefined) return undefined;
   if (name === 'migrate' && rest.length === 0) return onDatabases(migrate);
+  const roles = rest.length === 1 ? roleCommands.get(rest.join()) : undefined;
+  if (name === 'roles' && roles !== undefined) return onDatabases(roles);
   const [file] = rest;
   if (name === 'asyncapi' && file !== undefined && rest.length === 1)
     return { run: (config, say) => writeAsyncapi(file, config, say) };
+  if (name === 'audit' && file !== undefined) return auditCommand(file, rest.slice(1));
   const change = shardCommands.get(name);
   const shards = rest.map(shardOf).filter((shard) => shard !== undefined);
   if (change === undefined || shards.length === 0 || shards.length < rest.length) return usage;
@@ -91,10 +120,46 @@ async function migrate({ sharding }: FrameworkConfig, say: Say): Promise<void> {
     say(`${database}: ${applied.length === 0 ? 'nothing to apply' : `applied ${applied.join(', ')}`}`);
 }
 
+/** Prints a script for `psql`, whose comments say in which database each part belongs. */
+async function printRoles({ sharding }: FrameworkConfig, say: Say): Promise<void> {
+  for (const { database, statements } of await roleStatements(sharding, databaseRoles)) {
+    say(`-- ${database}${statements.length === 0 ? ': nothing is missing' : ''}`);
+    for (const statement of statements) say(`${statement};`);
+  }
+}
+
+async function applyRoles({ sharding }: FrameworkConfig, say: Say): Promise<void> {
+  for (const { database, statements } of await grantRoles(sharding, databaseRoles))
+    say(
+      `${database}: ${statements.length === 0 ? 'nothing was missing' : `executed ${statements.join('; ')}`}`,
+    );
+}
+
 async function writeAsyncapi(file: string, config: FrameworkConfig | undefined, say: Say): Promise<void> {
   const document = publishedEvents(config?.namespace ?? embeddedNamespace);
   await writeFile(file, `${JSON.stringify(document, undefined, 2)}\n`);
   say(`${file}: the events of ${Object.keys(document.channels).join(', ')}`);
+}
+
+/** @returns the usage when the words after the file are not the end of a chain */
+function auditCommand(file: string, words: readonly string[]): OperatorCommand | string {
+  const [, sequence, hash = ''] = /^(\d{1,15}):([\da-f]{64})$/.exec(words.join(' ')) ?? [];
+  if (words.length > 0 && sequence === undefined) return usage;
+  const before = sequence === undefined ? undefined : { sequence: Number(sequence), hash };
+  return { run: (config, say) => checkAudit(file, before, config, say) };
+}
+
+/** @throws Error with everything that is wrong with the file */
+async function checkAudit(
+  file: string,
+  before: ChainEnd | undefined,
+  config: FrameworkConfig | undefined,
+  say: Say,
+): Promise<void> {
+  const keyFile = config && securitySettings(config).audit?.hashKeyFile;
+  const { end, faults } = await checkChain(file, { keyFile, before });
+  if (faults.length > 0) throw new Error(faults.map((fault) => `${file}: ${fault}`).join('\n'));
+  say(`${file}: nothing was changed; it ends with ${end.sequence}:${end.hash}`);
 }
 
 async function adopt(

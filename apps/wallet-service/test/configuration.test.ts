@@ -1,4 +1,5 @@
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
+import { openRelays } from '@framework/relay/config';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -138,8 +139,9 @@ describe('the environment', () => {
       configFile: undefined,
       firstRelay: [],
       host: '127.0.0.1',
+      isProduction: false,
       port: 8080,
-      connectionsMax: 2_000,
+      connectionsMax: undefined,
       docs: true,
       logLevel: 'warn',
       shutdownTimeoutMs: 10_000,
@@ -148,13 +150,13 @@ describe('the environment', () => {
 
   test('configures everything', () => {
     const process = { WALLET_ROLE: 'worker', WALLET_CONFIG: 'a.yaml', SHUTDOWN_TIMEOUT_MS: '500' };
-    expect(
-      readServiceSettings({ ...process, HOST: '::1', PORT: '0', CONNECTIONS_MAX: '50', WALLET_DOCS: 'off' }),
-    ).toEqual({
+    const served = { HOST: '::1', PORT: '0', CONNECTIONS_MAX: '50', WALLET_DOCS: 'off' };
+    expect(readServiceSettings({ ...process, ...served, NODE_ENV: 'production' })).toEqual({
       role: 'worker',
       configFile: 'a.yaml',
       firstRelay: [],
       host: '::1',
+      isProduction: true,
       port: 0,
       connectionsMax: 50,
       docs: false,
@@ -177,6 +179,7 @@ describe('the environment', () => {
   test.each([
     ['nats', 'nats', 'nats://127.0.0.1:4222'],
     ['amqp', 'rabbitmq', 'amqp://guest:guest@127.0.0.1'],
+    ['kafka', 'kafka', 'kafka://127.0.0.1:9092'],
     ['redis', 'redis', 'redis://127.0.0.1'],
   ])('lets embedded databases relay to a %s URL in WALLET_RELAY', (_protocol, kind, WALLET_RELAY) => {
     expect(readServiceSettings({ WALLET_RELAY }).firstRelay).toMatchObject([
@@ -192,6 +195,14 @@ describe('the environment', () => {
     expect(readServiceSettings({ WALLET_RELAY }).firstRelay).toMatchObject([
       { nats: { servers, ...credentials } },
     ]);
+  });
+
+  test('takes the address out of a kafka URL in WALLET_RELAY, without hiding a user from those who refuse one', async () => {
+    expect(relayTo('kafka://127.0.0.1:9092/')).toMatchObject([
+      { kafka: { bootstrapServers: ['127.0.0.1:9092'], createTopics: true } },
+    ]);
+    const withUser = { namespace: 'com.example', relay: relayTo('kafka://ann:s3cret@127.0.0.1:9092') };
+    await expect(openRelays(withUser)).rejects.toThrow('without a protocol, user or password');
   });
 
   test.each(['localhost:4222', 'https://partner.example', 'toString:'])(
@@ -215,6 +226,10 @@ describe('the environment', () => {
     );
   });
 });
+
+function relayTo(WALLET_RELAY: string): FrameworkConfig['relay'] {
+  return readServiceSettings({ WALLET_RELAY }).firstRelay;
+}
 
 /** Reads a configuration from a file. */
 async function read(text: string): Promise<FrameworkConfig> {

@@ -149,6 +149,16 @@ describe('a limit', () => {
     expectLoggedProblem(answer);
   });
 
+  test('on the chunks of a body takes effect however short they are', async () => {
+    const connection = await open();
+    const chunked = post('/wallets', 'transfer-encoding: chunked');
+    const space = '1\r\n \r\n';
+    await connection.send(`${chunked}${space.repeat(999)}2\r\n{}\r\n0\r\n\r\n`).answered();
+    const [, answer] = await connection.send(chunked + space.repeat(20_000)).ended();
+    expect(connection.statuses).toEqual([400, 413]);
+    expectLoggedProblem(answer);
+  });
+
   test('on bodies takes effect when the chunk sizes exceed their contents', async () => {
     const connection = await open();
     const chunked = post('/wallets', 'transfer-encoding: chunked');
@@ -198,6 +208,18 @@ test('a request to upgrade the protocol is answered over HTTP/1.1, and its conne
   );
   const [answer] = await connection.send(`${request}no request\r\n\r\n`).ended();
   expect(answer).toMatchObject({ status: 200, headers: { connection: 'close' } });
+});
+
+test.each([
+  [
+    'chunks in HTTP/1.0',
+    'POST /wallets HTTP/1.0\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n',
+  ],
+  ['two hosts', 'POST /wallets HTTP/1.1\r\nhost: x\r\nhost: y\r\ncontent-length: 2\r\n\r\n{}'],
+])('a request that cannot be read as HTTP/1.1 is the last of its connection: %s', async (_what, text) => {
+  const connection = await open();
+  await connection.send(get('/health/live') + text + get('/health/live').repeat(2)).ended();
+  expect(connection.statuses).toEqual([200, 400]);
 });
 
 test('a request of HTTP/1.0 needs no host, and its connection ends', async () => {

@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { anOwner, problem } from './wallet-client.js';
@@ -49,17 +50,17 @@ describe('GET /openapi.json', () => {
       ]),
     );
     expect(Object.fromEntries(statuses)).toEqual({
-      'post /wallets': '201 400 408 413 415 417 422 431 500 503 504',
-      'get /wallets': '200 400 408 417 431 500 503',
-      'get /wallets/{id}': '200 400 404 408 417 431 500 503',
-      'post /wallets/{id}/deposit': '200 400 404 408 409 413 415 417 422 431 500 503 504',
-      'post /wallets/{id}/withdraw': '200 400 404 408 409 413 415 417 422 431 500 503 504',
-      'post /wallets/{id}/close': '200 400 404 408 409 413 415 417 422 431 500 503 504',
-      'get /wallets/{id}/events': '200 400 404 408 417 431 500 503',
-      'post /transfers': '202 400 404 408 409 413 415 417 422 431 500 503 504',
-      'get /transfers/{id}': '200 400 404 408 417 431 500 503',
-      'get /health/live': '200 400 408 417 431 500',
-      'get /health/ready': '200 400 408 417 431 500 503',
+      'post /wallets': '201 400 408 413 415 417 422 429 431 500 503 504',
+      'get /wallets': '200 400 408 417 429 431 500 503',
+      'get /wallets/{id}': '200 304 400 404 408 412 417 429 431 500 503',
+      'post /wallets/{id}/deposit': '200 204 400 404 408 409 412 413 415 417 422 429 431 500 503 504',
+      'post /wallets/{id}/withdraw': '200 204 400 404 408 409 412 413 415 417 422 429 431 500 503 504',
+      'post /wallets/{id}/close': '200 204 400 404 408 409 412 413 415 417 422 429 431 500 503 504',
+      'get /wallets/{id}/events': '200 400 404 408 417 429 431 500 503',
+      'post /transfers': '202 400 404 408 409 413 415 417 422 429 431 500 503 504',
+      'get /transfers/{id}': '200 304 400 404 408 412 417 429 431 500 503',
+      'get /health/live': '200 400 408 417 429 431 500',
+      'get /health/ready': '200 400 408 417 429 431 500 503',
     });
   });
 
@@ -158,4 +159,10 @@ describe('GET /docs', () => {
     }
     expect(await (await fetch(`${service.url}/docs/start.js`)).text()).toContain('/openapi.json');
   });
+});
+
+test('the client is generated from this document', async () => {
+  const { body } = await service.client.get('/openapi.json');
+  const client = new URL('../../../packages/wallet-client/openapi.json', import.meta.url);
+  await expect(`${JSON.stringify(body, undefined, 2)}\n`).toMatchFileSnapshot(fileURLToPath(client));
 });

@@ -1,5 +1,6 @@
-import { once } from 'node:events';
-import { type Socket, connect } from 'node:net';
+import type { Socket } from 'node:net';
+
+import { openSocket } from './test-tls.js';
 
 /** Long enough for a busy machine. */
 const answerTimeoutMs = 60_000;
@@ -36,10 +37,13 @@ export class RawConnection {
     socket.on('error', () => undefined);
   }
 
-  /** Connects to the service at an address such as `http://127.0.0.1:8080`. */
-  static async open(url: string): Promise<RawConnection> {
-    const socket = connect({ port: Number(new URL(url).port), host: '127.0.0.1', allowHalfOpen: true });
-    await once(socket, 'connect');
+  /**
+   * Connects to the service at an address such as `http://127.0.0.1:8080`.
+   *
+   * @param localAddress the address of the client, in 127.0.0.0/8
+   */
+  static async open(url: string, localAddress = '127.0.0.1'): Promise<RawConnection> {
+    const { socket } = await openSocket(url, { allowHalfOpen: true, localAddress });
     return new RawConnection(socket);
   }
 

@@ -1,6 +1,6 @@
-import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
+import { openSocket } from './test-tls.js';
 
 let service: TestService;
 
@@ -38,6 +38,16 @@ describe('input that never becomes a request', () => {
       'POST /wallets HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
     ],
     [
+      'chunks in HTTP/1.0',
+      400,
+      'POST /wallets HTTP/1.0\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n',
+    ],
+    [
+      'chunks of something compressed',
+      400,
+      'POST /wallets HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n',
+    ],
+    [
       'malformed chunks',
       400,
       'POST /wallets HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n',
@@ -57,7 +67,10 @@ describe('input that never becomes a request', () => {
     ],
   ])('is answered with a problem whose id is in the log: %s', async (_what, status, text) => {
     const answer = await exchange(text);
-    expect(answer).toMatchObject({ status, headers: { 'content-type': 'application/problem+json' } });
+    expect(answer).toMatchObject({
+      status,
+      headers: { 'content-type': 'application/problem+json', 'x-content-type-options': 'nosniff' },
+    });
     const { body, headers } = answer;
     const id = headers['x-request-id'] ?? '';
     expect(id).toMatch(/^[0-9a-f-]{36}$/);
@@ -100,9 +113,9 @@ describe('an unusual request', () => {
 });
 
 /** Sends raw bytes, and reads the answer until it is complete. */
-function exchange(text: string) {
+async function exchange(text: string) {
+  const { socket } = await openSocket(service.url);
   return new Promise<{ status: number; headers: Record<string, string>; body: string }>((resolve, reject) => {
-    const socket = connect(Number(new URL(service.url).port), '127.0.0.1');
     let received = '';
     const settle = (isOver: boolean): void => {
       const answer = received.replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, '');

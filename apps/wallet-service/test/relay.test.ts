@@ -118,6 +118,27 @@ test('a relay that was renamed with its old name among the aliases continues whe
   }
 });
 
+test('the lag of a relay that was renamed is reported even if its old name is no longer among the aliases', async () => {
+  const [former] = relay();
+  await partner.close();
+  const { stop, ...service } = await startTestService({ relay: relay() });
+  await service.client.openWallet({ country: 'MX', initialBalance: '10' });
+  await stop();
+  const renamed = { ...former, name: 'to-partner', aliases: ['events-to-partner'] };
+  const { stop: stopRenamed } = await startTestServiceOn(service, { relay: [renamed] });
+  await stopRenamed();
+  const last = await startTestServiceOn(service, { relay: [{ ...renamed, aliases: [] }] });
+  try {
+    await vi.waitFor(async () => {
+      const health = await healthOf(last.client);
+      expect(health).toMatchObject({ name: 'to-partner', state: 'waiting' });
+      expect(health['lagEvents']).toBeGreaterThanOrEqual(1);
+    }, patience);
+  } finally {
+    await stopTestService(last);
+  }
+});
+
 test('a service without relays reports no health of relays', async () => {
   const service = await startTestService();
   try {

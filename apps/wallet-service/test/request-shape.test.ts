@@ -21,6 +21,8 @@ describe('a malformed body', () => {
     ['a number with leading zeros', '{"amount":007}'],
     ['two values', '{} {}'],
     ['deep nesting', '['.repeat(30_000)],
+    ['a field twice', '{"amount":"1","amount":"5"}'],
+    ['a field twice, once escaped', String.raw`{"amount":"1","\u0061mount" :"5"}`],
   ])('is refused: %s', async (_name, text) => {
     expect(await service.client.post(`/wallets/${walletId}/deposit`, text)).toMatchObject(
       problem(400, 'bad-request'),
@@ -141,6 +143,11 @@ describe('the media type', () => {
       expect((await service.client.send(`/wallets/${walletId}/deposit`, init)).status).toBe(200);
     },
   );
+
+  test('is accepted with a text that looks like a name', async () => {
+    const body = String.raw`{"recipient":"{\"amount\":\"1\",\\","amount":"1"}`;
+    expect((await service.client.post(`/wallets/${walletId}/deposit`, body)).status).toBe(200);
+  });
 
   test.each(['identity', 'Identity', 'IDENTITY'])(
     'is accepted with the content coding %s',

@@ -1,7 +1,6 @@
 import { type ActionExecutor, ShardIdentifier, ShardedId, parseFrameworkConfig } from '@framework/core';
 import { Delivery } from '@framework/events';
 import { FaultProxy, seededRandom } from '@framework/testing';
-import { createTestDatabase } from '@framework/testing/postgres';
 import { Big } from 'big.js';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
@@ -20,6 +19,7 @@ import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
 import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';
 import { WalletError } from '../src/wallet/wallet-error.js';
 import { Wallet } from '../src/wallet/wallet.js';
+import { createShardDatabases } from './database-logins.js';
 import { rowsOf } from './database-session.js';
 import { moneyByCurrency } from './money-in-all.js';
 import { seed } from './seed.js';
@@ -46,9 +46,8 @@ let proxy: FaultProxy;
 let client: WalletService;
 
 beforeAll(async () => {
-  const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
-  shards = { global, mexico };
-  proxy = await FaultProxy.to(mexico);
+  shards = await createShardDatabases();
+  proxy = await FaultProxy.to(shards.mexico);
   client = composeWalletService(parseFrameworkConfig(configTree(shards)), { delivers: false });
   await client.databases.ready();
 });
@@ -232,7 +231,13 @@ async function decideByHand(
 ): Promise<void> {
   expect(state).toBe('INITIATED');
   const params = { transferId, destId, amount, currency };
-  const configuration = key === undefined ? {} : { idempotencyKey: `${key} ${transferId.value}` };
+  const handledEvent = {
+    handler: 'by-hand',
+    eventId: transferId.value,
+    shard: transferId.resolveShardIdentifier(),
+  };
+  const keyed = key === undefined ? {} : { idempotencyKey: `${key} ${transferId.value}` };
+  const configuration = { ...keyed, handledEvent };
   await client.executor.execute(principal, CompleteTransferAction, params, configuration);
 }
 

@@ -78,6 +78,27 @@ describe('the service at startup', () => {
     expect(service.stdout).toContain(`curl ${url}/wallets`);
   });
 
+  test('says that it answers everybody, unless it needs tokens', async () => {
+    const open = await start();
+    await open.printed('is ready');
+    expect(open.stdout).toContain('Access   everybody on this computer');
+    const jwt = { issuer: 'https://id.example.com', audience: 'wallet-service', 'jwks-file': '/none.json' };
+    const service = await start({ security: { jwt } }, { NODE_ENV: 'production' });
+    await service.printed('is ready');
+    expect(service.stdout).not.toContain('Access');
+    expect(service.stdout).toContain('-H "Authorization: Bearer $TOKEN"');
+  });
+
+  test.each([
+    ['in production', { NODE_ENV: 'production' }, 'NODE_ENV: is production'],
+    ['on the network', { HOST: '0.0.0.0' }, 'HOST: 0.0.0.0 would answer everybody'],
+  ])('is refused without tokens %s', async (_where, environment, text) => {
+    const service = await start({}, environment);
+    expect(await service.exitCode()).toBe(1);
+    expect(service.stderr).toContain(text);
+    expect(service.stderr).toContain('framework.security.jwt');
+  });
+
   test('serves its OpenAPI document even when the page is turned off', async () => {
     const service = await start({}, { WALLET_DOCS: 'off' });
     const client = new WalletClient(await service.printed('is ready'));
@@ -368,7 +389,7 @@ async function start(
   databases: { readonly global: TestDatabase; readonly mexico: TestDatabase } = { global, mexico },
 ): Promise<ServiceProcess> {
   const file = join(folder, 'wallet.json');
-  await writeFile(file, JSON.stringify(configTree(databases, options)));
+  await writeFile(file, JSON.stringify(configTree(databases, { login: 'owner', ...options })));
   const service = new ServiceProcess({ WALLET_CONFIG: file, ...environment }, [program]);
   started.push(service);
   return service;

@@ -161,7 +161,7 @@ interface Service {
 }
 
 function configOf(databases: ShardDatabases, options: TestServiceOptions): FrameworkConfig {
-  return parseFrameworkConfig(configTree(databases, options));
+  return parseFrameworkConfig(configTree(databases, { login: 'owner', ...options }));
 }
 
 /** Starts the service in this process, without waiting for its databases; stopped when the test is over. */
@@ -201,7 +201,7 @@ async function startProcess(
   words: readonly string[] = [],
 ): Promise<ServiceProcess> {
   const file = join(folder, 'wallet.json');
-  await writeFile(file, JSON.stringify(configTree(databases, options)));
+  await writeFile(file, JSON.stringify(configTree(databases, { login: 'owner', ...options })));
   const service = new ServiceProcess({ WALLET_CONFIG: file }, [...fromSources, ...words]);
   closing.push(async () => service.kill('SIGKILL'));
   return service;

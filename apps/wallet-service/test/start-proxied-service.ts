@@ -1,5 +1,5 @@
 import { FaultProxy } from '@framework/testing';
-import { createTestDatabase } from '@framework/testing/postgres';
+import { createShardDatabases } from './database-logins.js';
 import {
   type TestService,
   type TestServiceOptions,
@@ -19,7 +19,7 @@ export interface ProxiedService {
 export async function startProxiedService(
   options: TestServiceOptions & Required<Pick<TestServiceOptions, 'mexico'>>,
 ): Promise<ProxiedService> {
-  const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
+  const { global, mexico } = await createShardDatabases();
   const proxy = await FaultProxy.to(mexico);
   const service = await startTestServiceOn({ global, mexico }, { mexicoPort: proxy.port, ...options });
   const stop = async (): Promise<void> => {

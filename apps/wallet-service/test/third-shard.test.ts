@@ -4,6 +4,7 @@ import { pino } from 'pino';
 import { afterAll, expect, test, vi } from 'vitest';
 
 import { startService } from '../src/process/start.js';
+import { leastPrivileges, prepareDatabases } from './database-logins.js';
 import { rowsOf } from './database-session.js';
 import { configTree } from './start-test-service.js';
 import { WalletClient } from './wallet-client.js';
@@ -16,6 +17,7 @@ vi.mock('../src/wallet/placement.js', () => ({
 const global = await createTestDatabase();
 const mexico = await createTestDatabase();
 const brazil = await createTestDatabase();
+if (leastPrivileges) await prepareDatabases([global, mexico, brazil]);
 afterAll(() => Promise.all([global.drop(), mexico.drop(), brazil.drop()]));
 
 test('a third shard needs only a placement, a configuration entry and a database', async () => {

@@ -1,5 +1,9 @@
-import { ShardIdentifier, ShardedId, parseFrameworkConfig } from '@framework/core';
-import { createTestDatabase } from '@framework/testing/postgres';
+import {
+  type ExecutionConfiguration,
+  ShardIdentifier,
+  ShardedId,
+  parseFrameworkConfig,
+} from '@framework/core';
 import { Big } from 'big.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
@@ -12,6 +16,7 @@ import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
 import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';
 import { WalletDepositMoneyAction } from '../src/wallet/wallet-deposit-money-action.js';
 import { Wallet } from '../src/wallet/wallet.js';
+import { createShardDatabases } from './database-logins.js';
 import { rowsOf } from './database-session.js';
 import { moneyByCurrency } from './money-in-all.js';
 import { type ShardDatabases, configTree } from './start-test-service.js';
@@ -25,8 +30,7 @@ let shards: ShardDatabases;
 let services: readonly [WalletService, WalletService];
 
 beforeAll(async () => {
-  const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
-  shards = { global, mexico };
+  shards = await createShardDatabases();
   const config = parseFrameworkConfig(configTree(shards));
   const service = (): WalletService => composeWalletService(config, { delivers: false });
   services = [service(), service()];
@@ -50,7 +54,7 @@ describe('two concurrent processes', () => {
       const money = await moneyByCurrency(shards);
       const decisions = await Promise.all(
         [...services, ...services].map(({ executor }) =>
-          executor.execute(principal, CompleteTransferAction, params),
+          executor.execute(principal, CompleteTransferAction, params, byHandler(transferId)),
         ),
       );
       for (const decision of decisions) expect(decision).toMatchObject({ state, transferId });
@@ -67,12 +71,12 @@ describe('two concurrent processes', () => {
       const { id: transferId, destId, amount, currency } = await initiate(source.id, dest.id);
       const money = await moneyByCurrency(shards);
       const [decision] = await Promise.all([
-        services[0].executor.execute(principal, CompleteTransferAction, {
-          transferId,
-          destId,
-          amount,
-          currency,
-        }),
+        services[0].executor.execute(
+          principal,
+          CompleteTransferAction,
+          { transferId, destId, amount, currency },
+          byHandler(transferId),
+        ),
         services[1].executor.execute(principal, WalletCloseAction, { walletId: dest.id }),
       ]);
       const { balance, state } = await services[0].wallets.getById(dest.id);
@@ -88,8 +92,8 @@ describe('two concurrent processes', () => {
       const { id: transferId } = await initiate(source.id, dest.id);
       const refund = { transferId, reason: 'wallet-closed' };
       const outcomes = await Promise.allSettled([
-        services[0].executor.execute(principal, RefundTransferAction, refund),
-        services[1].executor.execute(principal, RefundTransferAction, refund),
+        services[0].executor.execute(principal, RefundTransferAction, refund, byHandler(transferId)),
+        services[1].executor.execute(principal, RefundTransferAction, refund, byHandler(transferId)),
         services[0].executor.execute(principal, WalletDepositMoneyAction, {
           walletId: source.id,
           amount: new Big(1),
@@ -113,4 +117,10 @@ async function open(country: string, initialBalance = '100'): Promise<Wallet> {
 function initiate(sourceId: ShardedId<Wallet>, destId: ShardedId<Wallet>): Promise<Transfer> {
   const params = { sourceId, destId, amount: new Big(1) };
   return services[0].executor.execute(principal, InitiateTransferAction, params);
+}
+
+/** Only handlers may execute the steps of a transfer. */
+function byHandler(transferId: ShardedId<Transfer>): ExecutionConfiguration {
+  const shard = transferId.resolveShardIdentifier();
+  return { handledEvent: { handler: 'by-hand', eventId: transferId.value, shard } };
 }

@@ -66,7 +66,7 @@ class EarlierVersion {
   readonly #shards: ShardDatabases;
 
   constructor(shards: ShardDatabases, migrationsFolder: string) {
-    const { sharding, namespace } = parseFrameworkConfig(configTree(shards));
+    const { sharding, namespace } = parseFrameworkConfig(configTree(shards, { login: 'owner' }));
     this.#shards = shards;
     this.#databases = openDatabases(sharding, postgres({ migrationsFolder }));
     const wallets = new WalletRepository(this.#databases);
@@ -175,7 +175,7 @@ describe('a database from before destinations decided transfers', () => {
     await earlier.refund(transfers['refunded']!);
     await earlier.end();
 
-    service = await startTestServiceOn(shards);
+    service = await startTestServiceOn(shards, { login: 'owner' });
     money = await moneyByCurrency(shards);
   });
   afterAll(async () => {

@@ -14,7 +14,7 @@ vi.mock('node:fs/promises', async (importActual) => {
 test('the OpenAPI document is generated once, however often it is read', async () => {
   const app = new OpenAPIHono<WalletEnv>();
   const make = vi.spyOn(app, 'getOpenAPI31Document');
-  openapiRoute(app);
+  openapiRoute(app, { needsTokens: false });
   const texts = [];
   for (let count = 0; count < 3; count += 1) texts.push(await (await app.request('/openapi.json')).text());
   expect(make).toHaveBeenCalledTimes(1);
@@ -35,3 +35,12 @@ test('a file of the page is read once, however many requests ask for it', async 
   // The first read fails, and the failure is not cached.
   expect(read).toHaveBeenCalledTimes(2);
 });
+
+test.each(['/docs', '/docs/start.js', '/docs/swagger-ui.css', '/docs/swagger-ui-bundle.js'])(
+  'a text of the page says how it is encoded: %s',
+  async (path) => {
+    const app = new OpenAPIHono<WalletEnv>();
+    docsRoutes(app);
+    expect((await app.request(path)).headers.get('content-type')).toMatch(/^text\/\w+; charset=utf-8$/i);
+  },
+);

@@ -1,8 +1,10 @@
+import { hash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 
 import { publishedEvents } from '../published-events.js';
+import { documentTokens } from './document-operation.js';
 import type { WalletApp } from './wallet-app-env.js';
 
 const require = createRequire(import.meta.url);
@@ -35,35 +37,43 @@ const startScript = `SwaggerUIBundle({ url: '/openapi.json', dom_id: '#docs', va
 `;
 
 const contentSecurityPolicy =
-  // The page may neither load from nor send to any other host.
-  "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:";
+  // The page may neither load from nor send to any other host. Swagger UI styles its elements one by one.
+  "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
+  "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/** Serves the OpenAPI document, built on first use. Call it after all operations are added. */
-export function openapiRoute(app: WalletApp): void {
-  let document: string | undefined;
+const about = {
+  openapi: '3.1.0',
+  info: {
+    title: 'Wallet service',
+    version: '0.1.0',
+    description:
+      'Wallets on sharded databases. Decimals are exact: strings in answers, strings or numbers in requests. ' +
+      'Send an Idempotency-Key with every write, and repeat it with the same key when its outcome is unknown.',
+  },
+};
+
+/**
+ * Serves the OpenAPI document, built on first use. Call it after all operations are added.
+ *
+ * @param options.needsTokens whether wallets and transfers need tokens
+ */
+export function openapiRoute(app: WalletApp, { needsTokens }: { readonly needsTokens: boolean }): void {
+  let document: Document | undefined;
   app.get('/openapi.json', (context) => {
-    document ??= JSON.stringify(
-      app.getOpenAPI31Document({
-        openapi: '3.1.0',
-        info: {
-          title: 'Wallet service',
-          version: '0.1.0',
-          description:
-            'Wallets on sharded databases. Decimals are exact: strings in answers, strings or numbers in requests. ' +
-            'Send an Idempotency-Key with every write, and repeat it with the same key when its outcome is unknown.',
-        },
-      }),
-    );
-    return context.body(document, 200, { 'content-type': 'application/json' });
+    if (document === undefined) {
+      const described = app.getOpenAPI31Document(about);
+      document = jsonDocument(needsTokens ? documentTokens(described) : described);
+    }
+    return context.body(document.content, 200, document.headers);
   });
 }
 
 /** Serves the AsyncAPI document of what relays publish, built on first use. */
 export function asyncapiRoute(app: WalletApp, { namespace }: { readonly namespace: string }): void {
-  let document: string | undefined;
+  let document: Document | undefined;
   app.get('/asyncapi.json', (context) => {
-    document ??= JSON.stringify(publishedEvents(namespace));
-    return context.body(document, 200, { 'content-type': 'application/json' });
+    document ??= jsonDocument(publishedEvents(namespace));
+    return context.body(document.content, 200, document.headers);
   });
 }
 
@@ -74,17 +84,36 @@ export function asyncapiRoute(app: WalletApp, { namespace }: { readonly namespac
 export function docsRoutes(app: WalletApp): void {
   app.get('/docs', (context) => {
     context.header('content-security-policy', contentSecurityPolicy);
+    context.header('cross-origin-opener-policy', 'same-origin');
     return context.html(page);
   });
   app.get('/docs/start.js', (context) =>
-    context.body(startScript, 200, { 'content-type': 'text/javascript' }),
+    context.body(startScript, 200, { 'content-type': 'text/javascript; charset=utf-8' }),
   );
   for (const [name, mediaType] of Object.entries(assets)) {
-    const content = readOnce(() => asset(name));
-    app.get(`/docs/${name}`, async (context) =>
-      context.body(await content(), 200, { 'content-type': mediaType }),
-    );
+    const read = readOnce(async () => documentOf(await asset(name), mediaType));
+    app.get(`/docs/${name}`, async (context) => {
+      const { content, headers } = await read();
+      return context.body(content, 200, headers);
+    });
   }
+}
+
+/** What is served unchanged, with its headers. Its `ETag` is computed once: a large file takes milliseconds. */
+interface Document<Content extends string | Uint8Array<ArrayBuffer> = string> {
+  readonly content: Content;
+  readonly headers: { readonly 'content-type': string; readonly etag: string };
+}
+
+function documentOf<Content extends string | Uint8Array<ArrayBuffer>>(
+  content: Content,
+  mediaType: string,
+): Document<Content> {
+  return { content, headers: { 'content-type': mediaType, etag: `"${hash('sha1', content)}"` } };
+}
+
+function jsonDocument(value: unknown): Document {
+  return documentOf(JSON.stringify(value), 'application/json');
 }
 
 /** Shares one read among all callers, and reads again only after a failure. */

@@ -1,19 +1,28 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
+import type { Client } from './client-address.js';
 import { InvalidRequestError } from './parse-shape.js';
-import { answerText, headersBytesMax, headersTooLarge, requestTimedOut } from './refused-connection.js';
+import { type HeaderLimits, answerText, headersTooLarge, requestTimedOut } from './refused-connection.js';
 import { RequestBody } from './request-body.js';
 import { RequestDeadline, type RequestTimeLimits } from './request-deadline.js';
 
-/** How many bytes a body may take on the wire. A body in small chunks takes several times its own size. */
-const wireBytesMax = 1_048_576;
+/** The limits for a connection and its requests. */
+export interface ConnectionLimits extends HeaderLimits, RequestTimeLimits {
+  /** The maximum number of bytes in a body. */
+  readonly bodyBytesMax: number;
+  /** How many parsed requests may wait behind the one being served; each takes about 2 KiB of memory. */
+  readonly pipelinedRequestsMax: number;
+}
 
-/**
- * How many bytes are parsed at once. A request has at least 18 bytes, and takes about 2 KiB of memory when it is parsed. So
- * this limits how many parsed requests can wait behind the one being served.
- */
-const parsedBytesMax = 1_024;
+/** A body in small chunks takes several times its own size on the wire; this is how many times it may take. */
+const wireFactorMax = 16;
+/** How many chunks a body may have: each takes some hundred bytes of memory and some microseconds, however short it is. */
+const chunksMax = 1_000;
+/** A request has at least this many bytes. What is parsed at once is limited, so that only a limited number of requests can wait. */
+const requestBytesMin = 18;
+/** The longest pause after a refused request, in milliseconds. */
+const pauseMsMax = 1_000;
 
 /**
  * After the last answer, the rest of what a client sends is read and dropped for this long, up to this many bytes.
@@ -30,6 +39,13 @@ export interface Exchange {
   readonly body: RequestBody;
   /** Why the request is refused, whatever it asks for. */
   readonly fault: InvalidRequestError | undefined;
+  /** The client or the proxy at the other end of the connection. */
+  readonly peer: Client;
+  /**
+   * Reads no further request for this long after the answer, up to a second: a client that repeats refused requests at once costs
+   * little. Does nothing if the limits per address do not apply to the connection: others may use it, too.
+   */
+  readonly pause: (durationMs: number) => void;
 }
 
 /** Answers the requests of a connection. */
@@ -52,12 +68,19 @@ export class HttpConnection {
   readonly #parse: (bytes: Buffer) => void;
   readonly #waiting: Exchange[] = [];
   readonly #deadline: RequestDeadline;
+  readonly #limits: ConnectionLimits;
+  readonly #peer: Client;
+  #pausedUntilMs = -Infinity;
   #running: Exchange | undefined;
   /** The last request whose headers were read, answered or not. */
   #latest: IncomingMessage | undefined;
   /** How many bytes of the current headers or body have been read. */
   #bytesRead = 0;
   #isReadingBody = false;
+  /** How many chunks of the current body have been parsed. */
+  #chunks = 0;
+  /** Whether the next part of a body may be the rest of a chunk that has been counted. */
+  #isRest = false;
   /** Bytes that were read and are not parsed yet. */
   #unparsed: Buffer = Buffer.alloc(0);
   /** Called once everything read has been parsed; set when the client has ended its half of the connection. */
@@ -70,9 +93,16 @@ export class HttpConnection {
   #isEnding = false;
   #isLingering = false;
 
-  constructor(socket: Socket, handler: ExchangeHandler, limits: RequestTimeLimits) {
+  /** @param options.peer the client or the proxy at the other end */
+  constructor(
+    socket: Socket,
+    handler: ExchangeHandler,
+    { limits, peer }: { readonly limits: ConnectionLimits; readonly peer: Client },
+  ) {
     this.#socket = socket;
     this.#handler = handler;
+    this.#limits = limits;
+    this.#peer = peer;
     const isReading = (): boolean => !socket.isPaused();
     this.#deadline = new RequestDeadline(limits, isReading, () => this.refuse(requestTimedOut()));
     socket.once('close', () => this.#deadline.end());
@@ -109,8 +139,10 @@ export class HttpConnection {
     this.#latest = request;
     this.#deadline.headersRead(request);
     this.#bytesRead = 0;
-    const body = new RequestBody(request, options.onRead);
-    const exchange = { request, response, body, fault: options.fault };
+    this.#countChunks(request);
+    const body = new RequestBody(request, this.#limits.bodyBytesMax, options.onRead);
+    const pause = (durationMs: number): void => this.#pause(durationMs);
+    const exchange = { request, response, body, fault: options.fault, peer: this.#peer, pause };
     if (this.#running === undefined) return this.#run(exchange);
     this.#waiting.push(exchange);
     this.#hold();
@@ -180,9 +212,10 @@ export class HttpConnection {
     if (this.#isParsing) return;
     this.#isParsing = true;
     while (this.#unparsed.length > 0 && (this.#isEnding || !this.#socket.isPaused())) {
-      const bytes = this.#unparsed.subarray(0, parsedBytesMax);
+      const bytes = this.#unparsed.subarray(0, this.#limits.pipelinedRequestsMax * requestBytesMin);
       this.#unparsed = this.#unparsed.subarray(bytes.length);
       this.#count(bytes.length);
+      this.#isRest = true;
       // No further requests are served, and Node may already have given the parser to another connection.
       if (!this.#isEnding) this.#parse(bytes);
     }
@@ -199,18 +232,35 @@ export class HttpConnection {
       this.#isReadingBody = isReadingBody;
       this.#bytesRead = 0;
     }
+    const wireBytesMax = this.#limits.bodyBytesMax * wireFactorMax;
     // One read may contain the ends of several requests, so the limit applies only to bytes from earlier reads.
-    if (this.#bytesRead > (isReadingBody ? wireBytesMax : headersBytesMax)) {
+    if (this.#bytesRead > (isReadingBody ? wireBytesMax : this.#limits.headersBytesMax)) {
       this.refuse(
         isReadingBody
           ? new InvalidRequestError(
               'body-too-large',
               `The body takes more than ${wireBytesMax} bytes on the wire`,
             )
-          : headersTooLarge(),
+          : headersTooLarge(this.#limits),
       );
     }
     this.#bytesRead += bytes;
+  }
+
+  /** Node's parser pushes each chunk, and does not count them. Once the request is answered, it drops them itself. */
+  #countChunks(request: IncomingMessage): void {
+    this.#chunks = 0;
+    const push = request.push.bind(request);
+    request.push = (part, encoding) => {
+      if (part !== null && !this.#isRest) this.#chunks++;
+      this.#isRest = false;
+      if (this.#chunks > chunksMax) {
+        this.refuse(
+          new InvalidRequestError('body-too-large', `The body may have at most ${chunksMax} chunks`),
+        );
+      }
+      return push(part, encoding);
+    };
   }
 
   #run(exchange: Exchange): void {
@@ -220,7 +270,12 @@ export class HttpConnection {
     response.once('close', () => this.#answered());
     // Nobody will read an oversized body. When a requested upgrade is not made, Node's parser hides later errors.
     const isLast = body.isTooLarge || request.headers.upgrade !== undefined;
-    if (isLast || fault?.code === 'headers-too-large') response.setHeader('connection', 'close');
+    if (isLast) response.setHeader('connection', 'close');
+    // A proxy may have read it otherwise, and not know what follows as a request.
+    if (fault !== undefined) {
+      this.#waiting.length = 0;
+      this.#endAfter(exchange);
+    }
     this.#handler.serve(exchange);
   }
 
@@ -229,9 +284,25 @@ export class HttpConnection {
     this.#running = next;
     if (this.#isLingering || this.#socket.destroyed) return;
     if (this.#isEnding && next === undefined) return void this.#end();
+    const pauseMs = this.#isEnding ? 0 : this.#pausedUntilMs - performance.now();
+    if (pauseMs > 0) {
+      this.#hold();
+      setTimeout(() => this.#proceed(next), pauseMs);
+    } else if (next === undefined) {
+      this.#release();
+    } else {
+      // Gives other connections a chance to run in between.
+      setImmediate(() => this.#proceed(next));
+    }
+  }
+
+  #proceed(next: Exchange | undefined): void {
     if (this.#waiting.length === 0) this.#release();
-    // Gives other connections a chance to run in between.
-    if (next !== undefined) setImmediate(() => this.#run(next));
+    if (next !== undefined) this.#run(next);
+  }
+
+  #pause(durationMs: number): void {
+    if (this.#peer.isLimited) this.#pausedUntilMs = performance.now() + Math.min(durationMs, pauseMsMax);
   }
 
   #hold(): void {

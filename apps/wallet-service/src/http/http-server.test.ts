@@ -1,10 +1,13 @@
 import { channel } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
-import { type Socket, connect } from 'node:net';
+import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 
-import { HttpServer, type HttpServerOptions } from './http-server.js';
+import { openSocket, overTls, testCertificate } from '../../test/test-tls.js';
+import { ClientAddresses } from './client-address.js';
+import { HttpServer, type ServerLimits } from './http-server.js';
+import { parseHttpSettings } from './http-settings.js';
 import { problemOf } from './problem-of.js';
 
 /** The number of chunks in a large answer: more than the buffers of a connection can hold. */
@@ -174,7 +177,7 @@ test.each([
   try {
     gone.write(`POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 14\r\n\r\n${sent}`);
     const { socket } = await request.promise;
-    gone.resetAndDestroy();
+    server.reset(gone);
     await expect.poll(() => socket.destroyed).toBe(true);
   } finally {
     requests.unsubscribe(onStart);
@@ -188,7 +191,7 @@ test('connections beyond the maximum are closed, and the others continue', async
   const server = await start({ connectionsMax: 1 });
   const first = await server.connect();
   const second = await server.connect();
-  await once(second.resume(), 'close');
+  await expect.poll(() => second.resume().destroyed).toBe(true);
   first.write(get('/'));
   const [answer] = (await once(first, 'data')) as [Buffer];
   expect(answer.toString()).toMatch(/^HTTP\/1.1 200 OK/);
@@ -209,6 +212,8 @@ async function answersOf(
 
 interface TestServer {
   readonly connect: (options?: { readonly allowHalfOpen: boolean }) => Promise<Socket>;
+  /** Ends a client's connection at once, without a goodbye. */
+  readonly reset: (socket: Socket) => void;
   readonly close: () => Promise<void>;
   readonly answerSlow: () => void;
   /** How many answers were not read to their end. */
@@ -222,9 +227,10 @@ interface TestServer {
 /**
  * A server that answers `/large` with a lot of data in chunks, `/whole` with a lot at once, and paths below `/slow` on request.
  */
-async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
+async function start(limits: Partial<ServerLimits>): Promise<TestServer> {
+  const { limits: byDefault, trustedProxies } = parseHttpSettings({});
   const slow = Promise.withResolvers<undefined>();
-  const sockets: Socket[] = [];
+  const tcpOf = new Map<Socket, Socket>();
   let droppedCount = 0;
   let refusedCount = 0;
   let readingCount = 0;
@@ -237,7 +243,7 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
   };
   const server = await HttpServer.listen(
     {
-      fetch: async (request, body) => {
+      fetch: async (request, { body }) => {
         const { pathname } = new URL(request.url);
         if (pathname.startsWith('/slow')) await slow.promise;
         if (request.method === 'POST') {
@@ -253,23 +259,28 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
       },
       describe: () => new Response(null, { status: 204 }),
     },
-    { host: '127.0.0.1', port: 0, ...options },
+    {
+      host: '127.0.0.1',
+      port: 0,
+      limits: { ...byDefault, ...limits },
+      ...(overTls && { tls: await testCertificate() }),
+      clients: new ClientAddresses({ trustedProxies, unlimited: byDefault.unlimitedAddresses }),
+    },
   );
   close = async () => {
     slow.resolve(undefined);
-    for (const socket of sockets) socket.destroy();
+    for (const socket of tcpOf.keys()) socket.destroy();
     await server.close();
   };
   const open = async (socketOptions = {}): Promise<Socket> => {
-    const { hostname, port } = new URL(server.url);
-    const socket = connect({ host: hostname, port: Number(port), ...socketOptions });
-    sockets.push(socket);
-    socket.on('error', () => undefined);
-    await once(socket, 'connect');
+    const { socket, tcp } = await openSocket(server.url, socketOptions);
+    tcpOf.set(socket, tcp);
     return socket;
   };
   return {
     connect: open,
+    // While a write is in progress, the connection would be closed without a reset.
+    reset: (socket) => void setImmediate(() => tcpOf.get(socket)?.resetAndDestroy()),
     close: () => server.close(),
     answerSlow: () => slow.resolve(undefined),
     droppedCount: () => droppedCount,

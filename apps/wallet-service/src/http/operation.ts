@@ -1,3 +1,4 @@
+import type { ActionClass, ModelClass, ShardIdentifier } from '@framework/core';
 import type { z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 
@@ -30,8 +31,23 @@ export interface Operation<
   /** Describes the answers that are not problems, by status. */
   readonly answers: Readonly<Partial<Record<AnswerStatus, string>>>;
   readonly answer: Answer;
+  /**
+   * Whether its answers represent one resource with a version. They have an `ETag`, and a client can demand a version if the path
+   * names the resource.
+   */
+  readonly versioned?: boolean;
+  /** The shards that a request asks. Default: none. */
+  shardsOf?(input: OperationInput<Path, Query, Body>): readonly ShardIdentifier[];
+  /** The model that it is about, and the action that it executes, which the log names. */
+  readonly model?: ModelClass<unknown>;
+  readonly action?: ActionClass<never, unknown>;
   /** The problems that it can have besides those that follow from its parts. */
   readonly problems: readonly ProblemCode[];
+}
+
+/** Whether a client can demand that the resource has a version. */
+export function isConditional({ versioned = false, pathFields }: Operation): boolean {
+  return versioned && pathFields !== undefined;
 }
 
 /** The input of a request, validated against its operation. */

@@ -8,9 +8,14 @@ import {
   UnknownShardError,
 } from '@framework/core';
 
+import { AuditUnavailableError } from '../security/audit-log.js';
+import { UnauthorizedError } from '../security/authentication.js';
+import { KeysUnavailableError } from '../security/key-set.js';
+import { TooManyRequestsError } from '../security/rate-limits.js';
 import { WalletError } from '../wallet/wallet-error.js';
 import { InvalidRequestError, type ShapeIssue } from './parse-shape.js';
 import { type ProblemBody, type ProblemCode, type ProblemKind, problemKinds } from './problem-kinds.js';
+import { ShardBusyError } from './shard-capacity.js';
 import { notConfigured, shardCauses } from './shard-causes.js';
 import { requestIdHeader } from './wallet-app-env.js';
 
@@ -20,6 +25,8 @@ export interface Problem extends ProblemKind {
   readonly code: string;
   readonly detail: string;
   readonly faults: readonly ShapeIssue[];
+  /** Further headers of the answer. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** The client's view of each framework error. Errors that a client cannot cause are internal. */
@@ -31,6 +38,7 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'commit-outcome-unknown': 'outcome-unknown',
   'cross-shard': 'internal',
   'entity-not-found': 'wallet-not-found',
+  'access-denied': 'forbidden',
   'invalid-cursor': 'bad-request',
   'invalid-idempotency-key': 'bad-request',
   'idempotency-key-reused': 'idempotency-key-reused',
@@ -67,6 +75,7 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'history-changed': 'internal',
   'broker-unavailable': 'internal',
   'message-refused': 'internal',
+  'operator-request': 'internal',
   'invariant-violation': 'internal',
 };
 
@@ -80,6 +89,11 @@ export function problemOf(error: unknown): Problem {
     code: kind.code ?? name,
     detail: shardDetail(error) ?? kind.detail ?? (error instanceof Error ? error.message : kind.title),
     faults: faultsOf(error),
+    ...(error instanceof UnauthorizedError && { headers: { 'www-authenticate': error.challenge } }),
+    ...(error instanceof TooManyRequestsError && {
+      retryAfterSeconds: error.retryAfterSeconds,
+      headers: error.headers,
+    }),
   };
 }
 
@@ -104,6 +118,7 @@ function whyUnavailable(
   if (kind === 'locked') return { shard, what: 'another session holds a lock on the row to be changed' };
   if (kind === 'damaged') return { shard, what: 'its disk has failed, or its data is damaged' };
   if (kind !== undefined) return { shard, what: shardCauses[kind].what };
+  if (error instanceof ShardBusyError) return { shard, what: error.reason };
   return { shard, what: 'it is overloaded, or does not answer in time' };
 }
 
@@ -119,6 +134,10 @@ function faultsOf(error: unknown): readonly ShapeIssue[] {
 
 function nameOf(error: unknown): ProblemCode {
   if (error instanceof InvalidRequestError || error instanceof WalletError) return error.code;
+  if (error instanceof UnauthorizedError) return 'unauthorized';
+  if (error instanceof AuditUnavailableError) return 'audit-unavailable';
+  if (error instanceof KeysUnavailableError) return 'keys-unavailable';
+  if (error instanceof TooManyRequestsError) return error.code;
   const known = FrameworkError.find(error);
   if (known === undefined) return 'internal';
   if (known instanceof EntityNotFoundError && known.model === 'Transfer') return 'transfer-not-found';
@@ -139,7 +158,14 @@ export function problemResponse(problem: Problem, requestId: string): Response {
     instance: `urn:uuid:${requestId}`,
     ...(problem.faults.length > 0 && { errors: problem.faults }),
   };
-  const headers = new Headers({ 'content-type': problemMediaType, [requestIdHeader]: requestId });
+  const headers = new Headers({
+    'content-type': problemMediaType,
+    'cache-control': 'no-store',
+    // Others are added by the app, which input that never becomes a request does not reach.
+    'x-content-type-options': 'nosniff',
+    [requestIdHeader]: requestId,
+    ...problem.headers,
+  });
   if (problem.retryAfterSeconds !== undefined) headers.set('retry-after', String(problem.retryAfterSeconds));
   // The rest of an oversized body is not worth reading.
   if (problem.name === 'body-too-large') headers.set('connection', 'close');

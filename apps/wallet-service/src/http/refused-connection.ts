@@ -3,13 +3,16 @@ import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import { InvalidRequestError } from './parse-shape.js';
 import { idempotencyKeyHeader } from './request-fields.js';
 
-/** The maximum length of request line and headers together, in bytes. */
-export const headersBytesMax: number = 16 * 1024;
-/** The maximum number of headers: each takes a few hundred bytes of memory, however short it is. */
-export const headersCountMax = 1_000;
+/** The limits for the headers of a request. */
+export interface HeaderLimits {
+  /** The maximum length of request line and headers together, in bytes. */
+  readonly headersBytesMax: number;
+  /** The maximum number of headers: each takes a few hundred bytes of memory, however short it is. */
+  readonly headersMax: number;
+}
 
 /** Translates errors of Node's parser. All others mean a malformed request. */
-const faultOfCode: Readonly<Record<string, () => InvalidRequestError>> = {
+const faultOfCode: Readonly<Record<string, (limits: HeaderLimits) => InvalidRequestError>> = {
   HPE_HEADER_OVERFLOW: headersTooLarge,
   HPE_CHUNK_EXTENSIONS_OVERFLOW: () =>
     new InvalidRequestError('body-too-large', 'The extensions of the chunks are too large'),
@@ -18,10 +21,10 @@ const faultOfCode: Readonly<Record<string, () => InvalidRequestError>> = {
 };
 
 /** The fault of a request whose request line and headers are too long, or do not end. */
-export function headersTooLarge(): InvalidRequestError {
+export function headersTooLarge({ headersBytesMax, headersMax }: HeaderLimits): InvalidRequestError {
   return new InvalidRequestError(
     'headers-too-large',
-    `The request line and headers may have at most 16 KiB together, and there may be at most ${headersCountMax} headers`,
+    `The request line and headers may have at most ${headersBytesMax} bytes together, and there may be at most ${headersMax} headers`,
   );
 }
 
@@ -31,9 +34,9 @@ export function requestTimedOut(): InvalidRequestError {
 }
 
 /** Translates a connection's error for the client whose request cannot be read. */
-export function connectionIssue(error: NodeJS.ErrnoException): InvalidRequestError {
+export function connectionIssue(error: NodeJS.ErrnoException, limits: HeaderLimits): InvalidRequestError {
   return (
-    faultOfCode[error.code ?? '']?.() ??
+    faultOfCode[error.code ?? '']?.(limits) ??
     new InvalidRequestError('bad-request', 'The request is not valid HTTP/1.1', { cause: error })
   );
 }
@@ -44,17 +47,20 @@ const singleHeaders: readonly string[] = ['host', idempotencyKeyHeader.toLowerCa
 /** Checks a request before its path is read; returns what is wrong with it, if anything. */
 export function headerIssue(
   request: Pick<IncomingMessage, 'method' | 'url' | 'rawHeaders' | 'headers' | 'httpVersion'>,
+  limits: HeaderLimits,
 ): InvalidRequestError | undefined {
   const { method = '', url = '', rawHeaders, headers, httpVersion } = request;
   // Node's parser does not count separators, and its limit is higher.
   const texts = rawHeaders.reduce((length, text) => length + text.length, method.length + url.length);
-  if (texts + separatorBytes(rawHeaders.length / 2) > headersBytesMax) return headersTooLarge();
+  if (texts + separatorBytes(rawHeaders.length / 2) > limits.headersBytesMax) return headersTooLarge(limits);
   if (httpVersion !== '1.1' && httpVersion !== '1.0') {
     return new InvalidRequestError('bad-request', 'The request is not valid HTTP/1.1');
   }
   if (httpVersion === '1.1' && !headers.host) return headerFaultOf('Host', 'is missing');
   // Such a character would change the path that is read from the request.
   if (/[/?#@\\]/.test(headers.host ?? '')) return headerFaultOf('Host', 'is not a valid host name');
+  if (isCodingUnknown(headers['transfer-encoding'], httpVersion))
+    return headerFaultOf('Transfer-Encoding', 'must be chunked, and is of HTTP/1.1 only');
   const seen = new Set<string>();
   // Names have even indexes. This runs for every request, so most names are skipped by their length.
   for (let index = 0; index < rawHeaders.length; index += 2) {
@@ -67,6 +73,16 @@ export function headerIssue(
     seen.add(single);
   }
   return undefined;
+}
+
+/**
+ * Whether a body is transferred in a way that this service does not know, although Node's parser does: in HTTP/1.0, a proxy may take
+ * the chunks for the next request, and nothing decodes what is compressed besides.
+ *
+ * @see https://www.rfc-editor.org/rfc/rfc9112#section-6.1
+ */
+function isCodingUnknown(coding: string | undefined, httpVersion: string): boolean {
+  return coding !== undefined && (httpVersion === '1.0' || coding.toLowerCase() !== 'chunked');
 }
 
 /** The minimum number of bytes besides method, address, names and values. */

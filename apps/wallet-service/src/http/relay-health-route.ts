@@ -1,4 +1,5 @@
 import type { DatabaseRegistry, ShardIdentifier } from '@framework/core';
+import type { KnownHandler } from '@framework/core/adapter';
 import { DeliveryOperator } from '@framework/events';
 import type { RelayState } from '@framework/relay';
 import { z } from '@hono/zod-openapi';
@@ -60,6 +61,12 @@ const relaysSchema = z
 type RelayHealth = z.input<typeof relaysSchema>['relays'][number];
 type Lag = Awaited<ReturnType<DeliveryOperator['lag']>>;
 
+/** What the databases say about the relays. */
+interface Answers extends Lag {
+  /** The permanent id and all names of each handler. */
+  readonly known: readonly KnownHandler[];
+}
+
 /** Serves the health of the configured relays, apart from readiness: while a broker is down, requests are served all the same. */
 export function relayHealthRoute(
   app: WalletApp,
@@ -67,9 +74,13 @@ export function relayHealthRoute(
 ): void {
   const operator = new DeliveryOperator(databases);
   // Shared among all callers at the same time, because each query scans the log after the cursors.
-  let running: Promise<Lag> | undefined;
-  const lag = (): Promise<Lag> => {
-    running ??= operator.lag().finally(() => (running = undefined));
+  let running: Promise<Answers> | undefined;
+  const ask = async (): Promise<Answers> => {
+    const [lag, handlers] = await Promise.all([operator.lag(), knownHandlers(databases)]);
+    return { ...lag, ...handlers, failures: [...lag.failures, ...handlers.failures] };
+  };
+  const answersNow = (): Promise<Answers> => {
+    running ??= ask().finally(() => (running = undefined));
     return running;
   };
   serve(
@@ -86,15 +97,31 @@ export function relayHealthRoute(
       problems: [],
     },
     async () => {
-      const answers = await lag();
+      const answers = await answersNow();
       return { body: { relays: relays.map((relay) => healthOf(relay, answers)) } };
     },
   );
 }
 
-function healthOf({ name, aliases, state }: ServedRelay, { items, failures }: Lag): RelayHealth {
-  const own = items.filter(({ handler }) => handler === name || aliases.includes(handler));
-  const unknownOn = failures.flatMap(({ shards }) => shards.map(placeOf));
+async function knownHandlers(databases: DatabaseRegistry): Promise<Pick<Answers, 'known' | 'failures'>> {
+  const deliveries = databases.deliveries();
+  const answers = await Promise.allSettled(deliveries.map(({ store }) => store.cursors.known()));
+  return {
+    known: answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : [])),
+    failures: answers.flatMap((answer, index) =>
+      answer.status === 'fulfilled'
+        ? []
+        : [{ shards: deliveries[index]?.shards ?? [], error: answer.reason as unknown }],
+    ),
+  };
+}
+
+function healthOf({ name, aliases, state }: ServedRelay, { items, failures, known }: Answers): RelayHealth {
+  const declared = new Set([name, ...aliases]);
+  // Databases keep the names that a relay had before, also if it no longer declares them.
+  const ids = known.filter(({ names }) => names.some((each) => declared.has(each)));
+  const own = items.filter(({ handler }) => ids.some((each) => each.handler === handler));
+  const unknownOn = [...new Set(failures.flatMap(({ shards }) => shards.map(placeOf)))];
   // Without a place in any log it has no lag either, and nobody would notice that it is missing.
   const isNowhere = own.length === 0 && unknownOn.length === 0;
   const kindElsewhere = isNowhere ? ('nowhere' as const) : ('elsewhere' as const);

@@ -3,11 +3,10 @@ import type { IncomingMessage } from 'node:http';
 import { InvalidRequestError } from './parse-shape.js';
 import { parseExactJson } from './request-fields.js';
 
-const bytesMax = 64 * 1024;
-
-/** The body of a request. It is read only when asked for, and never beyond 64 KiB. */
+/** The body of a request. It is read only when asked for, and never beyond its limit. */
 export class RequestBody {
   readonly #request: IncomingMessage;
+  readonly #bytesMax: number;
   readonly #onRead: () => void;
   /** The length according to the headers, in bytes; `undefined` for a chunked body. */
   readonly #length: number | undefined;
@@ -15,9 +14,10 @@ export class RequestBody {
   #reject: ((fault: InvalidRequestError) => void) | undefined;
 
   /** @param onRead called when the body is requested; the client may not send the body until the service asks for it */
-  constructor(request: IncomingMessage, onRead: () => void = () => undefined) {
+  constructor(request: IncomingMessage, bytesMax: number, onRead: () => void = () => undefined) {
     const { 'content-length': length, 'transfer-encoding': coding } = request.headers;
     this.#request = request;
+    this.#bytesMax = bytesMax;
     this.#onRead = onRead;
     this.#length = coding === undefined ? Number(length ?? 0) : undefined;
   }
@@ -29,7 +29,7 @@ export class RequestBody {
 
   /** Whether the headers announce a body that exceeds the limit. */
   get isTooLarge(): boolean {
-    return this.#length !== undefined && this.#length > bytesMax;
+    return this.#length !== undefined && this.#length > this.#bytesMax;
   }
 
   /** Makes the current or next read fail, because the rest of the body will not arrive. */
@@ -41,12 +41,12 @@ export class RequestBody {
   /**
    * Reads the whole body, once.
    *
-   * @throws InvalidRequestError `body-too-large` as soon as more than 64 KiB are announced or have arrived,
+   * @throws InvalidRequestError `body-too-large` as soon as more bytes than the limit are announced or have arrived,
    * `bad-request` when the connection ends before the body does, and any fault passed to {@link fail}
    */
   async read(): Promise<Buffer> {
     if (this.#fault !== undefined) throw this.#fault;
-    if (this.isTooLarge) throw tooLarge();
+    if (this.isTooLarge) throw tooLarge(this.#bytesMax);
     // A destroyed request emits no more events.
     if (this.#request.destroyed) throw incomplete(undefined);
     this.#onRead();
@@ -57,7 +57,7 @@ export class RequestBody {
     let length = 0;
     const onData = (chunk: Buffer): void => {
       length += chunk.length;
-      if (length > bytesMax) reject(tooLarge());
+      if (length > this.#bytesMax) reject(tooLarge(this.#bytesMax));
       else chunks.push(chunk);
     };
     const onEnd = (): void => resolve(Buffer.concat(chunks));
@@ -72,7 +72,7 @@ export class RequestBody {
   }
 }
 
-function tooLarge(): InvalidRequestError {
+function tooLarge(bytesMax: number): InvalidRequestError {
   return new InvalidRequestError('body-too-large', `The body is larger than ${bytesMax} bytes`);
 }
 
@@ -87,7 +87,7 @@ const mediaType = /^application\/json[ \t]*(;[ \t]*charset=("utf-8"|utf-8)[ \t]*
  * Reads the JSON body of a request, and keeps its numbers exactly as written.
  *
  * @param optional whether a missing body means the same as `{}`
- * @throws InvalidRequestError `unsupported-media-type`, `body-too-large` beyond 64 KiB, `bad-request` when it is not
+ * @throws InvalidRequestError `unsupported-media-type`, `body-too-large` beyond its limit, `bad-request` when it is not
  * JSON
  */
 export async function readJsonBody(body: RequestBody, headers: Headers, optional: boolean): Promise<unknown> {

@@ -1,10 +1,4 @@
-import type { Context } from 'hono';
 import type { IncomingMessage } from 'node:http';
-import type { Logger } from 'pino';
-
-import { errorReason, errorStack } from '../process/service-logger.js';
-import type { Problem } from './problem-of.js';
-import type { WalletEnv } from './wallet-app-env.js';
 
 /** How long a client may take to send the headers of a request, and the whole request. */
 export interface RequestTimeLimits {
@@ -66,24 +60,4 @@ export class RequestDeadline {
     if (leftMs > 0) this.#timer = setTimeout(() => this.#check(), leftMs);
     else this.#onMissed();
   }
-}
-
-/** Logs one line per request, never with a body, a query or a header. */
-export function logRequest(logger: Logger, context: Context<WalletEnv>, tookMs: number): void {
-  const { method, path } = context.req;
-  const { status } = context.res;
-  const requestId = context.get('requestId');
-  logger.info({ requestId, method, path, status, durationMs: Math.round(tookMs) }, 'request');
-}
-
-/** Logs what operators need to know about a problem, with the request id that the client received. */
-export function logProblem(
-  logger: Logger,
-  { req, var: { requestId } }: Context<WalletEnv>,
-  { name, status }: Problem,
-  error: unknown,
-): void {
-  const { method, path } = req;
-  if (status === 500) logger.error({ requestId, method, path, stack: errorStack(error) }, 'internal error');
-  if (status > 500) logger.warn({ requestId, method, path, reason: errorReason(error) }, name);
 }

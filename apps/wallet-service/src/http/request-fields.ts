@@ -31,11 +31,34 @@ interface SourceContext {
 /**
  * Parses JSON with every number as a {@link JsonNumber}, which no schema mistakes for a string or an object.
  *
- * @throws SyntaxError when the text is not JSON, RangeError when it is nested too deeply
+ * @throws SyntaxError when the text is not JSON, or an object has a name twice; RangeError when it is nested too deeply
  * @see https://tc39.es/proposal-json-parse-with-source/
  */
 export function parseExactJson(text: string): unknown {
-  return JSON.parse(text, keepSource);
+  const value: unknown = JSON.parse(text, keepSource);
+  if (hasRepeatedName(text)) throw new SyntaxError('An object has a name twice');
+  return value;
+}
+
+/** What opens and ends an object, and each string, with the colon after it if it is a name. */
+const namesAndBraces = /[{}]|("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?/g;
+
+/**
+ * Whether an object in a valid JSON text has two fields of one name. `JSON.parse` would take the last one, where a proxy that checks
+ * requests, or a reader of its log, may take the first.
+ */
+function hasRepeatedName(text: string): boolean {
+  const open: Set<string>[] = [];
+  for (const [part, string, colon] of text.matchAll(namesAndBraces)) {
+    if (part === '{') open.push(new Set());
+    if (part === '}') open.pop();
+    if (string === undefined || colon === undefined) continue;
+    const name = String(JSON.parse(string));
+    const names = open.at(-1);
+    if (names?.has(name) === true) return true;
+    names?.add(name);
+  }
+  return false;
 }
 
 function keepSource(_key: string, value: unknown, context?: SourceContext): unknown {

@@ -48,6 +48,12 @@ export function walletResource(wallet: Wallet): z.input<typeof walletSchema> {
   };
 }
 
+/** The answer that represents a wallet. */
+export function walletReply(wallet: Wallet) {
+  const resource = { address: `/wallets/${wallet.id.value}`, version: wallet.version };
+  return { body: walletResource(wallet), resource };
+}
+
 /** The schema of a transfer in answers. */
 export const transferSchema = z
   .object({
@@ -64,7 +70,7 @@ export const transferSchema = z
   .openapi('Transfer');
 
 /** Represents a transfer for clients. */
-export function transferResource(transfer: Transfer): z.input<typeof transferSchema> {
+function transferResource(transfer: Transfer): z.input<typeof transferSchema> {
   return {
     id: transfer.id.value,
     state: transfer.state,
@@ -76,6 +82,12 @@ export function transferResource(transfer: Transfer): z.input<typeof transferSch
     createdDate: transfer.createdDate.toISOString(),
     updatedDate: transfer.updatedDate.toISOString(),
   };
+}
+
+/** The answer that represents a transfer. */
+export function transferReply(transfer: Transfer) {
+  const resource = { address: `/transfers/${transfer.id.value}`, version: transfer.version };
+  return { body: transferResource(transfer), resource };
 }
 
 const classes: ReadonlyMap<string, EventClass> = new Map(
@@ -96,9 +108,10 @@ export const eventSchema = z
     version: z.int().openapi({ description: 'The version of the wallet after the event.', example: 2 }),
     actionId: z.uuid().openapi({ description: 'Shared by all events of one action.' }),
     actionName: z.string().openapi({ example: 'WalletDepositMoneyAction' }),
-    principal: z
-      .string()
-      .openapi({ description: 'On whose behalf the action ran.', example: 'wallet-service' }),
+    principal: z.string().nullable().openapi({
+      description: 'On whose behalf the action ran; null if the reader may not know.',
+      example: 'wallet-service',
+    }),
     payload: z.unknown().openapi({
       type: 'object',
       description: 'The fields of the event, decimals as strings.',
@@ -108,8 +121,12 @@ export const eventSchema = z
   })
   .openapi('WalletEvent');
 
-/** Represents a wallet's event for clients, with its payload in the current format. */
-export function eventResource(event: LoggedEvent): z.input<typeof eventSchema> {
+/**
+ * Represents a wallet's event for clients, with its payload in the current format.
+ *
+ * @param isPrincipalTold whether the client may know on whose behalf the action ran
+ */
+export function eventResource(event: LoggedEvent, isPrincipalTold: boolean): z.input<typeof eventSchema> {
   const eventClass = classes.get(event.type);
   return {
     id: event.id,
@@ -117,7 +134,7 @@ export function eventResource(event: LoggedEvent): z.input<typeof eventSchema> {
     version: event.modelVersion,
     actionId: event.actionId,
     actionName: event.actionName,
-    principal: event.principal,
+    principal: isPrincipalTold ? event.principal : null,
     payload: eventClass === undefined ? event.payload : currentPayload(eventClass, event),
     createdDate: event.createdDate.toISOString(),
   };

@@ -38,7 +38,7 @@ export const shardCauses: Readonly<Record<ShardCause, { readonly what: string; r
   },
   'tls-refused': {
     what: 'the connection to its database cannot be encrypted as configured',
-    remedy: "correct the server's certificate, or the ssl… parameters of jdbc-url",
+    remedy: "correct the server's certificate, or the section ssl or the ssl… parameters of jdbc-url",
   },
   'not-migrated': {
     what: 'its database lacks migrations, or is being restored',

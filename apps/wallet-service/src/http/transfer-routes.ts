@@ -4,8 +4,9 @@ import { InitiateTransferAction } from '../transfer/initiate-transfer-action.js'
 import { Transfer } from '../transfer/transfer.js';
 import { Wallet } from '../wallet/wallet.js';
 import { decimalField, existingId, uuidField } from './request-fields.js';
-import { transferResource, transferSchema } from './resources.js';
+import { transferReply, transferSchema } from './resources.js';
 import { serve } from './serve.js';
+import { shardsIn } from './shard-capacity.js';
 import type { WalletApp, WalletService } from './wallet-app-env.js';
 
 const newTransfer = z
@@ -13,7 +14,10 @@ const newTransfer = z
   .openapi('NewTransfer');
 
 /** Serves creating and reading transfers. */
-export function transferRoutes(app: WalletApp, { databases, executor, transfers }: WalletService): void {
+export function transferRoutes(
+  app: WalletApp,
+  { access, databases, executor, transfers }: WalletService,
+): void {
   serve(
     app,
     {
@@ -25,8 +29,12 @@ export function transferRoutes(app: WalletApp, { databases, executor, transfers 
         'The money leaves the source at once. Read the transfer to see whether it has arrived ' +
         '(COMPLETED) or, if the destination refused it, has been returned (REFUNDED, with the reason).',
       body: newTransfer,
+      model: Transfer,
+      action: InitiateTransferAction,
+      shardsOf: ({ body }) => shardsIn(body.sourceId),
       answers: { 202: 'The transfer; `Location` has its address' },
       answer: transferSchema,
+      versioned: true,
       problems: [
         ...(['invalid-amount', 'same-wallet', 'insufficient-funds'] as const),
         ...([
@@ -43,7 +51,8 @@ export function transferRoutes(app: WalletApp, { databases, executor, transfers 
       const destId = existingId(Wallet, body.destId, databases);
       const params = { sourceId, destId, amount: body.amount };
       const transfer = await executor.execute(principal, InitiateTransferAction, params, execution);
-      return { status: 202, location: `/transfers/${transfer.id.value}`, body: transferResource(transfer) };
+      const reply = transferReply(transfer);
+      return { ...reply, status: 202, location: reply.resource.address };
     },
   );
 
@@ -55,13 +64,17 @@ export function transferRoutes(app: WalletApp, { databases, executor, transfers 
       tag: 'Transfers',
       summary: 'Read a transfer',
       pathFields: z.object({ id: uuidField }),
+      model: Transfer,
+      shardsOf: ({ path }) => shardsIn(path.id),
       answers: { 200: 'The transfer' },
       answer: transferSchema,
-      problems: ['transfer-not-found', 'shard-unavailable'],
+      versioned: true,
+      problems: ['transfer-not-found', 'precondition-failed', 'shard-unavailable'],
     },
-    async ({ path }) => {
+    async ({ path, principal }) => {
       const transfer = await transfers.getById(existingId(Transfer, path.id, databases));
-      return { body: transferResource(transfer) };
+      await access.assertReadable(principal, transfer);
+      return transferReply(transfer);
     },
   );
 }

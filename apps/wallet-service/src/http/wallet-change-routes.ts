@@ -6,20 +6,25 @@ import { WalletWithdrawMoneyAction } from '../wallet/wallet-withdraw-money-actio
 import { Wallet } from '../wallet/wallet.js';
 import type { ProblemCode } from './problem-kinds.js';
 import { decimalField, existingId, textField, uuidField } from './request-fields.js';
-import { walletResource, walletSchema } from './resources.js';
+import { walletReply, walletSchema } from './resources.js';
 import { serve } from './serve.js';
+import { shardsIn } from './shard-capacity.js';
 import type { WalletApp, WalletService } from './wallet-app-env.js';
 
 const change = {
   method: 'post',
   tag: 'Wallets',
   pathFields: z.object({ id: uuidField }),
+  shardsOf: ({ path }: { readonly path: { readonly id: string } }) => shardsIn(path.id),
+  model: Wallet,
   answers: { 200: 'The wallet after the change' },
   answer: walletSchema,
+  versioned: true,
 } as const;
 
 const changeProblems: readonly ProblemCode[] = [
-  ...(['wallet-not-found', 'wallet-closed', 'stale-record', 'shard-unavailable', 'outcome-unknown'] as const),
+  ...(['wallet-not-found', 'wallet-closed', 'stale-record', 'precondition-failed'] as const),
+  ...(['shard-unavailable', 'outcome-unknown'] as const),
 ];
 
 const deposit = z
@@ -38,15 +43,15 @@ export function walletChangeRoutes(app: WalletApp, { databases, executor }: Wall
     {
       ...change,
       path: '/wallets/{id}/deposit',
+      action: WalletDepositMoneyAction,
       summary: 'Put money into a wallet',
       body: deposit,
       problems: [...changeProblems, 'invalid-amount'],
     },
-    async ({ path, body, principal, execution }) => {
-      const params = { walletId: existingId(Wallet, path.id, databases), ...body };
-      return {
-        body: walletResource(await executor.execute(principal, WalletDepositMoneyAction, params, execution)),
-      };
+    async ({ path, body, expectedVersions, principal, execution }) => {
+      const walletId = existingId(Wallet, path.id, databases);
+      const params = { walletId, ...body, ...(expectedVersions && { expectedVersions }) };
+      return walletReply(await executor.execute(principal, WalletDepositMoneyAction, params, execution));
     },
   );
 
@@ -55,15 +60,15 @@ export function walletChangeRoutes(app: WalletApp, { databases, executor }: Wall
     {
       ...change,
       path: '/wallets/{id}/withdraw',
+      action: WalletWithdrawMoneyAction,
       summary: 'Take money out of a wallet',
       body: withdrawal,
       problems: [...changeProblems, 'invalid-amount', 'insufficient-funds'],
     },
-    async ({ path, body, principal, execution }) => {
-      const params = { walletId: existingId(Wallet, path.id, databases), ...body };
-      return {
-        body: walletResource(await executor.execute(principal, WalletWithdrawMoneyAction, params, execution)),
-      };
+    async ({ path, body, expectedVersions, principal, execution }) => {
+      const walletId = existingId(Wallet, path.id, databases);
+      const params = { walletId, ...body, ...(expectedVersions && { expectedVersions }) };
+      return walletReply(await executor.execute(principal, WalletWithdrawMoneyAction, params, execution));
     },
   );
 
@@ -72,16 +77,16 @@ export function walletChangeRoutes(app: WalletApp, { databases, executor }: Wall
     {
       ...change,
       path: '/wallets/{id}/close',
+      action: WalletCloseAction,
       summary: 'Close a wallet for good',
       body: z.strictObject({}),
       bodyOptional: true,
       problems: changeProblems,
     },
-    async ({ path, principal, execution }) => {
-      const params = { walletId: existingId(Wallet, path.id, databases) };
-      return {
-        body: walletResource(await executor.execute(principal, WalletCloseAction, params, execution)),
-      };
+    async ({ path, expectedVersions, principal, execution }) => {
+      const walletId = existingId(Wallet, path.id, databases);
+      const params = { walletId, ...(expectedVersions && { expectedVersions }) };
+      return walletReply(await executor.execute(principal, WalletCloseAction, params, execution));
     },
   );
 }

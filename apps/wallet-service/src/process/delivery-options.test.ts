@@ -2,6 +2,7 @@ import {
   CommitOutcomeUnknownError,
   ShardIdentifier,
   ShardUnavailableError,
+  ShardedId,
   TransientStorageError,
   UnknownShardError,
 } from '@framework/core';
@@ -9,9 +10,11 @@ import { type DeliverableEvent, HistoryChangedError } from '@framework/core/adap
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
 
+import { Wallet } from '../wallet/wallet.js';
 import { deliveryOptions } from './delivery-options.js';
 
 const mexico = ShardIdentifier.of(1, 0);
+const walletId = ShardedId.generate(Wallet, mexico).value;
 
 /** The options with a log whose lines are all kept. */
 function logged(): {
@@ -72,8 +75,10 @@ test('each failed attempt of a handler is logged, and a dead letter as an error 
     id: 'event-1',
     type: 'Deposited',
     modelName: 'Wallet',
-    modelId: 'wallet-1',
-  } as DeliverableEvent;
+    modelId: walletId,
+    actionName: 'WalletDepositMoneyAction',
+    headers: { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` },
+  } as Partial<DeliverableEvent> as DeliverableEvent;
   const failure = {
     handler: 'notify',
     event,
@@ -86,8 +91,9 @@ test('each failed attempt of a handler is logged, and a dead letter as an error 
   options.onAttemptFailed?.({ ...failure, willRetry: false, retryAfterMs: undefined });
   const unknown = new Error('no', { cause: new UnknownShardError(ShardIdentifier.of(9, 9)) });
   options.onAttemptFailed?.({ ...failure, error: unknown, willRetry: true, retryAfterMs: 500 });
-  const model = { modelName: 'Wallet', modelId: 'wallet-1' };
-  const told = { handler: 'notify', eventId: 'event-1', ...model, attempt: 1, reason: 'Error: no' };
+  const model = { model: 'Wallet', modelId: walletId, shard: 'shard (1, 0)' };
+  const trace = { traceId: 'a'.repeat(32), spanId: 'b'.repeat(16), action: 'WalletDepositMoneyAction' };
+  const told = { handler: 'notify', eventId: 'event-1', ...model, ...trace, attempt: 1, reason: 'Error: no' };
   const remedy = expect.stringMatching(/later events of the model wait.*replay or skip/) as string;
   expect(lines).toMatchObject([
     { level: 40, ...told, retryAfterMs: 500 },

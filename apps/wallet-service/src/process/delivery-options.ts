@@ -1,9 +1,12 @@
 import { type ErrorCode, FrameworkError } from '@framework/core';
-import { errorText } from '@framework/events';
+import type { AttemptFailure } from '@framework/events';
 import type { Logger } from 'pino';
 
 import type { CompositionOptions } from '../composition.js';
-import { errorReason, errorStack } from './service-logger.js';
+import { shardsIn } from '../http/shard-capacity.js';
+import { attemptReason, errorReason, errorStack, traceOf } from './log-format.js';
+import { databaseMessages, logMessages } from './log-messages.js';
+import { RepeatedFailures } from './repeated-failures.js';
 
 /** The remedy that is logged with a dead letter. */
 const deadLetterRemedy =
@@ -46,44 +49,90 @@ export function deliveryOptions({
   | 'onDeliveryRecovered'
   | 'onAttemptFailed'
   | 'onDatabaseWarning'
+  | 'onLeaseLost'
   | 'onRestartNeeded'
   | 'stopTimeoutMaxMs'
 > {
+  const waiting = new RepeatedFailures<WaitingHandler>(
+    ({ subject, count, durationMs }) =>
+      logger.info({ ...subject, attemptCount: count, durationMs }, logMessages.attemptsSucceed),
+    'end',
+  );
   return {
     onDeliveryError: (error, ofDatabase) => {
       const shards = ofDatabase.map(String);
       const code = FrameworkError.find(error)?.code;
       if (code === 'handler-names') {
-        logger.fatal(
-          { shards, reason: errorReason(error) },
-          'nothing is delivered from a database: it refuses a handler',
-        );
+        logger.fatal({ shards, reason: errorReason(error) }, logMessages.handlerRefused);
         return;
       }
       const details = databaseCodes.has(code) ? { reason: errorReason(error) } : { stack: errorStack(error) };
-      logger.warn({ shards, ...details }, 'delivery continues after an error');
+      logger.warn({ shards, ...details }, logMessages.deliveryError);
     },
-    onDeliveryRecovered: (shards) => logger.info({ shards: shards.map(String) }, 'delivery has recovered'),
-    onAttemptFailed: ({ handler, event, eventCount, attempt, counted, willRetry, retryAfterMs, error }) => {
-      const { id, type, modelName, modelId } = event;
-      const details = { handler, eventId: id, type, modelName, modelId, eventCount, attempt, counted };
-      const reason = errorText(error);
+    onDeliveryRecovered: (shards) =>
+      logger.info({ shards: shards.map(String) }, logMessages.deliveryRecovered),
+    onLeaseLost: ({ shards, cause, slotsByHandler }) =>
+      logger.warn(
+        { shards: shards.map(String), cause, slots: Object.fromEntries(slotsByHandler) },
+        logMessages.leaseLost,
+      ),
+    onAttemptFailed: (failure) => {
+      const { error, counted, willRetry, retryAfterMs = 0 } = failure;
+      const details = attemptFields(failure);
+      const { reason } = details;
       if (!willRetry) {
-        const told = { ...details, reason, remedy: deadLetterRemedy };
-        logger.error(told, 'a handler failed for the last time: the event is a dead letter');
+        logger.error({ ...details, remedy: deadLetterRemedy }, logMessages.deadLetter);
         return;
       }
-      const isUnknown = FrameworkError.find(error)?.code === 'unknown-shard';
-      const told = { ...details, retryAfterMs, reason, ...(isUnknown && { remedy: unknownShardRemedy }) };
-      logger.warn(told, 'a handler failed and will be retried');
+      const known = FrameworkError.find(error);
+      const { handler } = failure;
+      const subject = { handler, ...(known && { code: known.code }), ...unavailableIn(known) };
+      // Of events that wait for a shard or a broker, there may be very many. The next attempt is due before it is quiet.
+      const quietMs = retryAfterMs + lateMs;
+      if (!counted && !waiting.failed(Object.values(subject).join(' '), subject, reason, quietMs)) return;
+      const remedy = known?.code === 'unknown-shard' ? { remedy: unknownShardRemedy } : {};
+      const told = { ...details, retryAfterMs, ...subject, ...remedy };
+      logger.warn(told, logMessages.attemptFailed);
     },
     onRestartNeeded: ({ abandonedCount, countByHandler }) => {
       const handlers = Object.fromEntries(countByHandler);
-      logger.fatal({ abandonedCount, handlers }, 'handlers hang: this process stops delivering and exits');
+      logger.fatal({ abandonedCount, handlers }, logMessages.handlersHang);
       onRestartNeeded();
     },
-    onDatabaseWarning: ({ message, ...details }) => logger.warn(details, message),
+    onDatabaseWarning: ({ kind, database, message, stack }) => {
+      const told = { kind, database, reason: message, ...(stack !== undefined && { stack }) };
+      // After a failover or a move, an epoch is what should begin.
+      if (kind === 'new-epoch') logger.info(told, databaseMessages[kind]);
+      else logger.warn(told, databaseMessages[kind]);
+    },
     // The other half is for saving cursors, giving leases back and closing connections.
     stopTimeoutMaxMs: Math.ceil(shutdownTimeoutMs / 2),
   };
+}
+
+/** How late an attempt may be before nothing keeps its handler waiting any more, in milliseconds. */
+const lateMs = 10_000;
+
+/** A handler whose attempts do not count, because something else is unavailable. */
+interface WaitingHandler {
+  readonly handler: string;
+  readonly code?: ErrorCode;
+  readonly unavailable?: string;
+}
+
+function unavailableIn(known: FrameworkError | undefined): { readonly unavailable?: string } {
+  return known !== undefined && 'shard' in known ? { unavailable: String(known.shard) } : {};
+}
+
+/** What every failed attempt of a handler says. */
+function attemptFields({ handler, event, eventCount, attempt, counted, error }: AttemptFailure): Readonly<
+  Record<string, unknown>
+> & {
+  readonly reason: string;
+} {
+  const { id, type, modelName, modelId, actionName, headers } = event;
+  const [shard] = shardsIn(modelId);
+  const about = { eventId: id, type, model: modelName, modelId, action: actionName };
+  const fields = { handler, ...about, ...(shard && { shard: String(shard) }), ...traceOf(headers) };
+  return { ...fields, eventCount, attempt, counted, reason: attemptReason(error) };
 }

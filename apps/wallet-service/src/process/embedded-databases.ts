@@ -1,7 +1,9 @@
-import { type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
+import { ConfigurationError, type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
 import type { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { relative } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+
+import { withEnvironment } from './environment-config.js';
 
 /** The databases of the two example shards, on a server that runs only as long as this process. */
 export interface EmbeddedDatabases {
@@ -21,12 +23,18 @@ const restartDelayMs = 1_000;
  * server that ends without being stopped is restarted on the same port.
  *
  * @param progress receives a line for each slow step, and when the server has ended
+ * @param environment whose `FRAMEWORK_…` variables add sections such as `http` to the configuration
+ * @throws ConfigurationError `invalid-configuration` when a variable has a mistake
  * @throws PostgresServerError when the server does not start, or another process uses the folder
  */
 export async function startEmbeddedDatabases(
   directory: string,
   progress: (line: string) => void,
+  environment: NodeJS.ProcessEnv = {},
 ): Promise<EmbeddedDatabases> {
+  refuseSharding(environment);
+  // Fails before the server is started.
+  withEnvironment({}, environment);
   // Imported here because a service with its own databases does not need it.
   const { EmbeddedPostgres } = await import('@framework/embedded-postgres');
   progress(`Starting PostgreSQL, data in ${relative(process.cwd(), directory) || directory}`);
@@ -40,7 +48,7 @@ export async function startEmbeddedDatabases(
       { member: 0, name: `${name}-1`, configs: { 'primary-config': primaryConfig(server.url(database)) } },
     ],
   });
-  const config = parseFrameworkConfig({
+  const tree = {
     framework: {
       namespace: embeddedNamespace,
       sharding: {
@@ -48,9 +56,18 @@ export async function startEmbeddedDatabases(
         groups: [group(0, 'global', 'global'), group(1, 'mexico', 'mexico')],
       },
     },
-  });
+  };
+  const config = parseFrameworkConfig(withEnvironment(tree, environment));
   const stop = keepRunning(server, progress, (port) => EmbeddedPostgres.start({ directory, port }));
   return { config, stop };
+}
+
+/** Otherwise, variables for other databases would be mixed with the address of the embedded ones. */
+function refuseSharding(environment: NodeJS.ProcessEnv): void {
+  const faults = Object.keys(environment)
+    .filter((name) => name.startsWith('FRAMEWORK_SHARDING_') && environment[name] !== '')
+    .map((path) => ({ path, message: 'is for databases of your own: set WALLET_CONFIG as well' }));
+  if (faults.length > 0) throw new ConfigurationError(faults);
 }
 
 /** Restarts a server whenever it ends by itself. Returns a function that stops the server for good. */

@@ -1,8 +1,9 @@
+import { readConfigTree } from '@framework/cli/config';
 import { ConfigurationError, type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
-import { readFile } from 'node:fs/promises';
 import { unescape } from 'node:querystring';
-import { LineCounter, type YAMLError, parseDocument } from 'yaml';
 import * as z from 'zod';
+
+import { withEnvironment } from './environment-config.js';
 
 const integer = (minimum: number, maximum: number) =>
   z
@@ -23,9 +24,17 @@ export type ServiceRole = (typeof roles)[number];
 const firstRelays: Readonly<Record<string, (url: string) => Readonly<Record<string, unknown>>>> = {
   'nats:': (url) => ({ nats: { ...natsServer(new URL(url)), stream: firstPlace, createStream: true } }),
   'amqp:': (url) => ({ rabbitmq: { url, exchange: firstPlace, declare: true } }),
+  // A user stays in it: relays refuse one, which is better than to connect without.
+  'kafka:': (url) => ({
+    kafka: {
+      bootstrapServers: [url.replaceAll(/^kafka:\/\/|\/$/gi, '')],
+      topic: firstPlace,
+      createTopics: true,
+    },
+  }),
   'redis:': (url) => ({ redis: { url, stream: firstPlace } }),
 };
-/** The name of the stream or exchange that the relay to `WALLET_RELAY` creates. */
+/** The name of the stream, exchange or topic that the relay to `WALLET_RELAY` creates. */
 const firstPlace = 'wallet-events';
 const firstProtocols = Object.keys(firstRelays).map((protocol) => `${protocol}//`);
 
@@ -39,9 +48,10 @@ const environmentSchema = z.object({
       error: `must be the URL of a broker, ${firstProtocols.join(', ')}`,
     })
     .optional(),
+  NODE_ENV: z.string().optional(),
   HOST: z.string().default('127.0.0.1'),
   PORT: integer(0, 65_535).default(8080),
-  CONNECTIONS_MAX: integer(1, 1_000_000).default(2_000),
+  CONNECTIONS_MAX: integer(1, 1_000_000).optional(),
   WALLET_DOCS: z.enum(['on', 'off'], { error: 'must be on or off' }).default('on'),
   LOG_LEVEL: z.enum(logLevels, { error: `must be one of ${logLevels.join(', ')}` }).optional(),
   SHUTDOWN_TIMEOUT_MS: integer(1, 600_000).default(10_000),
@@ -57,10 +67,12 @@ export interface ServiceSettings {
   /** The section `framework.relay` when the embedded databases are used: the relay to `WALLET_RELAY`, if it is set. */
   readonly firstRelay: FrameworkConfig['relay'];
   readonly host: string;
+  /** Whether the process is in operation, so that it may not answer everybody. */
+  readonly isProduction: boolean;
   /** The port to listen on; 0 means any free one. */
   readonly port: number;
-  /** The maximum number of client connections; further ones are closed at once. */
-  readonly connectionsMax: number;
+  /** Overrides `framework.http.limits.connections-max`. */
+  readonly connectionsMax: number | undefined;
   /** Whether to serve `/docs`, a page for reading and trying the API. */
   readonly docs: boolean;
   readonly logLevel: (typeof logLevels)[number];
@@ -95,6 +107,7 @@ export function readServiceSettings(environment: NodeJS.ProcessEnv): ServiceSett
     dataFolder: data.WALLET_DATA,
     firstRelay: data.WALLET_RELAY === undefined ? [] : [firstRelayTo(data.WALLET_RELAY)],
     host: data.HOST,
+    isProduction: data.NODE_ENV === 'production',
     port: data.PORT,
     connectionsMax: data.CONNECTIONS_MAX,
     docs: data.WALLET_DOCS === 'on',
@@ -121,48 +134,14 @@ function natsServer({ protocol, host, username, password }: URL): Readonly<Recor
 }
 
 /**
- * Reads the database configuration from a YAML or JSON file.
+ * Reads the configuration from a YAML or JSON file and the `FRAMEWORK_…` variables, which replace its values.
  *
- * @throws ConfigurationError `invalid-configuration` when the file cannot be read, is not YAML, or has mistakes; no
- * value of the file is shown
+ * @throws ConfigurationError `invalid-configuration` when the file cannot be read, is not YAML, or file or variables have mistakes; no
+ * value is shown
  */
-export async function readConfigFile(file: string): Promise<FrameworkConfig> {
-  return parseFrameworkConfig(parseYaml(file, await readText(file)));
-}
-
-async function readText(file: string): Promise<string> {
-  try {
-    return await readFile(file, 'utf8');
-  } catch (error) {
-    const reason = (error as NodeJS.ErrnoException).code ?? 'unknown error';
-    throw new ConfigurationError([{ path: 'WALLET_CONFIG', message: `${file} cannot be read (${reason})` }], {
-      cause: error,
-    });
-  }
-}
-
-function parseYaml(file: string, text: string): unknown {
-  const lineCounter = new LineCounter();
-  // Otherwise warnings would be printed to the console, with the text that they refer to.
-  const document = parseDocument(text, { lineCounter, prettyErrors: false, logLevel: 'error' });
-  const faults = [...document.errors, ...document.warnings].map((error) => {
-    const { line, col } = lineCounter.linePos(error.pos[0]);
-    return { path: `${file}, line ${line}, column ${col}`, message: textOf(error) };
-  });
-  if (faults.length > 0) throw new ConfigurationError(faults);
-  try {
-    return document.toJS();
-  } catch (error) {
-    // Aliases are resolved only here. The library's error quotes them, and an alias could be part of a password.
-    const isTooLarge = error instanceof Error && error.message.startsWith('Excessive alias count');
-    const message = isTooLarge
-      ? 'expands too many aliases (*name): write out their values instead'
-      : 'uses an alias (*name) without an anchor (&name)';
-    throw new ConfigurationError([{ path: file, message }]);
-  }
-}
-
-/** The first words of a message, without its quotes from the file, which may contain a password. */
-function textOf({ message }: YAMLError): string {
-  return /^[A-Za-z ,()-]*/.exec(message)?.[0].trim() || 'is not YAML';
+export async function readConfigFile(
+  file: string,
+  environment: NodeJS.ProcessEnv = {},
+): Promise<FrameworkConfig> {
+  return parseFrameworkConfig(withEnvironment(await readConfigTree(file, 'WALLET_CONFIG'), environment));
 }

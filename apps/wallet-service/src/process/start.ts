@@ -2,16 +2,29 @@ import { ConfigurationError, type FrameworkConfig, type RetryPolicy } from '@fra
 import type { AnyEventHandler } from '@framework/events';
 import type { Relay } from '@framework/relay';
 import { type RelaySources, openRelays } from '@framework/relay/config';
+import { Telemetry } from '@framework/telemetry';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 
 import { composeWalletService } from '../composition.js';
+import { ClientAddresses } from '../http/client-address.js';
 import { HttpServer, type WebHandler } from '../http/http-server.js';
+import { type HttpLimits, parseHttpSettings } from '../http/http-settings.js';
 import { problemOf, problemResponse } from '../http/problem-of.js';
+import { ServerCertificate } from '../http/server-certificate.js';
+import { ShardCapacity } from '../http/shard-capacity.js';
 import { type WalletService, requestIdHeader } from '../http/wallet-app-env.js';
 import { walletApp } from '../http/wallet-app.js';
+import { AuditLog, type AuditSettings } from '../security/audit-log.js';
+import { RateLimits } from '../security/rate-limits.js';
+import { assertAlone, securitySettings } from '../security/security-settings.js';
+import { openSharedRates } from '../security/shared-rates.js';
 import { deliveryOptions } from './delivery-options.js';
+import { errorReason } from './log-format.js';
+import { logMessages } from './log-messages.js';
+import { listenForOperators } from './operator-listener.js';
+import { ServiceMetrics } from './service-metrics.js';
 import type { ServiceRole } from './service-settings.js';
 
 /** Loaded only if a relay names it. */
@@ -27,6 +40,10 @@ export interface RunningService {
   readonly service: WalletService;
   /** The service's address, for example `http://127.0.0.1:8080`. */
   readonly url: string;
+  /** Where Prometheus reads metrics; `undefined` when `framework.metrics` has no port. */
+  readonly metricsUrl: string | undefined;
+  /** The address for operators; `undefined` when the configuration has none. */
+  readonly operatorUrl: string | undefined;
   /** Stops accepting connections, finishes running requests and handlers, then closes the database connections. */
   readonly stop: () => Promise<void>;
 }
@@ -41,10 +58,13 @@ export async function startService(options: {
   readonly config: FrameworkConfig;
   /** `http` leaves delivery to other processes. Default `all`. */
   readonly role?: Extract<ServiceRole, 'all' | 'http'>;
+  /** Without authentication, only the loopback address. */
   readonly host: string;
   readonly port: number;
-  /** The maximum number of client connections; further ones are closed at once. Default 2,000. */
-  readonly connectionsMax?: number;
+  /** Whether the process is in operation, which needs authentication. Default false. */
+  readonly isProduction?: boolean;
+  /** The maximum number of client connections; further ones are closed at once. Default: that of `config.http`. */
+  readonly connectionsMax?: number | undefined;
   readonly logger: Logger;
   /** Whether to serve `/docs`, a page for reading and trying the API. Default true. */
   readonly docs?: boolean;
@@ -56,31 +76,104 @@ export async function startService(options: {
    */
   readonly onRestartNeeded?: () => void;
 }): Promise<RunningService> {
-  const { config, role = 'all', retry, logger } = options;
-  const relays = await openRelays(config, sources);
+  const { config, role = 'all', retry, logger, isProduction = false } = options;
+  const security = securitySettings(config);
+  if (security.jwt === undefined) assertAlone({ host: options.host, isProduction });
+  const { limits, trustedProxies, tls, cors } = parseHttpSettings(config.http);
+  const certificate = tls && (await ServerCertificate.read(tls));
+  const audit = security.audit && (await openAudit(security.audit, logger));
+  const metrics = new ServiceMetrics(config);
+  const observer = new Telemetry({ meterProvider: metrics.meterProviders });
+  const relays = await openRelays(config, { sources, observer });
   const service = composeWalletService(config, {
     ...deliveryOptions(options),
     ...(retry && { retry }),
     delivers: role === 'all',
     relays,
+    observer,
+    onKeysFailure: (error) => logger.warn({ reason: errorReason(error) }, logMessages.keysFailed),
   });
   try {
-    const app = walletApp(service, options);
+    service.authentication?.preload();
+    const { rates, capacity, close } = await openLimits(limits, logger);
+    const app = walletApp(service, {
+      ...options,
+      encrypted: tls !== undefined,
+      meterProvider: metrics.own,
+      cors,
+      rates,
+      capacity,
+      audit,
+    });
     const server = await HttpServer.listen(
-      { fetch: (request, body) => app.fetch(request, { body }), ...refusals(logger) },
-      options,
+      {
+        fetch: (request, exchange) => app.fetch(request, exchange),
+        refusal: async ({ isLimited, address }) =>
+          isLimited ? rates.refusal('address', address) : undefined,
+        ...refusals(logger),
+      },
+      {
+        host: options.host,
+        port: options.port,
+        limits: { ...limits, connectionsMax: options.connectionsMax ?? limits.connectionsMax },
+        tls: certificate?.context,
+        clients: new ClientAddresses({ trustedProxies, unlimited: limits.unlimitedAddresses }),
+      },
     );
+    const metricsUrl = await metrics.start(service.databases, logger);
+    const closeAudit = async (): Promise<void> => {
+      await audit?.close();
+      if (audit !== undefined) logger.info(audit.end, logMessages.auditEnd);
+    };
+    const unfollow = certificate?.follow((context) => server.renewCertificate(context), logger);
+    const operators = await listenForOperators(config, service, { logger });
     service.delivery.start();
     const stop = async (): Promise<void> => {
+      unfollow?.();
       // In parallel: a request that does not end must not keep the leases from being given back.
-      await Promise.all([server.close(), service.delivery.stop()]);
-      await Promise.all([service.databases.close(), closeBrokers(relays)]);
+      await Promise.all([server.close(), operators?.close(), service.delivery.stop()]);
+      await metrics.stop();
+      await Promise.all([service.databases.close(), closeBrokers(relays), close(), closeAudit()]);
     };
-    return { service, url: server.url, stop };
+    return { service, url: server.url, metricsUrl, operatorUrl: operators?.url, stop };
   } catch (error) {
-    await service.databases.close();
+    await Promise.all([metrics.stop(), service.databases.close(), audit?.close()]);
     throw error;
   }
+}
+
+/** @throws ConfigurationError `invalid-configuration` when a file cannot be opened */
+async function openAudit(settings: AuditSettings, logger: Logger): Promise<AuditLog> {
+  const onFailure = (error: unknown): void =>
+    logger.error({ reason: errorReason(error) }, logMessages.auditFailed);
+  try {
+    const audit = await AuditLog.open(settings, onFailure);
+    logger.info(audit.end, logMessages.auditEnd);
+    return audit;
+  } catch (cause) {
+    const message = `cannot be opened (${(cause as NodeJS.ErrnoException).code ?? errorReason(cause)})`;
+    throw new ConfigurationError([{ path: 'framework.security.audit', message }], { cause });
+  }
+}
+
+/** Makes what counts requests, and connects to the store in which processes count together, if there is one. */
+async function openLimits(limits: HttpLimits, logger: Logger): Promise<OpenLimits> {
+  const shared =
+    limits.sharedBy &&
+    (await openSharedRates(limits.sharedBy, (error) =>
+      logger.warn({ reason: errorReason(error) }, logMessages.ratesAlone),
+    ));
+  return {
+    rates: new RateLimits(limits, shared?.counter),
+    capacity: new ShardCapacity(limits.requestsPerShardMax),
+    close: async () => shared?.close(),
+  };
+}
+
+interface OpenLimits {
+  readonly rates: RateLimits;
+  readonly capacity: ShardCapacity;
+  readonly close: () => Promise<void>;
 }
 
 /** How long disconnecting from the brokers may take, in milliseconds. */
@@ -103,7 +196,7 @@ function refusals(logger: Logger): Pick<WebHandler, 'refuse' | 'describe'> {
     refuse: (error) => {
       const requestId = randomUUID();
       const problem = problemOf(error);
-      logger.info({ requestId, status: problem.status, reason: problem.detail }, 'request refused');
+      logger.info({ requestId, status: problem.status, reason: problem.detail }, logMessages.requestRefused);
       const response = problemResponse(problem, requestId);
       if (problem.name === 'method-not-allowed') response.headers.set('allow', methods);
       return response;
@@ -119,6 +212,8 @@ function refusals(logger: Logger): Pick<WebHandler, 'refuse' | 'describe'> {
 export interface RunningWorker {
   readonly service: WalletService;
   readonly url: undefined;
+  /** Where Prometheus reads metrics; `undefined` when `framework.metrics` has no port. */
+  readonly metricsUrl: string | undefined;
   /** Finishes running handlers, gives the leases back, then closes the database connections. */
   readonly stop: () => Promise<void>;
 }
@@ -142,18 +237,31 @@ export async function startWorker(options: {
    */
   readonly onRestartNeeded?: () => void;
 }): Promise<RunningWorker> {
-  const { config, role = 'worker', handlers = [] } = options;
-  const relays = await openRelays(config, sources);
+  const { config, role = 'worker', handlers = [], logger } = options;
+  const metrics = new ServiceMetrics(config);
+  const observer = new Telemetry({ meterProvider: metrics.meterProviders });
+  const relays = await openRelays(config, { sources, observer });
   if (role === 'relay' && relays.length === 0) {
     const message = 'has no relay, but WALLET_ROLE is relay: add one, or choose another role';
     throw new ConfigurationError([{ path: 'framework.relay', message }]);
   }
   const handles = role === 'worker';
-  const service = composeWalletService(config, { ...deliveryOptions(options), handles, handlers, relays });
+  const service = composeWalletService(config, {
+    ...deliveryOptions(options),
+    handles,
+    handlers,
+    relays,
+    observer,
+  });
+  const metricsUrl = await metrics.start(service.databases, logger).catch(async (error: unknown) => {
+    await Promise.all([metrics.stop(), service.databases.close()]);
+    throw error;
+  });
   service.delivery.start();
   const stop = async (): Promise<void> => {
     await service.delivery.stop();
+    await metrics.stop();
     await Promise.all([service.databases.close(), closeBrokers(relays)]);
   };
-  return { service, url: undefined, stop };
+  return { service, url: undefined, metricsUrl, stop };
 }

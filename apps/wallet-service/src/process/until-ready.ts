@@ -93,7 +93,7 @@ const examples = [
 export function readyText(
   url: string,
   starts: readonly ShardStart[],
-  { docs }: { readonly docs: boolean },
+  { docs, isOpen }: { readonly docs: boolean; readonly isOpen: boolean },
 ): string {
   const example = examples.find(({ country }) => isReady(placementOf(country), starts));
   const wallet = {
@@ -102,13 +102,15 @@ export function readyText(
     currency: example?.currency,
     initialBalance: '100.00',
   };
-  const curl = `curl ${url}/wallets -H 'Content-Type: application/json' -d '${JSON.stringify(wallet)}'`;
+  const token = isOpen ? '' : ` -H "Authorization: Bearer $TOKEN"`;
+  const curl = `curl ${url}/wallets${token} -H 'Content-Type: application/json' -d '${JSON.stringify(wallet)}'`;
   return [
     '',
     headline('service', starts),
     '',
     `  Address  ${url}`,
     ...(docs ? [`  Docs     ${url}/docs`] : []),
+    ...(isOpen ? ['  Access   everybody on this computer, without a token: see framework.security.jwt'] : []),
     ...shardLines(starts),
     ...(example === undefined ? [] : [`  Try      ${curl}`]),
     '',

@@ -1,5 +1,6 @@
 import {
   Action,
+  type ActionPolicy,
   type Clock,
   type DatabaseRegistry,
   FrameworkAction,
@@ -34,8 +35,13 @@ export class InitiateTransferAction extends Action<Params, Transfer> {
   readonly #wallets: Repository<Wallet>;
   readonly #databases: Pick<DatabaseRegistry, 'shards'>;
 
-  constructor(clock: Clock, wallets: Repository<Wallet>, databases: Pick<DatabaseRegistry, 'shards'>) {
-    super(clock);
+  constructor(
+    clock: Clock,
+    wallets: Repository<Wallet>,
+    databases: Pick<DatabaseRegistry, 'shards'>,
+    policy?: ActionPolicy<Params>,
+  ) {
+    super(clock, policy);
     this.#wallets = wallets;
     this.#databases = databases;
   }

@@ -1,5 +1,6 @@
 import {
   Action,
+  type ActionPolicy,
   type Clock,
   FrameworkAction,
   type Principal,
@@ -37,8 +38,13 @@ export class CompleteTransferAction extends Action<CompleteParams, TransferDecis
   readonly #wallets: Repository<Wallet>;
   readonly #decisions: Repository<TransferDecision>;
 
-  constructor(clock: Clock, wallets: Repository<Wallet>, decisions: Repository<TransferDecision>) {
-    super(clock);
+  constructor(
+    clock: Clock,
+    wallets: Repository<Wallet>,
+    decisions: Repository<TransferDecision>,
+    policy?: ActionPolicy<CompleteParams>,
+  ) {
+    super(clock, policy);
     this.#wallets = wallets;
     this.#decisions = decisions;
   }
@@ -85,8 +91,13 @@ export class RefundTransferAction extends Action<RefundParams, undefined> {
   readonly #wallets: Repository<Wallet>;
   readonly #transfers: Repository<Transfer>;
 
-  constructor(clock: Clock, wallets: Repository<Wallet>, transfers: Repository<Transfer>) {
-    super(clock);
+  constructor(
+    clock: Clock,
+    wallets: Repository<Wallet>,
+    transfers: Repository<Transfer>,
+    policy?: ActionPolicy<RefundParams>,
+  ) {
+    super(clock, policy);
     this.#wallets = wallets;
     this.#transfers = transfers;
   }
@@ -109,8 +120,8 @@ export class SettleTransferAction extends Action<SettleParams, undefined> {
   static readonly params = settleParams;
   readonly #transfers: Repository<Transfer>;
 
-  constructor(clock: Clock, transfers: Repository<Transfer>) {
-    super(clock);
+  constructor(clock: Clock, transfers: Repository<Transfer>, policy?: ActionPolicy<SettleParams>) {
+    super(clock, policy);
     this.#transfers = transfers;
   }
 

@@ -1,5 +1,6 @@
 import {
   Action,
+  type ActionPolicy,
   type Clock,
   FrameworkAction,
   type Principal,
@@ -32,8 +33,8 @@ export class WalletTransferAction extends Action<Params, Transfer> {
   static readonly result = Transfer;
   readonly #wallets: Repository<Wallet>;
 
-  constructor(clock: Clock, wallets: Repository<Wallet>) {
-    super(clock);
+  constructor(clock: Clock, wallets: Repository<Wallet>, policy?: ActionPolicy<Params>) {
+    super(clock, policy);
     this.#wallets = wallets;
   }
 

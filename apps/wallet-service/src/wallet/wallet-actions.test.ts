@@ -1,5 +1,3 @@
-import { ActionRegistry, systemClock } from '@framework/core';
-import type { AnyAction } from '@framework/core/adapter';
 import { type TestEnvironment, like } from '@framework/testing/specification';
 import { Big } from 'big.js';
 import { describe, expect, test } from 'vitest';
@@ -11,13 +9,6 @@ import {
   walletSpecification as spec,
   walletOf,
 } from '../../test/wallet-specification.js';
-import { NotifyRecipientAction } from '../notification/notify-recipient.js';
-import { InitiateTransferAction } from '../transfer/initiate-transfer-action.js';
-import {
-  CompleteTransferAction,
-  RefundTransferAction,
-  SettleTransferAction,
-} from '../transfer/transfer-saga.js';
 import { Transfer } from '../transfer/transfer.js';
 import { WalletTransferAction } from '../transfer/wallet-transfer-action.js';
 import { WalletCloseAction } from './wallet-close-action.js';
@@ -190,25 +181,4 @@ test.each<[string, (environment: TestEnvironment) => Promise<Wallet>]>([
   const answer = await ask(environment);
   expect(await ask(environment)).toEqual(answer);
   expect(environment.commits).toHaveLength(1);
-});
-
-test('every action is marked for discovery', () => {
-  const made = new Set<unknown>();
-  ActionRegistry.discover((action) => {
-    made.add(action);
-    return new (action as unknown as new (...args: readonly unknown[]) => AnyAction)(systemClock);
-  });
-  const marked = [
-    WalletCreateAction,
-    WalletDepositMoneyAction,
-    WalletWithdrawMoneyAction,
-    WalletCloseAction,
-    WalletTransferAction,
-    InitiateTransferAction,
-    SettleTransferAction,
-    CompleteTransferAction,
-    RefundTransferAction,
-    NotifyRecipientAction,
-  ];
-  expect(made).toEqual(new Set(marked));
 });

@@ -1,5 +1,6 @@
 import {
   Action,
+  type ActionPolicy,
   type Clock,
   FrameworkAction,
   type Principal,
@@ -8,9 +9,9 @@ import {
 } from '@framework/core';
 import * as z from 'zod';
 
-import { Wallet } from './wallet.js';
+import { Wallet, versions } from './wallet.js';
 
-const params = z.object({ walletId: shardedIdCodec(Wallet) });
+const params = z.object({ walletId: shardedIdCodec(Wallet), expectedVersions: versions });
 type Params = z.infer<typeof params>;
 
 /** Closes a wallet permanently. */
@@ -20,13 +21,13 @@ export class WalletCloseAction extends Action<Params, Wallet> {
   static readonly result = Wallet;
   readonly #wallets: Repository<Wallet>;
 
-  constructor(clock: Clock, wallets: Repository<Wallet>) {
-    super(clock);
+  constructor(clock: Clock, wallets: Repository<Wallet>, policy?: ActionPolicy<Params>) {
+    super(clock, policy);
     this.#wallets = wallets;
   }
 
-  protected async perform(_principal: Principal, { walletId }: Params): Promise<Wallet> {
+  protected async perform(_principal: Principal, { walletId, expectedVersions }: Params): Promise<Wallet> {
     const wallet = await this.#wallets.getById(walletId);
-    return this.plan().update(wallet.close());
+    return this.plan().update(wallet.inVersion(expectedVersions).close());
   }
 }

@@ -1,5 +1,6 @@
 import {
   Action,
+  type ActionPolicy,
   type Clock,
   FrameworkAction,
   type Principal,
@@ -9,13 +10,14 @@ import {
 import * as z from 'zod';
 
 import { decimal } from './money.js';
-import { Wallet } from './wallet.js';
+import { Wallet, versions } from './wallet.js';
 
 const params = z.object({
   walletId: shardedIdCodec(Wallet),
   amount: decimal,
   /** The recipient who is to be notified of the deposit. */
   recipient: z.string().optional(),
+  expectedVersions: versions,
 });
 type Params = z.infer<typeof params>;
 
@@ -26,13 +28,16 @@ export class WalletDepositMoneyAction extends Action<Params, Wallet> {
   static readonly result = Wallet;
   readonly #wallets: Repository<Wallet>;
 
-  constructor(clock: Clock, wallets: Repository<Wallet>) {
-    super(clock);
+  constructor(clock: Clock, wallets: Repository<Wallet>, policy?: ActionPolicy<Params>) {
+    super(clock, policy);
     this.#wallets = wallets;
   }
 
-  protected async perform(_principal: Principal, { walletId, amount }: Params): Promise<Wallet> {
+  protected async perform(
+    _principal: Principal,
+    { walletId, amount, expectedVersions }: Params,
+  ): Promise<Wallet> {
     const wallet = await this.#wallets.getById(walletId);
-    return this.plan().update(wallet.deposit(amount));
+    return this.plan().update(wallet.inVersion(expectedVersions).deposit(amount));
   }
 }

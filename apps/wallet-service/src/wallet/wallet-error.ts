@@ -5,6 +5,7 @@ export type WalletErrorCode =
   | 'currency-mismatch'
   | 'same-wallet'
   | 'insufficient-funds'
+  | 'precondition-failed'
   | 'wallet-closed';
 
 /** A request that the wallet's rules refuse; nothing was changed. */
@@ -50,6 +51,13 @@ export class SameWalletError extends WalletError {
 export class InsufficientFundsError extends WalletError {
   constructor(balance: string, amount: string, currency: string) {
     super('insufficient-funds', `The balance of ${balance} ${currency} does not cover ${amount} ${currency}`);
+  }
+}
+
+/** The version is not one of those that the caller expects. */
+export class UnexpectedVersionError extends WalletError {
+  constructor(version: number) {
+    super('precondition-failed', `The current version is ${version}, which is not among the expected ones`);
   }
 }
 

@@ -1,5 +1,6 @@
 import {
   Action,
+  type ActionPolicy,
   type Clock,
   FrameworkAction,
   type Principal,
@@ -9,9 +10,9 @@ import {
 import * as z from 'zod';
 
 import { decimal } from './money.js';
-import { Wallet } from './wallet.js';
+import { Wallet, versions } from './wallet.js';
 
-const params = z.object({ walletId: shardedIdCodec(Wallet), amount: decimal });
+const params = z.object({ walletId: shardedIdCodec(Wallet), amount: decimal, expectedVersions: versions });
 type Params = z.infer<typeof params>;
 
 /** Takes money out of a wallet. */
@@ -21,13 +22,16 @@ export class WalletWithdrawMoneyAction extends Action<Params, Wallet> {
   static readonly result = Wallet;
   readonly #wallets: Repository<Wallet>;
 
-  constructor(clock: Clock, wallets: Repository<Wallet>) {
-    super(clock);
+  constructor(clock: Clock, wallets: Repository<Wallet>, policy?: ActionPolicy<Params>) {
+    super(clock, policy);
     this.#wallets = wallets;
   }
 
-  protected async perform(_principal: Principal, { walletId, amount }: Params): Promise<Wallet> {
+  protected async perform(
+    _principal: Principal,
+    { walletId, amount, expectedVersions }: Params,
+  ): Promise<Wallet> {
     const wallet = await this.#wallets.getById(walletId);
-    return this.plan().update(wallet.withdraw(amount));
+    return this.plan().update(wallet.inVersion(expectedVersions).withdraw(amount));
   }
 }

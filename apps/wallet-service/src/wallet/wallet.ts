@@ -12,7 +12,15 @@ import type { Big } from 'big.js';
 import * as z from 'zod';
 
 import { assertAmountOf, decimal } from './money.js';
-import { InsufficientFundsError, InvalidAmountError, WalletClosedError } from './wallet-error.js';
+import {
+  InsufficientFundsError,
+  InvalidAmountError,
+  UnexpectedVersionError,
+  WalletClosedError,
+} from './wallet-error.js';
+
+/** The param of a change that is made only if the wallet has one of these versions. */
+export const versions = z.array(z.int()).readonly().optional();
 
 /** Whether money can still be moved. */
 export type WalletState = 'OPENED' | 'CLOSED';
@@ -101,6 +109,16 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
   close(): Wallet {
     this.#assertOpened();
     return this.copy({ state: 'CLOSED' }, new WalletClosedEvent(this.id));
+  }
+
+  /**
+   * Returns the wallet itself if it has one of the versions that a caller expects, or if none is expected.
+   *
+   * @throws UnexpectedVersionError `precondition-failed`
+   */
+  inVersion(expected: readonly number[] | undefined): this {
+    if (expected === undefined || expected.includes(this.version)) return this;
+    throw new UnexpectedVersionError(this.version);
   }
 
   #assertOpened(): void {

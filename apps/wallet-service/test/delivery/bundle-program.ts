@@ -22,11 +22,12 @@ export async function bundleProgram(program: string, outfile: string): Promise<v
       {
         name: 'addresses-of-sources',
         setup: (esbuild) => {
-          // Migrations and pages are looked up next to the sources.
-          esbuild.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
+          // Migrations, pages, and the checksums of Kafka's client are looked up next to the sources.
+          esbuild.onLoad({ filter: /\.ts$|[/\\]wasm-utils[/\\].*\.js$/ }, async ({ path }) => {
             const source = await readFile(path, 'utf8');
             const address = JSON.stringify(pathToFileURL(path).href);
-            return { loader: 'ts', contents: source.replaceAll('import.meta.url', address) };
+            const loader = path.endsWith('.ts') ? 'ts' : 'js';
+            return { loader, contents: source.replaceAll('import.meta.url', address) };
           });
         },
       },

@@ -1,5 +1,4 @@
 import { type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
-import { createTestDatabase } from '@framework/testing/postgres';
 import { Big } from 'big.js';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -12,6 +11,7 @@ import type { ServiceRole } from '../../src/process/service-settings.js';
 import { WalletCreateAction } from '../../src/wallet/wallet-create-action.js';
 import { WalletDepositMoneyAction } from '../../src/wallet/wallet-deposit-money-action.js';
 import type { Wallet } from '../../src/wallet/wallet.js';
+import { type Login, createShardDatabases, leastPrivileges, loginOf } from '../database-logins.js';
 import { ServiceProcess, main } from '../service-process.js';
 import { type ShardDatabases, configTree } from '../start-test-service.js';
 import { anOwner } from '../wallet-client.js';
@@ -32,6 +32,8 @@ const connections = { 'maximum-pool-size': 4 };
 /** Short times, so that a killed process is soon replaced, and the end of delivery soon noticed. */
 const quickDelivery = { 'lease-ms': 1_500, 'cursor-save-ms': 20 };
 
+/** The users of the processes, each of which has its own configuration. */
+const logins: readonly Login[] = ['owner', 'http', 'worker', 'relay'];
 const globalOnly = 'global-only.json';
 const noRelay = 'no-relay.json';
 
@@ -43,7 +45,7 @@ export class Fleet {
   readonly service: WalletService;
   readonly deliveries: Deliveries;
   readonly #folder: string;
-  readonly #configFile: string;
+  readonly #hasLogins: boolean;
   readonly #started: ServiceProcess[] = [];
   #ended = false;
 
@@ -52,13 +54,13 @@ export class Fleet {
     readonly config: FrameworkConfig;
     readonly deliveries: Deliveries;
     readonly folder: string;
-    readonly configFile: string;
+    readonly hasLogins: boolean;
   }) {
     this.databases = options.databases;
     this.config = options.config;
     this.deliveries = options.deliveries;
     this.#folder = options.folder;
-    this.#configFile = options.configFile;
+    this.#hasLogins = options.hasLogins;
     this.service = composeWalletService(options.config, { delivers: false });
   }
 
@@ -67,23 +69,28 @@ export class Fleet {
    *
    * @param delivery settings that override those of the `delivery` section
    * @param relay the `relay` section. Default: no relays
+   * @param hasLogins whether each process has a user with the privileges of its kind, and not those of the server's owner
    */
-  static async create(delivery: object = {}, relay: readonly object[] = []): Promise<Fleet> {
-    const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
-    const databases = { global, mexico };
+  static async create(
+    delivery: object = {},
+    relay: readonly object[] = [],
+    hasLogins: boolean = leastPrivileges,
+  ): Promise<Fleet> {
+    const databases = await createShardDatabases(hasLogins);
     const folder = await mkdtemp(join(tmpdir(), 'wallet-fleet-'));
     await Promise.all(
       Object.entries(programs).map(([name, program]) => bundleProgram(program, programFile(folder, name))),
     );
     const options = { global: connections, mexico: connections };
-    const tree = configTree(databases, { ...options, relay, delivery: { ...quickDelivery, ...delivery } });
-    const configFile = join(folder, 'wallet.json');
-    await writeFile(configFile, JSON.stringify(tree));
+    const treeAs = (login: Login): unknown =>
+      configTree(databases, { ...options, login, relay, delivery: { ...quickDelivery, ...delivery } });
+    for (const login of logins) await writeFile(join(folder, `${login}.json`), JSON.stringify(treeAs(login)));
+    const tree = treeAs(hasLogins ? 'worker' : 'owner');
     await writeFile(join(folder, globalOnly), JSON.stringify(withoutMexico(tree)));
     await writeFile(join(folder, noRelay), JSON.stringify(withoutRelays(tree)));
     const config = parseFrameworkConfig(tree);
-    const deliveries = await Deliveries.in(global);
-    const fleet = new Fleet({ databases, config, deliveries, folder, configFile });
+    const deliveries = await Deliveries.in(databases.global);
+    const fleet = new Fleet({ databases, config, deliveries, folder, hasLogins });
     await fleet.service.databases.ready();
     return fleet;
   }
@@ -95,7 +102,8 @@ export class Fleet {
 
   /** Starts a process of the service. */
   start(role: ServiceRole, environment: Readonly<Record<string, string>> = {}): ServiceProcess {
-    return this.#start('main', { ...environment, WALLET_ROLE: role });
+    const WALLET_CONFIG = this.#configOf(loginOf(role));
+    return this.#start('main', { WALLET_CONFIG, ...environment, WALLET_ROLE: role });
   }
 
   /** Starts a process of the service that ends as soon as a call has ignored its signal for two seconds. */
@@ -142,8 +150,12 @@ export class Fleet {
     await Promise.all([global.drop(), mexico.drop(), rm(this.#folder, { recursive: true })]);
   }
 
+  #configOf(login: Login): string {
+    return join(this.#folder, `${this.#hasLogins ? login : 'owner'}.json`);
+  }
+
   #start(program: keyof typeof programs, environment: Readonly<Record<string, string>>): ServiceProcess {
-    const settings = { WALLET_CONFIG: this.#configFile, LOG_LEVEL: 'warn', ...environment };
+    const settings = { WALLET_CONFIG: this.#configOf('worker'), LOG_LEVEL: 'warn', ...environment };
     const started = new ServiceProcess(settings, [programFile(this.#folder, program)]);
     this.#started.push(started);
     return started;

@@ -7,6 +7,7 @@ import { FaultProxy } from '@framework/testing';
 import { TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { vi } from 'vitest';
 import { bundleProgram } from '../delivery/bundle-program.js';
+import { leastPrivileges, loginOf, prepareDatabases } from '../database-logins.js';
 import { rowsOf } from '../database-session.js';
 import { ServiceProcess, main } from '../service-process.js';
 import { type ShardDatabases, type TestServiceOptions, configTree } from '../start-test-service.js';
@@ -100,6 +101,7 @@ export class FaultHarness {
     // The URL leads through the proxy, whose port stays the same when the server comes back on a different one.
     const mexico = new TestDatabase(server.url('').replace(`:${server.port}`, `:${proxy.port}`), mexicoName);
     const shards = { global, mexico };
+    if (leastPrivileges) await prepareDatabases([global, mexico]);
     const harness = new FaultHarness({ shards, proxy, server, standby, target, folder, options });
     await (await harness.startService()).printed('is ready');
     const startedMs = performance.now();
@@ -155,7 +157,12 @@ export class FaultHarness {
   ): Promise<ServiceProcess> {
     // Cursors that pass only unwanted events are saved often, so that the end of delivery becomes visible.
     const delivery = { 'cursor-save-ms': 50, ...this.#options.delivery, ...ownDelivery };
-    const tree = configTree(this.shards, { mexicoPort: this.proxy.port, ...this.#options, delivery });
+    const tree = configTree(this.shards, {
+      mexicoPort: this.proxy.port,
+      login: leastPrivileges ? loginOf(role) : 'owner',
+      ...this.#options,
+      delivery,
+    });
     const file = join(this.#folder, `wallet-${this.#processes.length}.json`);
     await writeFile(file, JSON.stringify(withShards(tree, knows)));
     const environment = { WALLET_CONFIG: file, WALLET_ROLE: role, LOG_LEVEL: 'warn' };

@@ -29,7 +29,7 @@ test('a database that is killed under load and restarted recovers by itself', { 
     await harness.expectWell();
   }
   // Each warning says which shard it is about, and none fills the log with a stack trace.
-  const told = harness.log.filter((line) => /"msg":"(delivery continues|shard-unavailable)/.test(line));
+  const told = harness.log.filter((line) => /"msg":"(delivery continues|requests are refused)/.test(line));
   expect(told.filter((line) => !line.includes('shard (1, 0)') || line.includes('"stack"'))).toEqual([]);
   await harness.expectSettled(traffic);
 });

@@ -43,7 +43,7 @@ test(
     expect(placed).toMatchObject(problem(503, 'shard-unavailable'));
     expect(placed.body['detail']).toMatch(`Shard (1, 0) is unavailable: it is not ${isMissing}`);
     expect(partial.stderr).toMatch(
-      /"path":"\/wallets","reason":"shard \(1, 0\) is not configured in this process: add it to framework\.sharding\.groups[^"]*","msg":"shard-unavailable"/,
+      /"path":"\/wallets".*"shard":"shard \(1, 0\)".*"reason":"shard \(1, 0\) is not configured in this process: add it to framework\.sharding\.groups[^"]*","msg":"requests are refused"/,
     );
     const [known] = await rowsOf(harness.shards.mexico, 'select id from wallets limit 1');
     const read = await client.get(`/wallets/${String(known?.['id'])}`);

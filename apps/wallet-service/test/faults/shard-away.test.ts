@@ -42,14 +42,14 @@ test.each(['refuses', 'is silent'] as const)(
       const sent = traffic.transfers.size;
       await vi.waitFor(() => expect(traffic.transfers.size).toBeGreaterThan(sent + 10), patience);
     }
-    // Retried again and again, without counting attempts.
+    // Retried without counting attempts, and without a line for each of them.
     await vi.waitFor(() => {
       const retried = harness.log
         .slice(during)
         .filter((line) => line.includes('a handler failed and will be retried'));
-      expect(retried.filter((line) => line.includes('"handler":"receive-transfer"')).length).toBeGreaterThan(
-        20,
-      );
+      expect(retried.some((line) => line.includes('"handler":"receive-transfer"'))).toBe(true);
+      // One for each handler, process and reason.
+      expect(retried.length).toBeLessThan(40);
       expect(retried.every((line) => line.includes('"counted":false'))).toBe(true);
     }, patience);
 

@@ -216,7 +216,7 @@ function wire(
       ];
       const head = Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
       const sent =
-        json !== undefined && isChunked ? chunked(body, body.length > 5_000 ? body.length : size) : body;
+        json !== undefined && isChunked ? chunked(body, body.length > 1_000 ? body.length : size) : body;
       return printable({
         method,
         operation: isMeant && options.isElsewhere !== true ? operation : undefined,

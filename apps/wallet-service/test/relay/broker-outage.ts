@@ -13,7 +13,8 @@ const timeoutMs = full ? 900_000 : 300_000;
 const downMs = full ? 60_000 : 4_000;
 const beforeMs = full ? 10_000 : 1_000;
 const perSecond = full ? 500 : 60;
-const walletCount = 96;
+/** Messages of a wallet are confirmed one after the other: with few wallets, that limits how fast a backlog is published. */
+const walletCount = full ? 1_600 : 96;
 const clientCount = full ? 32 : 8;
 const readinessMs = 100;
 
@@ -110,15 +111,16 @@ class Requests {
 
   static async begin(client: WalletClient): Promise<Requests> {
     const requests = new Requests();
-    const wallets = await Promise.all(
-      Array.from({ length: walletCount }, (_unused, n) =>
-        client.openWallet({ country: n % 2 === 0 ? 'DE' : 'MX' }),
-      ),
-    );
+    const walletIds: string[] = [];
+    const opening = Array.from({ length: clientCount }, async (_unused, first) => {
+      for (let n = first; n < walletCount; n += clientCount)
+        walletIds.push((await client.openWallet({ country: n % 2 === 0 ? 'DE' : 'MX' })).id);
+    });
+    await Promise.all(opening);
     requests.committedCount = walletCount;
     const { signal } = requests.#over;
     const depositing = makeDeposits({
-      walletIds: wallets.map(({ id }) => id),
+      walletIds,
       clientCount,
       perSecond,
       until: signal,

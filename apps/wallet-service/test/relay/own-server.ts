@@ -103,10 +103,17 @@ export async function programOf(
     isAbsolute(each) ? [each] : folders.map((folder) => join(folder, each)),
   );
   for (const path of paths) if (await isProgram(path)) return path;
-  const missing = `No program of ${broker}: install ${candidates.at(-1)}`;
-  if (process.env['RELAY_BROKERS'] === 'required') throw new Error(missing);
-  process.stderr.write(`${missing}; its fault tests are skipped\n`);
-  return undefined;
+  return skipFaultTests(`No program of ${broker}: install ${candidates.at(-1)}`);
+}
+
+/**
+ * Says in one line why the fault tests of a broker are skipped.
+ *
+ * @throws Error with the reason when `RELAY_BROKERS` is `required`
+ */
+export function skipFaultTests(reason: string): undefined {
+  if (process.env['RELAY_BROKERS'] === 'required') throw new Error(reason);
+  process.stderr.write(`${reason}; its fault tests are skipped\n`);
 }
 
 async function isProgram(path: string): Promise<boolean> {

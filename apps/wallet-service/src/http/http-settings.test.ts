@@ -1,0 +1,91 @@
+import { parseFrameworkConfig } from '@framework/core';
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+
+import { parseHttpSettings } from './http-settings.js';
+
+const page = readFileSync(new URL('../../../../docs/operations/limits.md', import.meta.url), 'utf8');
+
+/** The rows of the page: each key below `framework.http.limits`, with the value that its default says. */
+const documented = Object.fromEntries(
+  [...page.matchAll(/^\| `([a-z-]+)` +\| .+ \| ([^|]+?) +\|$/gm)].map(([, key = '', text = '']) => [
+    key,
+    valueOf(text),
+  ]),
+);
+
+test('the page of limits lists every setting with its default, and no other', () => {
+  const { unlimitedAddresses, ...limits } = parseHttpSettings({}).limits;
+  const settings = Object.fromEntries(
+    Object.entries(limits).map(([name, value]) => [
+      name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`),
+      value instanceof Map ? [...value] : value,
+    ]),
+  );
+  expect(documented).toEqual({
+    ...settings,
+    'shared-by': 'none',
+    amounts: 'none',
+    'unlimited-addresses': unlimitedAddresses.map(([network, bits]) =>
+      bits === 128 ? network.toString() : `${network.toString()}/${bits}`,
+    ),
+    'trusted-proxies': 'none',
+  });
+});
+
+function valueOf(text: string): unknown {
+  const rate = /^([\d,]+) in (\d+) s$/.exec(text);
+  if (rate !== null) return { requests: numberOf(rate[1]), seconds: numberOf(rate[2]) };
+  if (/^[\d,]+$/.test(text)) return numberOf(text);
+  return text.startsWith('`') ? [...text.matchAll(/`([^`]+)`/g)].map(([, each]) => each) : text;
+}
+
+function numberOf(text = ''): number {
+  return Number(text.replaceAll(',', ''));
+}
+
+test.each([
+  ['limits.body-bytes-max', 10, 'must be a whole number from 1024 to 16777216'],
+  ['limits.connections-max', '50', 'must be a whole number from 1 to 1000000'],
+  ['limits.per-address', true, 'must be false, or a section with requests and seconds'],
+  ['limits.shared-by', { redis: 'redis://x', postgresql: 'postgres://x' }, 'either redis or postgresql'],
+  ['limits.shared-by.redis', { redis: 'https://x' }, 'must be a URL, redis://… or rediss://'],
+  ['limits.shared-by.postgresql', { postgresql: 'secret' }, 'must be a URL, postgresql://'],
+  ['limits.headers-timeout-ms', 30_001, 'must not be longer than request-timeout-ms'],
+  ['limits.amounts', { EUR: '1000', XXL: '1' }, 'must have an ISO 4217 code'],
+  ['limits.amounts', { EUR: 10.5 }, 'must have an ISO 4217 code'],
+  ['limits.amounts', { EUR: '-1' }, 'must have an ISO 4217 code'],
+  ['limits.unlimited-addresses[0]', ['10.0.0.0/64'], 'must be an address, or a range'],
+  ['trusted-proxies[1]', ['10.0.0.1', 'proxy'], 'must be an address, or a range'],
+  ['limits.colour', 'red', 'is not a known key'],
+])('the value of %s may not be %j', (path, value, message) => {
+  const [section = '', key] = path.replace(/\[\d\]$/, '').split('.');
+  expect(() => sectionOf(key === undefined ? { [section]: value } : { [section]: { [key]: value } })).toThrow(
+    new RegExp(`framework\\.http\\.${path.replaceAll('[', '\\[')}: .*${message}`),
+  );
+});
+
+test.each(['redis://:secret@redis:6379', 'rediss://redis', 'jdbc:postgresql://db/limits', 'postgres://db'])(
+  'processes may count together in %s',
+  (url) => {
+    const name = url.startsWith('redis') ? 'redis' : 'postgresql';
+    expect(sectionOf({ limits: { 'shared-by': { [name]: url } } }).limits.sharedBy).toEqual({
+      [name]: url.replace('jdbc:', ''),
+    });
+  },
+);
+
+test('maximum amounts are exact, whether they are written as whole numbers or in quotes', () => {
+  const { amounts } = sectionOf({ limits: { amounts: { EUR: '0.10', JPY: 1_000_000 } } }).limits;
+  expect([...amounts].map(([currency, maximum]) => `${currency} ${maximum.toFixed()}`)).toEqual([
+    'EUR 0.1',
+    'JPY 1000000',
+  ]);
+});
+
+function sectionOf(http: object): ReturnType<typeof parseHttpSettings> {
+  const configs = { 'primary-config': { 'jdbc-url': 'postgres://127.0.0.1/global' } };
+  const groups = [{ group: 0, name: 'global', members: [{ member: 0, name: 'global-1', configs }] }];
+  const sharding = { 'default-shard': { group: 0, member: 0 }, groups };
+  return parseHttpSettings(parseFrameworkConfig({ framework: { namespace: 'x', sharding, http } }).http);
+}

@@ -1,0 +1,122 @@
+import { once } from 'node:events';
+import { writeFile } from 'node:fs/promises';
+import type { AddressInfo } from 'node:net';
+import { connect, createServer } from 'node:tls';
+import { pino } from 'pino';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+
+import { type CertificateFiles, certificateFiles, testCertificate } from '../../test/test-tls.js';
+import { ServerCertificate } from './server-certificate.js';
+
+let files: CertificateFiles;
+const log: { readonly level: number; readonly msg: string; readonly reason?: string }[] = [];
+const logger = pino({}, { write: (line: string) => void log.push(JSON.parse(line)) });
+const canary = 'Tr0ub4dor-and-3-secrets';
+
+beforeEach(async () => {
+  files = await certificateFiles(await testCertificate());
+  log.length = 0;
+});
+afterEach(() => files.remove());
+
+test('a certificate is applied once after each renewal of its files', async () => {
+  const certificate = await read();
+  const applied: unknown[] = [];
+  const check = () => certificate.check(({ cert }) => applied.push(cert), logger);
+  await check();
+  const renewed = await testCertificate();
+  await files.renew(renewed);
+  await check();
+  await check();
+  expect(applied).toEqual([renewed.cert]);
+  expect(certificate.context).toMatchObject({ ...renewed, minVersion: 'TLSv1.2' });
+  expect(log.map(({ msg }) => msg)).toEqual(['the certificate was renewed']);
+});
+
+test('a certificate stays when its files become unusable, and each reason is logged once', async () => {
+  const certificate = await read();
+  const before = certificate.context;
+  const check = () => certificate.check(() => expect.unreachable(), logger);
+  await writeFile(files.section['key-file'], canary);
+  await check();
+  await check();
+  await files.remove();
+  await check();
+  expect(certificate.context).toEqual(before);
+  expect(log.map(({ reason }) => reason)).toEqual([
+    expect.stringContaining('framework.http.tls.key-file'),
+    expect.stringContaining('cannot be read (ENOENT)'),
+  ]);
+  expect(JSON.stringify(log)).not.toContain(canary);
+});
+
+describe('with TLS 1.2 and an RSA key, a client', () => {
+  test.each([
+    ['AES256-GCM-SHA384', 'is refused'],
+    ['ECDHE-RSA-AES128-SHA256', 'is refused'],
+    ['ECDHE-RSA-AES128-GCM-SHA256', 'is accepted'],
+    ['ECDHE-RSA-CHACHA20-POLY1305', 'is accepted'],
+  ])('that has only the cipher %s %s', async (ciphers, expected) => {
+    await files.renew(await testCertificate({ keyType: 'rsa' }));
+    const { context } = await read();
+    const server = createServer(context).listen(0, '127.0.0.1');
+    onTestFinished(() => void server.close());
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const socket = connect({ host: '127.0.0.1', port, ciphers, maxVersion: 'TLSv1.2' });
+    onTestFinished(() => void socket.destroy());
+    const outcome = await once(socket, 'secureConnect').then(
+      () => 'is accepted',
+      ({ code }: NodeJS.ErrnoException) =>
+        code === 'ERR_SSL_SSL/TLS_ALERT_HANDSHAKE_FAILURE' ? 'is refused' : code,
+    );
+    expect(outcome).toBe(expected);
+  });
+});
+
+test('a certificate that has expired is served, with a warning', async () => {
+  await files.renew(await testCertificate({ notAfterDate: new Date('2020-01-01') }));
+  const unfollow = (await read()).follow(() => undefined, logger);
+  unfollow();
+  expect(log.map(({ msg }) => msg)).toEqual(['the certificate has expired']);
+});
+
+test('a certificate that expires while it is served is reported once', async () => {
+  await files.renew(await testCertificate({ notAfterDate: new Date(Date.now() + 3_600_000) }));
+  const certificate = await read();
+  const check = () => certificate.check(() => expect.unreachable(), logger);
+  await check();
+  expect(log).toEqual([]);
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 7_200_000 });
+  onTestFinished(() => void vi.useRealTimers());
+  await check();
+  await check();
+  expect(log.map(({ msg }) => msg)).toEqual(['the certificate has expired']);
+});
+
+test.each([
+  ['a certificate file that is not there', 'cert-file', undefined, /none\.pem cannot be read \(ENOENT\)/],
+  ['a key file that is not there', 'key-file', undefined, /none\.pem cannot be read \(ENOENT\)/],
+  ['no certificate in its file', 'cert-file', canary, /is not a certificate in PEM/],
+  ['no key in its file', 'key-file', canary, /is not a private key in PEM without a passphrase/],
+])('a certificate is refused for %s, without the contents', async (_what, key, content, message) => {
+  if (content !== undefined) await writeFile(files.section[key as 'cert-file' | 'key-file'], content);
+  const section = content === undefined ? { ...files.section, [key]: '/none.pem' } : files.section;
+  const failure: unknown = await read(section).catch((error: unknown) => error);
+  expect(failure).toMatchObject({
+    code: 'invalid-configuration',
+    faults: [{ path: `framework.http.tls.${key}`, message: expect.stringMatching(message) }],
+  });
+  expect(String(failure)).not.toContain(canary);
+});
+
+test('a certificate is refused with the key of another one', async () => {
+  const { key } = await testCertificate();
+  await writeFile(files.section['key-file'], key);
+  await expect(read()).rejects.toThrow(/key-file: \S+ is not the key of the certificate in \S+tls\.crt/);
+});
+
+function read(section: Readonly<Record<string, string>> = files.section): Promise<ServerCertificate> {
+  const { 'cert-file': certFile = '', 'key-file': keyFile = '' } = section;
+  return ServerCertificate.read({ certFile, keyFile, minVersion: 'TLSv1.2' });
+}

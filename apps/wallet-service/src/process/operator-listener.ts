@@ -1,0 +1,103 @@
+import { ConfigurationError, type FrameworkConfig } from '@framework/core';
+import { Operator, type OperatorExtension } from '@framework/operator';
+import { operatorApp, operatorTokenMin } from '@framework/operator/http';
+import { createAdaptorServer } from '@hono/node-server';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import type { AddressInfo } from 'node:net';
+import type { Logger } from 'pino';
+import * as z from 'zod';
+
+import type { WalletService } from '../http/wallet-app-env.js';
+import { errorReason } from './log-format.js';
+import { logMessages } from './log-messages.js';
+import { parseSection } from './parse-section.js';
+
+const port = 'must be a whole number from 0 to 65535';
+const token = `must be a text of at least ${operatorTokenMin} characters, such as that of \`openssl rand -hex 32\``;
+
+/** The section `framework.operator`. Without a port, nothing listens. */
+export const operatorSchema = z
+  .strictObject({
+    host: z.string().min(1).default('127.0.0.1'),
+    port: z.int(port).min(0, port).max(65_535, port).optional(),
+    token: z.string(token).min(operatorTokenMin, token).optional(),
+    tokenFile: z.string().min(1, 'is empty: name a file').optional(),
+    readOnly: z.boolean('must be true or false').default(true),
+  })
+  .refine(
+    (section) =>
+      section.port === undefined || (section.token === undefined) !== (section.tokenFile === undefined),
+    {
+      error: 'needs either token or token-file',
+    },
+  );
+
+/** A listener for operators. */
+export interface OperatorListener {
+  /** Its address, for example `http://127.0.0.1:9090`. */
+  readonly url: string;
+  /** Stops accepting connections, and resolves when running requests are answered. */
+  readonly close: () => Promise<void>;
+}
+
+/** How long a client may take to send a request, in milliseconds. */
+const requestTimeoutMs = 10_000;
+const connectionsMax = 64;
+
+/**
+ * Serves the operator on a listener of its own, if the configuration has a port for it.
+ *
+ * @returns `undefined` when it has none
+ * @throws ConfigurationError `invalid-configuration` when the section has a mistake, or the file of the token cannot be used
+ * @throws the system's error when it cannot listen
+ */
+export async function listenForOperators(
+  { operator: section }: Pick<FrameworkConfig, 'operator'>,
+  { databases }: Pick<WalletService, 'databases'>,
+  {
+    logger,
+    extensions = [],
+  }: { readonly logger: Logger; readonly extensions?: readonly OperatorExtension[] },
+): Promise<OperatorListener | undefined> {
+  const settings = parseSection('operator', operatorSchema, section);
+  if (settings.port === undefined) return undefined;
+  const app = operatorApp(new Operator({ databases, extensions }), {
+    token: settings.token ?? (await tokenIn(settings.tokenFile ?? '')),
+    readOnly: settings.readOnly,
+    onError: (error) => logger.warn({ reason: errorReason(error) }, logMessages.operatorRefused),
+  });
+  const server = createAdaptorServer({
+    fetch: app.fetch,
+    serverOptions: { requestTimeout: requestTimeoutMs, headersTimeout: requestTimeoutMs },
+  });
+  server.maxConnections = connectionsMax;
+  server.listen(settings.port, settings.host);
+  await once(server, 'listening');
+  const address = server.address() as AddressInfo;
+  const host = address.family === 'IPv6' ? `[${address.address}]` : address.address;
+  const url = `http://${host}:${address.port}`;
+  logger.info({ url, readOnly: settings.readOnly }, logMessages.operatorsServed);
+  return {
+    url,
+    close: async () => {
+      const closed = once(server, 'close');
+      server.close();
+      if ('closeIdleConnections' in server) server.closeIdleConnections();
+      await closed;
+    },
+  };
+}
+
+async function tokenIn(file: string): Promise<string> {
+  const path = 'framework.operator.token-file';
+  let text: string;
+  try {
+    text = (await readFile(file, 'utf8')).trim();
+  } catch (cause) {
+    const message = `cannot be read (${(cause as NodeJS.ErrnoException).code ?? errorReason(cause)})`;
+    throw new ConfigurationError([{ path, message }], { cause });
+  }
+  if (text.length >= operatorTokenMin) return text;
+  throw new ConfigurationError([{ path, message: `names a file whose text ${token}` }]);
+}

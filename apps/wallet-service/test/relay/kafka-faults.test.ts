@@ -1,0 +1,7 @@
+import { testBrokerOutage } from './broker-outage.js';
+import { ownKafka } from './own-kafka.js';
+import { testRelayKills } from './relay-kills.js';
+
+const open = await ownKafka();
+testRelayKills('Kafka', open);
+testBrokerOutage('Kafka', open);
