@@ -1,5 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { underAttack } from './attacks/under-attack.js';
 import type { Benchmark } from './benchmark/benchmark.js';
 import { commandLine } from './benchmark/command-line.js';
 import { type Figure, isReached } from './benchmark/figure.js';
@@ -12,6 +13,7 @@ import {
 } from './benchmark/recorded-ratios.js';
 import { commitIn, environmentOf, headingOf, tableOf } from './benchmark/report.js';
 import { compareWithRecorded, lineOf } from './benchmark/short-form.js';
+import { eachGuardCost, guardCost } from './callers/guard-cost.js';
 import { BenchServer } from './database/bench-server.js';
 import { backlog } from './delivery/backlog.js';
 import { disturbedThroughput } from './delivery/disturbed-throughput.js';
@@ -28,6 +30,7 @@ import { overHttp } from './deposits/over-http.js';
 import { serviceStart } from './deposits/service-start.js';
 import { sixteenClients } from './deposits/sixteen-clients.js';
 import { sixtyFourClients } from './deposits/sixty-four-clients.js';
+import { telemetryCost } from './deposits/telemetry.js';
 import { twoShards } from './deposits/two-shards.js';
 import { relayLag } from './relay/relay-lag.js';
 import { relayOutage } from './relay/relay-outage.js';
@@ -46,8 +49,13 @@ const ofRatios: readonly Benchmark[] = [
   heldTransaction,
 ];
 const ofAbsolutes: readonly Benchmark[] = [
+  // Attackers need a processor of their own, so that its ratios are comparable only on a machine that has nothing else to do.
+  underAttack,
   twoShards,
   modelsPerAction,
+  guardCost,
+  eachGuardCost,
+  telemetryCost,
   serviceStart,
   lag,
   rowVersionsPerEvent,

@@ -13,8 +13,9 @@ export class BenchServer {
     this.#server = server;
   }
 
-  static async start(): Promise<BenchServer> {
-    return new BenchServer(await EmbeddedPostgres.startTemporary({ settings }));
+  /** @param others settings besides those of all benchmarks */
+  static async start(others: Readonly<Record<string, string>> = {}): Promise<BenchServer> {
+    return new BenchServer(await EmbeddedPostgres.startTemporary({ settings: { ...settings, ...others } }));
   }
 
   /** Creates an empty database and returns its URL. */

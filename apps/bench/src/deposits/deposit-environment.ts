@@ -16,6 +16,8 @@ export interface DepositTarget {
   readonly id: Wallet['id'];
   /** The slot of its events in the log, so that hand-written contenders need not compute it. */
   readonly slot: number;
+  /** The token of its owner, which requests carry. Default: they carry none. */
+  readonly token?: string;
 }
 
 /** Creates databases, and composes the wallet service on them. */

@@ -25,15 +25,26 @@ export class ServiceProcess {
     this.readyMs = readyMs;
   }
 
-  /** Starts a service with a database for each shard, and waits until it is ready; its log goes to a file. */
-  static async start(urls: readonly string[], role: 'all' | 'http'): Promise<ServiceProcess> {
+  /**
+   * Starts a service with a database for each shard, and waits until it is ready; its log goes to a file.
+   *
+   * @param sections the sections `framework.security` and `framework.http`. Default: everybody is answered, within the default
+   * limits.
+   * @param nodeOptions options of Node.js, such as `--import=…`
+   */
+  static async start(
+    urls: readonly string[],
+    role: 'all' | 'http',
+    sections: { readonly security?: object; readonly http?: object } = {},
+    nodeOptions: readonly string[] = [],
+  ): Promise<ServiceProcess> {
     const directory = await mkdtemp(join(tmpdir(), 'bench-service-'));
     const configFile = join(directory, 'wallet.json');
-    await writeFile(configFile, JSON.stringify(serviceConfig(urls)));
+    await writeFile(configFile, JSON.stringify(serviceConfig(urls, sections)));
     const logFile = join(directory, 'log');
     const log = await open(logFile, 'w');
     const startedAtMs = performance.now();
-    const child = spawn(process.execPath, [file], {
+    const child = spawn(process.execPath, [...nodeOptions, file], {
       env: { ...process.env, WALLET_CONFIG: configFile, WALLET_ROLE: role, PORT: '0' },
       stdio: ['ignore', 'pipe', log.fd],
     });
@@ -60,6 +71,11 @@ export class ServiceProcess {
     return kibibytes === undefined ? undefined : (Number(kibibytes) * 1_024) / 1_000_000;
   }
 
+  /** The processor time that the service has used so far, in milliseconds; `NaN` if the system does not say. */
+  cpuMs(): Promise<number> {
+    return cpuMsOf(this.#child.pid);
+  }
+
   /** Stops the service in the normal way. */
   async stop(): Promise<void> {
     const exited = once(this.#child, 'exit');
@@ -67,4 +83,17 @@ export class ServiceProcess {
     await exited;
     await rm(this.#directory, { recursive: true, force: true });
   }
+}
+
+/** The length of the ticks in which the system counts processor time, in milliseconds. */
+const clockTickMs = 10;
+
+/** The processor time that a process has used so far, in milliseconds; `NaN` if the system does not say. */
+export async function cpuMsOf(pid: number | undefined): Promise<number> {
+  const text = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+  const [user, system] = text
+    .slice(text.lastIndexOf(')') + 2)
+    .split(' ')
+    .slice(11, 13);
+  return (Number(user) + Number(system)) * clockTickMs;
 }

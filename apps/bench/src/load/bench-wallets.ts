@@ -20,7 +20,11 @@ export async function openService(
 /** The configuration of such a service, as it would be in a file. */
 export function serviceConfig(
   urls: readonly string[],
-  { maximumPoolSize = 20 }: { readonly maximumPoolSize?: number } = {},
+  {
+    maximumPoolSize = 20,
+    security = {},
+    http = {},
+  }: { readonly maximumPoolSize?: number; readonly security?: object; readonly http?: object } = {},
 ): unknown {
   const groups = urls.map((url, group) => ({
     group,
@@ -34,14 +38,24 @@ export function serviceConfig(
     ],
   }));
   return {
-    framework: { namespace: 'bench', sharding: { defaultShard: { group: 0, member: 0 }, groups } },
+    framework: {
+      namespace: 'bench',
+      sharding: { defaultShard: { group: 0, member: 0 }, groups },
+      security,
+      http,
+    },
   };
 }
 
-/** Opens empty wallets, on each shard in turn. */
+/**
+ * Opens empty wallets, on each shard in turn.
+ *
+ * @param owners those of the wallets, in turn. Default: another one for each.
+ */
 export async function openWallets(
   { executor, databases }: WalletService,
   count: number,
+  owners: readonly string[] = [],
 ): Promise<readonly Wallet[]> {
   const countries = databases.shards.length > 1 ? ['DE', 'MX'] : ['DE'];
   const wallets: Wallet[] = [];
@@ -50,7 +64,7 @@ export async function openWallets(
     const opened = Array.from({ length: left }, (_, index) =>
       executor.execute(principal, WalletCreateAction, {
         country: countries[index % countries.length] ?? 'DE',
-        ownerId: crypto.randomUUID(),
+        ownerId: owners[(wallets.length + index) % owners.length] ?? crypto.randomUUID(),
         currency: 'EUR',
         initialBalance: Big(0),
       }),

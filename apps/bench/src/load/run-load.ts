@@ -1,3 +1,5 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 /** The result of clients that each sent the next call when the previous one had ended. */
 export interface Load {
   readonly count: number;
@@ -12,11 +14,16 @@ export interface Load {
  * Calls again and again, with one loop per client, and lets every call end.
  *
  * @param call gets the number of its client, from 0
+ * @param options.perSecondMax how many calls all clients begin in a second at most, evenly. Default: no limit
  * @throws the first error of a call, after all loops have ended
  */
 export async function runLoad(
   call: (client: number) => Promise<void>,
-  { clientCount, durationMs }: { readonly clientCount: number; readonly durationMs: number },
+  {
+    clientCount,
+    durationMs,
+    perSecondMax = Infinity,
+  }: { readonly clientCount: number; readonly durationMs: number; readonly perSecondMax?: number },
 ): Promise<Load> {
   const latenciesMs: number[] = [];
   const cpuBefore = process.cpuUsage();
@@ -36,7 +43,12 @@ export async function runLoad(
 
   async function loop(client: number): Promise<void> {
     let atMs = performance.now();
-    while (atMs < endsAtMs) {
+    for (let number = client; atMs < endsAtMs; number += clientCount) {
+      const dueMs = startedAtMs + (number / perSecondMax) * 1_000;
+      if (dueMs > atMs) {
+        await pause(dueMs - atMs);
+        atMs = performance.now();
+      }
       await call(client);
       const endedAtMs = performance.now();
       latenciesMs.push(endedAtMs - atMs);

@@ -7,9 +7,16 @@ import type { DepositEnvironment } from '../deposit-environment.js';
 /** What an executor needs to commit concurrent actions together. */
 const groupedCommit: Partial<ExecutorOptions> = { groupCommit: true };
 
-/** Deposits with the framework, each action committed on its own. */
-export function frameworkContender(environment: DepositEnvironment): DepositContender<'framework'> {
-  return { ...contender(environment, {}), name: 'framework' };
+/**
+ * Deposits with the framework, each action committed on its own.
+ *
+ * @param options what the executor has beside its defaults
+ */
+export function frameworkContender(
+  environment: DepositEnvironment,
+  options: Partial<ExecutorOptions> = {},
+): DepositContender<'framework'> {
+  return { ...contender(environment, options), name: 'framework' };
 }
 
 /** Deposits with the framework, concurrent actions committed together. */

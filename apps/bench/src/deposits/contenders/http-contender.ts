@@ -2,7 +2,7 @@ import { type Dispatcher, Pool } from 'undici';
 import { type DepositContender, amount } from '../deposit-contender.js';
 import type { DepositEnvironment } from '../deposit-environment.js';
 
-const headers = { 'content-type': 'application/json' } as const;
+const contentHeaders = { 'content-type': 'application/json' } as const;
 const body = JSON.stringify({ amount: amount.toFixed(2) });
 
 /** Deposits with requests to a running service, over one persistent connection for each client. */
@@ -15,13 +15,17 @@ export function httpContender(
   return {
     name: 'http',
     environment,
-    deposit: ({ id }) => deposit(pool, `/wallets/${id.value}/deposit`),
+    deposit: ({ id, token }) =>
+      deposit(pool, `/wallets/${id.value}/deposit`, {
+        ...contentHeaders,
+        ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      }),
     close: () => pool.close(),
   };
 }
 
 /** Reads the whole answer, but not as a stream: the client's processor time is not what is measured. */
-function deposit(pool: Pool, path: string): Promise<void> {
+function deposit(pool: Pool, path: string, headers: Readonly<Record<string, string>>): Promise<void> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let statusCode = 0;
