@@ -28,8 +28,25 @@ const sourcesEverywhere: Plugin = {
 /** Tests that are valid only with group commit; some of them show that it is on. */
 const onlyGrouped = 'test/**/*.grouped.test.ts';
 
-/** The tests that start brokers and kill relays take minutes: CI leaves them out where it runs the others a second time. */
-const relayFaults = process.env['RELAY_FAULTS'] === 'off' ? ['test/relay/*.test.ts'] : [];
+/** The tests that kill processes and servers take minutes: CI leaves them out where it runs the others a second time. */
+const faults =
+  process.env['FAULT_TESTS'] === 'off' ? ['test/{delivery,fault-drill,faults,relay}/*.test.ts'] : [];
+
+/** Tests of what is discovered in a process, and those that replace modules: they must share theirs with no other file. */
+const inOwnProcess = [
+  'packages/core/src/action/framework-action.test.ts',
+  'packages/core/src/errors/framework-error.test.ts',
+  'packages/core/test/supported-node.test.ts',
+  'packages/events/test/handlers.test.ts',
+  'apps/wallet-service/src/http/docs-routes.test.ts',
+  'apps/wallet-service/test/{discovered-actions,third-shard}.test.ts',
+];
+const isolated = {
+  extends: true as const,
+  test: { name: 'isolated', include: inOwnProcess, isolate: true },
+};
+/** The same as the projects of packages and applications see them. */
+const isolatedThere = inOwnProcess.map((file) => file.split('/').slice(2).join('/'));
 
 // The leftover folder of a member that was moved has no manifest.
 const projects = globSync('{packages,apps}/*/package.json', { cwd: import.meta.dirname })
@@ -40,7 +57,7 @@ const projects = globSync('{packages,apps}/*/package.json', { cwd: import.meta.d
       name: basename(root),
       root,
       include: ['{src,test}/**/*.test.ts'],
-      exclude: [onlyGrouped, ...relayFaults],
+      exclude: [onlyGrouped, ...isolatedThere, ...faults],
     },
   }));
 
@@ -72,8 +89,12 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
       // What is read from files, what is refused or answered without any action, and what pages show.
       'test/{asyncapi,configuration,crossed-files,documents,openapi,pages,request-shape,service-logger,shard-databases}.test.ts',
       'test/fault-drill/*.test.ts',
+      // Once is enough, in processes of their own.
+      ...isolatedThere,
+      // Who is refused, before anything is committed.
+      'test/security/*.test.ts',
       // How client connections are handled, and how a process starts and stops, whatever its requests wait for.
-      'test/{connections,embedded-process,refused-connections,service-process}.test.ts',
+      'test/{connections,embedded-process,limits,refused-connections,secrets,service-process,shared-rates,tls}.test.ts',
       // Where handlers run, and what happens to their leases and to events that fail: they read the same log, however the events
       // were written. The tests that kill processes which deliver transfers, and those of the outcomes of their steps, are in
       // both.
@@ -82,6 +103,8 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
       'test/{relay,relay/*}.test.ts',
       // Each seed decides itself whether it commits in groups.
       'test/simulation/*.test.ts',
+      // It commits in groups in both.
+      'test/metrics.test.ts',
       // Databases that are away or read only, and processes that lack one. What happens to commits in a group when the network
       // fails is in `lost-groups`, and what happens when a database is killed, in `killed-database`, is in both.
       'test/faults/{long-outage,missing-shard,read-only-server,shard-away}.test.ts',
@@ -101,6 +124,17 @@ const groupedProjects = Object.entries(grouped).map(([root, { include, exclude =
     provide: { groupCommit: true },
   },
 }));
+
+/** The tests that run once more over TLS: those of client connections. */
+const overTls = {
+  extends: true as const,
+  test: {
+    name: 'wallet-service-tls',
+    root: 'apps/wallet-service',
+    include: ['src/http/http-server.test.ts', 'test/{connections,refused-connections}.test.ts'],
+    provide: { tls: true },
+  },
+};
 
 /** The commands of the README, and what a consumer gets: in separate processes, one file after the other. */
 const e2e = {
@@ -136,12 +170,17 @@ export default defineConfig({
     globalSetup: ['packages/testing/src/postgres/vitest-global-setup.ts'],
     // Most tests wait for a database or for other processes.
     maxWorkers: '100%',
+    // Files share their processes, and what these have imported: to import it for each of hundreds of files took half of the time.
+    isolate: false,
+    restoreMocks: true,
+    unstubEnvs: true,
+    unstubGlobals: true,
     // Deadlines cost nothing when they are met: they exist for conditions that never come true, however busy the machine is. Such a
     // condition is reported before its test times out.
     testTimeout: 120_000,
     hookTimeout: 120_000,
     expect: { poll: { timeout: 30_000, interval: 20 } },
-    provide: { groupCommit: false },
-    projects: [...projects, ...groupedProjects, e2e, house, examples],
+    provide: { groupCommit: false, tls: false },
+    projects: [...projects, ...groupedProjects, overTls, isolated, e2e, house, examples],
   },
 });
