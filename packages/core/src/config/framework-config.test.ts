@@ -87,7 +87,7 @@ describe('a configuration', () => {
       acquisitionQueueMax: 1_000,
       statementTimeoutMs: 10_000,
       idleMin: 0,
-      idleTimeoutMs: 10_000,
+      idleTimeoutMs: 600_000,
       lifetimeMaxMs: 1_800_000,
       leakThresholdMs: 0,
     });

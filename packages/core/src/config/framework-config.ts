@@ -130,7 +130,7 @@ const databaseSchema = z.strictObject({
   acquisitionQueueMax: z.int().min(0).max(100_000).default(1_000),
   statementTimeoutMs: z.int().min(1).max(3_600_000).default(10_000),
   minimumIdle: z.int().min(0).max(1_000).default(0),
-  idleTimeout: z.int().min(0).max(86_400_000).default(10_000),
+  idleTimeout: z.int().min(0).max(86_400_000).default(600_000),
   maxLifetime: z.int().min(0).max(86_400_000).default(1_800_000),
   leakDetectionThreshold: z.int().min(0).max(86_400_000).default(0),
 });

@@ -57,7 +57,7 @@ export interface DatabaseConfig {
   readonly statementTimeoutMs: number;
   /** How many unused connections are kept open. Default 0. */
   readonly idleMin: number;
-  /** How long a connection beyond `idleMin` may be unused before it is closed; 0 means forever. Default 10,000. */
+  /** How long a connection beyond `idleMin` may be unused before it is closed; 0 means forever. Default 600,000. */
   readonly idleTimeoutMs: number;
   /** The age at which an unused connection is replaced; 0 means never. Default 1,800,000. */
   readonly lifetimeMaxMs: number;
