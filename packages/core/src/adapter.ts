@@ -76,6 +76,7 @@ export type {
   EventDelivery,
   FoundKey,
   LogFilter,
+  LogOverview,
   LogSearch,
   LoggedAction,
   OperatorChange,

@@ -40,12 +40,19 @@ export interface Consumer {
   readonly handler: string;
   /** All names that it has or had. */
   readonly names: readonly string[];
+  /** Whether it publishes to a broker. */
+  readonly isRelay: boolean;
   readonly databases: readonly ConsumerPlace[];
 }
 
-/** Each handler and relay of the databases, by permanent id. */
+/**
+ * Each handler and relay of the databases, by permanent id.
+ *
+ * @param relays the names of the relays
+ */
 export async function findConsumers(
   databases: readonly DatabaseDelivery[],
+  relays: ReadonlySet<string>,
 ): Promise<PartialAnswer<Consumer>> {
   const { items, failures } = await ask(databases, async ({ store, shards }) => {
     const [known, lags, leases] = await Promise.all([
@@ -59,11 +66,11 @@ export async function findConsumers(
       place: placeOf(lag, leases, shardTexts(shards)),
     }));
   });
-  const consumers = [...Map.groupBy(items, ({ handler }) => handler)].map(([handler, found]) => ({
-    handler,
-    names: [...new Set(found.flatMap(({ names }) => names))].toSorted(),
-    databases: found.map(({ place }) => place),
-  }));
+  const consumers = [...Map.groupBy(items, ({ handler }) => handler)].map(([handler, found]) => {
+    const names = [...new Set(found.flatMap((each) => each.names))].toSorted();
+    const isRelay = names.some((name) => relays.has(name));
+    return { handler, names, isRelay, databases: found.map(({ place }) => place) };
+  });
   return { items: consumers.toSorted((one, other) => (one.handler < other.handler ? -1 : 1)), failures };
 }
 

@@ -4,4 +4,16 @@ export type { OfShards, OperatorFailure, PartialAnswer, PartialPage } from './an
 export type { Consumer, ConsumerPlace, ConsumerProcess } from './consumers.js';
 export type { WhyAnswer } from './why.js';
 export type { BulkChangeOptions, ChangeAnswer, ChangeOptions, DatabaseChange } from './changes.js';
-export type { Explanation, OperatorExtension, OperatorInvariant, OperatorView } from './extension.js';
+export type { ShardsOverview } from './overview.js';
+export type {
+  Explanation,
+  ExplanationSide,
+  InvariantStep,
+  InvariantViolation,
+  OperatedApplication,
+  OperatorExtension,
+  OperatorInvariant,
+  OperatorModule,
+  OperatorView,
+  ViewPage,
+} from './extension.js';

@@ -32,6 +32,7 @@ import {
 } from './changes.js';
 import { type Consumer, findConsumers } from './consumers.js';
 import type { OperatorExtension, OperatorInvariant, OperatorView } from './extension.js';
+import { type ShardsOverview, findShards } from './overview.js';
 import { readPages } from './pages.js';
 import { searchLogs } from './search.js';
 import { type WhyAnswer, explainId } from './why.js';
@@ -71,17 +72,24 @@ export interface ExplainedEvent {
 export class Operator {
   readonly views: readonly OperatorView[];
   readonly invariants: readonly OperatorInvariant[];
+  /** The shards of each database, as `group/member`. */
+  readonly shardsOfDatabases: readonly (readonly string[])[];
   readonly #databases: readonly DatabaseDelivery[];
   readonly #extensions: readonly OperatorExtension[];
+  readonly #relays: ReadonlySet<string>;
   readonly #delivery: DeliveryOperator;
 
   constructor(options: {
     readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
     /** What the application adds. Default: nothing. */
     readonly extensions?: readonly OperatorExtension[];
+    /** The names of the consumers that publish to brokers. Default: none. */
+    readonly relays?: readonly string[];
   }) {
-    const { databases, extensions = [] } = options;
+    const { databases, extensions = [], relays = [] } = options;
     this.#databases = databases.deliveries();
+    this.shardsOfDatabases = this.#databases.map(({ shards }) => shardTexts(shards));
+    this.#relays = new Set(relays);
     this.#delivery = new DeliveryOperator(databases);
     this.#extensions = extensions;
     this.views = extensions.flatMap(({ views = [] }) => views);
@@ -90,7 +98,12 @@ export class Operator {
 
   /** Each handler and relay: how far it is behind, what is blocked for it, and which processes work for it. */
   consumers(): Promise<PartialAnswer<Consumer>> {
-    return findConsumers(this.#databases);
+    return findConsumers(this.#databases, this.#relays);
+  }
+
+  /** Each database: its shards, how many events its log has by the planner's estimate, and how it keeps them. */
+  shards(): Promise<PartialAnswer<ShardsOverview>> {
+    return findShards(this.#databases);
   }
 
   /**

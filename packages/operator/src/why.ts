@@ -2,7 +2,7 @@ import type { DatabaseDelivery, LoggedAction, TrackedEvent } from '@framework/co
 import { DeliveryOperator, type EventExplanation, type HandlerStanding } from '@framework/events';
 
 import { type OperatorFailure, ask, failureOf, operatorStoreOf } from './answers.js';
-import type { Explanation, OperatorExtension } from './extension.js';
+import type { Explanation, ExplanationSide, OperatorExtension } from './extension.js';
 
 const eventsMax = 100;
 
@@ -13,6 +13,8 @@ export interface WhyAnswer {
   /** Plain sentences, the most important one first. */
   readonly sentences: readonly string[];
   readonly data: Readonly<Record<string, unknown>>;
+  /** What lies on the shards concerned, where the application says so. */
+  readonly sides: readonly ExplanationSide[];
   readonly failures: readonly OperatorFailure[];
 }
 
@@ -53,7 +55,7 @@ export async function explainId(
   });
   failures.push(...parts.failures);
   const [event] = parts.items.flatMap((part) => (part.event === undefined ? [] : [part.event]));
-  if (event !== undefined) return { kind: 'event', ...explainedEvent(event), failures };
+  if (event !== undefined) return { kind: 'event', ...explainedEvent(event), sides: [], failures };
   const models = parts.items.flatMap((part) => part.model ?? []);
   const actions = parts.items.flatMap((part) => (part.action === undefined ? [] : [part.action]));
   const ofModel = models.length > 0 ? explainedEvents('model', id, models) : undefined;
@@ -63,6 +65,7 @@ export async function explainId(
       kind: own.length > 0 ? 'extension' : 'model',
       sentences: all.flatMap(({ sentences }) => sentences),
       data: Object.assign({}, ...all.map(({ data }) => data)) as Readonly<Record<string, unknown>>,
+      sides: own.flatMap(({ sides = [] }) => sides),
       failures,
     };
   }
@@ -74,12 +77,13 @@ export async function explainId(
       kind: 'action',
       sentences: [`${id} is the action ${names}; it is committed.`, ...sentences],
       data,
+      sides: [],
       failures,
     };
   }
   const unsure = failures.length > 0 ? ' Some databases did not answer, and may know it.' : '';
   const unknown = `Nothing is known under ${id}: it was never committed, its transaction is still open, or its part of the log was dropped.`;
-  return { kind: 'unknown', sentences: [`${unknown}${unsure}`], data: {}, failures };
+  return { kind: 'unknown', sentences: [`${unknown}${unsure}`], data: {}, sides: [], failures };
 }
 
 function explainedEvent(explanation: LoggedExplanation): Explanation {

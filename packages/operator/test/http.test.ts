@@ -20,7 +20,7 @@ beforeAll(async () => {
         {
           name: 'letters',
           summary: 'A view',
-          read: async () => ({ items: [{ letter: 'a' }], failures: [] }),
+          read: async () => ({ items: [{ letter: 'a' }], failures: [], next: undefined }),
         },
       ],
     },

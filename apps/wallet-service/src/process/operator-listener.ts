@@ -24,6 +24,8 @@ export const operatorSchema = z
     token: z.string(token).min(operatorTokenMin, token).optional(),
     tokenFile: z.string().min(1, 'is empty: name a file').optional(),
     readOnly: z.boolean('must be true or false').default(true),
+    /** For the command line, which imports it; the service knows itself. */
+    module: z.string().min(1, 'is empty: name a module').optional(),
   })
   .refine(
     (section) =>

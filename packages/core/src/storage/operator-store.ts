@@ -47,6 +47,22 @@ export interface LogSearch {
   readonly reachedDate: Date | undefined;
 }
 
+/** What a database is and has, as far as estimates and indexes tell at once. */
+export interface LogOverview {
+  /** Such as `PostgreSQL 17.2`. */
+  readonly server: string;
+  /** How many events the log has, by the planner's estimate. */
+  readonly eventCountEstimate: number;
+  /** When the newest event was created, by the database's clock; `undefined` for an empty log. */
+  readonly newestEventDate: Date | undefined;
+  /** How many bytes the whole database takes on disk. */
+  readonly databaseBytes: number;
+  /** The database's clock. */
+  readonly now: Date;
+  /** In which epoch the database writes. */
+  readonly epoch: number;
+}
+
 /** What an action has left in one log. */
 export interface LoggedAction {
   readonly actionId: string;
@@ -124,6 +140,8 @@ export interface RecordedChange extends OperatorChange {
  * Every answer comes from an index and reads a limited number of rows, however much is blocked and however long the log is.
  */
 export interface OperatorStore {
+  /** What the database is and has, without counting. */
+  overview(): Promise<LogOverview>;
   /** How many blocked events match, counted up to `countMax`. */
   countBlocked(filter: BlockedFilter, countMax: number): Promise<number>;
   /**

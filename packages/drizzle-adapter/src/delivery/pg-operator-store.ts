@@ -1,9 +1,10 @@
-import { InvalidCursorError, type Page } from '@framework/core';
+import { InvalidCursorError, InvariantViolationError, type Page } from '@framework/core';
 import {
   type BlockedFilter,
   type DeadLetterGroup,
   type FoundKey,
   type LogFilter,
+  type LogOverview,
   type LogSearch,
   type LoggedAction,
   type OperatorChange,
@@ -52,6 +53,25 @@ const groupsText = `
   where g.number <= $4 + 1
   order by g.number`;
 
+/** The newest event is that of the newest transaction; partitions that were never analysed have -1 rows. */
+const overviewText = `
+  select 'PostgreSQL ' || current_setting('server_version') as server,
+    coalesce((select sum(greatest(c.reltuples, 0)) from pg_inherits i join pg_class c on c.oid = i.inhrelid
+      where i.inhparent = 'eventlog.events'::regclass), 0)::double precision as events,
+    (select e.created_date from eventlog.events e where e.event_type is not null
+     order by e.epoch desc, e.xid desc, e.position desc limit 1) as newest_date,
+    pg_database_size(current_database())::double precision as bytes, clock_timestamp() as now,
+    (select max(epoch) from eventlog.epochs)::integer as epoch`;
+
+interface OverviewRow {
+  readonly server: string;
+  readonly events: number;
+  readonly newest_date: Date | null;
+  readonly bytes: number;
+  readonly now: Date;
+  readonly epoch: number;
+}
+
 interface ChangeRow {
   readonly change_id: string;
   readonly recorded_date: Date;
@@ -72,6 +92,22 @@ export class PgOperatorStore implements OperatorStore {
 
   constructor(manager: PgTransactionManager) {
     this.#manager = manager;
+  }
+
+  async overview(): Promise<LogOverview> {
+    const { rows } = await this.#manager.query<OverviewRow>({ text: overviewText, values: [] });
+    const [row] = rows;
+    if (row === undefined) throw new InvariantViolationError('A query without a table has no row');
+    const { server, now, epoch } = row;
+    const newestEventDate = row.newest_date ?? undefined;
+    return {
+      server,
+      eventCountEstimate: row.events,
+      newestEventDate,
+      databaseBytes: row.bytes,
+      now,
+      epoch,
+    };
   }
 
   async countBlocked(filter: BlockedFilter, countMax: number): Promise<number> {

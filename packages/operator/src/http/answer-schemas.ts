@@ -22,6 +22,7 @@ export const consumerSchema = z
   .object({
     handler: z.string(),
     names: z.array(z.string()),
+    isRelay: z.boolean().openapi({ description: 'Whether it publishes to a broker' }),
     databases: z.array(
       z.object({
         shards,
@@ -142,9 +143,50 @@ export const explanationSchema = z
     kind: z.enum(['event', 'model', 'action', 'extension', 'unknown']),
     sentences: z.array(z.string()),
     data: z.record(z.string(), z.unknown()),
+    sides: z
+      .array(
+        z.object({
+          title: z.string(),
+          shard: z.string(),
+          fields: z.record(z.string(), z.unknown()).optional(),
+          failure: z.string().optional(),
+        }),
+      )
+      .openapi({ description: 'What lies on the shards concerned, where the application says so' }),
     failures,
   })
   .openapi('Explanation');
+
+const named = z.object({ name: z.string(), summary: z.string() });
+export const aboutSchema = z
+  .object({
+    readOnly: z.boolean().openapi({ description: 'Whether changes are refused' }),
+    databases: z.array(z.object({ shards })),
+    views: z.array(named),
+    invariants: z.array(named),
+  })
+  .openapi('About');
+
+export const shardsSchema = z
+  .object({
+    shards,
+    server: z.string(),
+    eventCountEstimate: z.number(),
+    newestEventDate: date.optional(),
+    databaseBytes: z.number(),
+    now: date,
+    epoch: z.int(),
+  })
+  .openapi('Database');
+
+export const invariantStepSchema = z
+  .object({
+    items: z.array(z.object({ text: z.string(), id: z.string(), shards })),
+    examinedCount: z.int(),
+    next: z.string().optional(),
+    failures,
+  })
+  .openapi('InvariantStep');
 
 export const recordedChangeSchema = z
   .object({

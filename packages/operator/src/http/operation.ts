@@ -35,13 +35,13 @@ interface Input<Path extends Shape, Query extends Shape, Body extends Shape> {
 
 /** Adds operations to an app and to its OpenAPI document. */
 export class Operations {
+  /** Whether changes are refused. */
+  readonly readOnly: boolean;
   readonly #app: OpenAPIHono;
-  readonly #readOnly: boolean;
 
-  /** @param readOnly whether changes are refused */
   constructor(app: OpenAPIHono, readOnly: boolean) {
     this.#app = app;
-    this.#readOnly = readOnly;
+    this.readOnly = readOnly;
   }
 
   add<Path extends Shape = NoFields, Query extends Shape = NoFields, Body extends Shape = NoFields>(
@@ -77,7 +77,7 @@ export class Operations {
       }),
     );
     this.#app.on(method.toUpperCase(), path.replace(/\{(\w+)\}/g, ':$1'), async (context) => {
-      if (isChange && this.#readOnly)
+      if (isChange && this.readOnly)
         throw new RequestProblem(
           403,
           'read-only',

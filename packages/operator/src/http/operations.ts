@@ -4,6 +4,7 @@ import type { BulkChangeOptions, ChangeOptions } from '../changes.js';
 import type { Operator } from '../operator.js';
 import type { Operations } from './operation.js';
 import {
+  aboutSchema,
   actionSchema,
   changeSchema,
   consumerSchema,
@@ -11,10 +12,12 @@ import {
   blockedSchema,
   explainedEventSchema,
   explanationSchema,
+  invariantStepSchema,
   keySchema,
   listOf,
   pageOf,
   recordedChangeSchema,
+  shardsSchema,
   trackedEventSchema,
 } from './answer-schemas.js';
 
@@ -46,6 +49,29 @@ const filterFields = {
 
 /** Adds the questions about consumers, blocked events, the log and the audit. */
 export function readOperations(operations: Operations, operator: Operator): void {
+  operations.add(
+    {
+      path: '/about',
+      tag: 'Application',
+      summary: 'What this operator can be asked, and whether it may make changes',
+      answer: aboutSchema,
+    },
+    async () => ({
+      readOnly: operations.readOnly,
+      databases: operator.shardsOfDatabases.map((shards) => ({ shards })),
+      views: operator.views.map(({ name, summary }) => ({ name, summary })),
+      invariants: operator.invariants.map(({ name, summary }) => ({ name, summary })),
+    }),
+  );
+  operations.add(
+    {
+      path: '/shards',
+      tag: 'Delivery',
+      summary: 'The databases, with estimates of their logs',
+      answer: listOf(shardsSchema),
+    },
+    () => operator.shards(),
+  );
   operations.add(
     {
       path: '/consumers',
@@ -164,8 +190,8 @@ export function readOperations(operations: Operations, operator: Operator): void
   );
 }
 
-/** Adds a question for each view of the application. */
-export function viewOperations(operations: Operations, operator: Operator): void {
+/** Adds a question for each view of the application, and one for each of its invariants. */
+export function applicationOperations(operations: Operations, operator: Operator): void {
   for (const view of operator.views) {
     operations.add(
       {
@@ -176,6 +202,19 @@ export function viewOperations(operations: Operations, operator: Operator): void
         answer: pageOf(z.record(z.string(), z.unknown())),
       },
       ({ query: { limit = 100, after } }) => view.read({ limit, after }),
+    );
+  }
+  for (const invariant of operator.invariants) {
+    operations.add(
+      {
+        path: `/invariants/${invariant.name}`,
+        tag: 'Application',
+        summary: invariant.summary,
+        description: 'One step of the check; ask again with `next` until there is none.',
+        query: z.strictObject(page),
+        answer: invariantStepSchema,
+      },
+      ({ query: { limit = 1_000, after } }) => invariant.check({ limit, after }),
     );
   }
 }

@@ -4,7 +4,7 @@ import { bodyLimit } from 'hono/body-limit';
 import type { Operator } from '../operator.js';
 import { requireToken } from './access.js';
 import { Operations } from './operation.js';
-import { changeOperations, readOperations, viewOperations } from './operations.js';
+import { applicationOperations, changeOperations, readOperations } from './operations.js';
 import { RequestProblem, problemOf, problemResponse } from './problems.js';
 
 const bodyBytesMax = 65_536;
@@ -46,7 +46,7 @@ export function operatorApp(operator: Operator, options: OperatorAppOptions): Op
   );
   const operations = new Operations(app, readOnly);
   readOperations(operations, operator);
-  viewOperations(operations, operator);
+  applicationOperations(operations, operator);
   changeOperations(operations, operator);
   app.openAPIRegistry.registerComponent('securitySchemes', 'token', { type: 'http', scheme: 'bearer' });
   app.doc31('/openapi.json', {
