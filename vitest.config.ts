@@ -39,7 +39,7 @@ const inOwnProcess = [
   'packages/core/test/supported-node.test.ts',
   'packages/events/test/handlers.test.ts',
   'apps/wallet-service/src/http/docs-routes.test.ts',
-  'apps/wallet-service/test/{discovered-actions,third-shard}.test.ts',
+  'apps/wallet-service/test/{discovered-actions,logs,telemetry,third-shard}.test.ts',
 ];
 const isolated = {
   extends: true as const,

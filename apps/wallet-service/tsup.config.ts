@@ -55,5 +55,5 @@ export default defineConfig([
     },
   },
   // Programs that embed the service have the framework's packages, too, and there must be only one copy of them.
-  { ...service, entry: ['src/index.ts'] },
+  { ...service, entry: ['src/index.ts', 'src/operator-module.ts'] },
 ]);

@@ -1,6 +1,13 @@
 // In the order of use: the operator, its answers, its changes, what applications add.
 export { type EventSearch, type ExplainedEvent, Operator, type PageOptions } from './operator.js';
-export type { OfShards, OperatorFailure, PartialAnswer, PartialPage } from './answers.js';
+export {
+  type OfShards,
+  type OperatorFailure,
+  type PartialAnswer,
+  type PartialPage,
+  failureOf,
+} from './answers.js';
+export { readPages } from './pages.js';
 export type { Consumer, ConsumerPlace, ConsumerProcess } from './consumers.js';
 export type { WhyAnswer } from './why.js';
 export type { BulkChangeOptions, ChangeAnswer, ChangeOptions, DatabaseChange } from './changes.js';

@@ -1,13 +1,17 @@
-import { FrameworkError, InvalidCursorError, type Page } from '@framework/core';
-import type { DatabaseDelivery } from '@framework/core/adapter';
+import { FrameworkError, InvalidCursorError, type Page, type ShardIdentifier } from '@framework/core';
 
 import { type OfShards, type PartialPage, failureOf, shardTexts } from './answers.js';
 
 /** Where each database continues, by its first shard: `null` at its end, a missing one at its beginning. */
 export type Places = Readonly<Record<string, string | null>>;
 
-/** The key of a database in {@link Places}. */
-export function placeKey({ shards }: DatabaseDelivery): string {
+/** Something that is read page by page: a database, or one shard. */
+interface PageSource {
+  readonly shards: readonly ShardIdentifier[];
+}
+
+/** The key of a source in {@link Places}. */
+export function placeKey({ shards }: PageSource): string {
   return shardTexts(shards)[0] ?? '';
 }
 
@@ -29,31 +33,32 @@ export function parsePlaces(after: string | undefined): Places {
 }
 
 /**
- * Reads one page of each database, in parallel. A database that fails is tried again by the next page, if there is one.
+ * Reads one page of each database or shard, in parallel. One that fails is tried again by the next page, if there is one.
  *
+ * @param sources no two begin with the same shard
  * @throws InvalidCursorError `invalid-cursor` when `after` is not the `next` of a page
  */
-export async function readPages<Item>(
-  databases: readonly DatabaseDelivery[],
+export async function readPages<Source extends PageSource, Item>(
+  sources: readonly Source[],
   after: string | undefined,
-  read: (database: DatabaseDelivery, after: string | undefined) => Promise<Page<Item>>,
+  read: (source: Source, after: string | undefined) => Promise<Page<Item>>,
 ): Promise<PartialPage<OfShards<Item>>> {
   const places = parsePlaces(after);
   const next: Record<string, string | null> = {};
   const pages = await Promise.all(
-    databases.map(async (database): Promise<Omit<PartialPage<OfShards<Item>>, 'next'>> => {
-      const key = placeKey(database);
+    sources.map(async (source): Promise<Omit<PartialPage<OfShards<Item>>, 'next'>> => {
+      const key = placeKey(source);
       const place = places[key];
       next[key] = place ?? null;
       if (place === null) return { items: [], failures: [] };
       try {
-        const page = await read(database, place);
+        const page = await read(source, place);
         next[key] = page.next ?? null;
-        const shards = shardTexts(database.shards);
+        const shards = shardTexts(source.shards);
         return { items: page.items.map((item) => ({ ...item, shards })), failures: [] };
       } catch (error) {
         if (isOfRequest(error)) throw error;
-        return { items: [], failures: [failureOf(database.shards, error)] };
+        return { items: [], failures: [failureOf(source.shards, error)] };
       }
     }),
   );

@@ -1,5 +1,5 @@
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
-import { Operator, type OperatorExtension } from '@framework/operator';
+import { Operator } from '@framework/operator';
 import { operatorApp, operatorTokenMin } from '@framework/operator/http';
 import { createAdaptorServer } from '@hono/node-server';
 import { once } from 'node:events';
@@ -9,6 +9,7 @@ import type { Logger } from 'pino';
 import * as z from 'zod';
 
 import type { WalletService } from '../http/wallet-app-env.js';
+import { walletExtension } from '../operator/wallet-extension.js';
 import { errorReason } from './log-format.js';
 import { logMessages } from './log-messages.js';
 import { parseSection } from './parse-section.js';
@@ -56,15 +57,17 @@ const connectionsMax = 64;
  */
 export async function listenForOperators(
   { operator: section }: Pick<FrameworkConfig, 'operator'>,
-  { databases }: Pick<WalletService, 'databases'>,
-  {
-    logger,
-    extensions = [],
-  }: { readonly logger: Logger; readonly extensions?: readonly OperatorExtension[] },
+  { databases, relays }: Pick<WalletService, 'databases' | 'relays'>,
+  { logger }: { readonly logger: Logger },
 ): Promise<OperatorListener | undefined> {
   const settings = parseSection('operator', operatorSchema, section);
   if (settings.port === undefined) return undefined;
-  const app = operatorApp(new Operator({ databases, extensions }), {
+  const operator = new Operator({
+    databases,
+    extensions: [walletExtension(databases)],
+    relays: relays.flatMap(({ name, aliases }) => [name, ...aliases]),
+  });
+  const app = operatorApp(operator, {
     token: settings.token ?? (await tokenIn(settings.tokenFile ?? '')),
     readOnly: settings.readOnly,
     onError: (error) => logger.warn({ reason: errorReason(error) }, logMessages.operatorRefused),

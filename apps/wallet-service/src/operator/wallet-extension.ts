@@ -1,0 +1,34 @@
+import type { DatabaseRegistry } from '@framework/core';
+import { PgRepository } from '@framework/drizzle-adapter';
+import type { OperatorExtension } from '@framework/operator';
+
+import { TransferDecision } from '../transfer/transfer-decision.js';
+import { Transfer } from '../transfer/transfer.js';
+import { transferDecisions, transfers } from '../transfer/transfer-tables.js';
+import { WalletRepository } from '../wallet/wallet-repository.js';
+import { decisionsJustified, transfersDecided, walletBalances } from './invariants.js';
+import { explainTransfer } from './explain-transfer.js';
+import { allTransfers, reconciliation, transfersInTransit } from './views.js';
+
+/** The tables of the service, read on behalf of its operators. */
+export interface OperatedTables {
+  readonly databases: DatabaseRegistry;
+  readonly wallets: WalletRepository;
+  readonly transfers: PgRepository<Transfer, typeof transfers>;
+  readonly decisions: PgRepository<TransferDecision, typeof transferDecisions>;
+}
+
+/** What the wallet service adds to its operator: its transfers, the money of each shard, and what must hold. */
+export function walletExtension(databases: DatabaseRegistry): OperatorExtension {
+  const tables: OperatedTables = {
+    databases,
+    wallets: new WalletRepository(databases),
+    transfers: new PgRepository({ model: Transfer, table: transfers, databases }),
+    decisions: new PgRepository({ model: TransferDecision, table: transferDecisions, databases }),
+  };
+  return {
+    views: [transfersInTransit(tables), allTransfers(tables), reconciliation(tables)],
+    invariants: [walletBalances(tables), transfersDecided(tables), decisionsJustified(tables)],
+    why: (id) => explainTransfer(tables, id),
+  };
+}
