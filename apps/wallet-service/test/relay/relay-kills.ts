@@ -19,6 +19,7 @@ const perSecond = full ? 1_500 : 250;
 const quickTakeover = { 'lease-ms': 500, 'cursor-save-ms': 100 };
 const lifeMs = 1_000;
 const killsMin = full ? 20 : 5;
+const inFlightPatience = { timeout: 500, interval: 1 };
 /** How many of them find events in flight. */
 const killsInFlightMin = full ? 10 : 1;
 /** The broker is restarted each time this share of the events has arrived: stopped properly once, and killed once. */
@@ -70,6 +71,8 @@ async function killRelay(open: () => Promise<OwnBroker>): Promise<void> {
       // On a slow machine each lives as long as its start took, so that some work gets done.
       await delay(Math.max(lifeMs, performance.now() - bornMs));
       over.signal.throwIfAborted();
+      // Where deposits are slow, most moments have nothing in flight: this waits a little for one that has.
+      await vi.waitUntil(() => committedCount > arrivals.count, inFlightPatience).catch(() => undefined);
       running.kill('SIGKILL');
       inFlight.push(committedCount - arrivals.count);
       running = fleet.start('relay');

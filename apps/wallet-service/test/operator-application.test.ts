@@ -1,0 +1,240 @@
+import { parseFrameworkConfig } from '@framework/core';
+import { type InvariantViolation, Operator } from '@framework/operator';
+import type { FaultProxy } from '@framework/testing';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
+
+import operatedService from '../src/operator-module.js';
+import { rowsOf } from './database-session.js';
+import { moneyByCurrency } from './money-in-all.js';
+import { startProxiedService } from './start-proxied-service.js';
+import { type TestService, configTree } from './start-test-service.js';
+
+const patience = { timeout: 30_000, interval: 20 };
+
+let service: TestService;
+let proxy: FaultProxy;
+let stop: () => Promise<void>;
+/** As the command line has it. */
+let operated: ReturnType<typeof operatedService>;
+let operator: Operator;
+
+beforeAll(async () => {
+  ({ service, proxy, stop } = await startProxiedService({
+    login: 'owner',
+    mexico: { 'statement-timeout-ms': 2_000, 'acquisition-timeout-ms': 3_000 },
+    delivery: { 'poll-max-ms': 100, retry: { 'backoff-base-ms': 50, 'backoff-max-ms': 200 } },
+  }));
+  operated = operatedService(
+    parseFrameworkConfig(configTree(service, { login: 'owner', mexicoPort: proxy.port })),
+  );
+  operator = new Operator(operated);
+});
+afterAll(async () => {
+  await operated.databases.close();
+  await stop();
+});
+
+/** Sends 40 EUR from a new wallet in Germany to one in Mexico. */
+async function send(): Promise<{ readonly id: string; readonly sourceId: string; readonly destId: string }> {
+  const source = await service.client.openWallet({ country: 'DE' });
+  const dest = await service.client.openWallet({ country: 'MX' });
+  const transfer = { sourceId: source.id, destId: dest.id, amount: '40' };
+  const { body } = await service.client.post('/transfers', transfer);
+  return { id: String(body['id']), sourceId: source.id, destId: dest.id };
+}
+
+async function untilEnded(id: string, state: string): Promise<void> {
+  await vi.waitFor(async () => {
+    expect((await service.client.get(`/transfers/${id}`)).body).toMatchObject({ state });
+  }, patience);
+}
+
+async function viewed(name: string): Promise<readonly Readonly<Record<string, unknown>>[]> {
+  const { items, failures } = await view(name).read({ limit: 1_000 });
+  expect(failures).toEqual([]);
+  return items;
+}
+
+function view(name: string): Operator['views'][number] {
+  const found = operator.views.find((each) => each.name === name);
+  if (found === undefined) throw new Error(`There is no view ${name}`);
+  return found;
+}
+
+/** Runs all checks to their ends, two models of each database at a time. */
+async function violations(): Promise<readonly InvariantViolation[]> {
+  const found: InvariantViolation[] = [];
+  for (const { check } of operator.invariants) {
+    let after: string | undefined;
+    do {
+      const step = await check({ limit: 2, after });
+      expect(step.failures).toEqual([]);
+      found.push(...step.items);
+      after = step.next;
+    } while (after !== undefined);
+  }
+  return found;
+}
+
+describe('transfers', () => {
+  test('are listed by shard, the newest first and page by page', async () => {
+    const ids: string[] = [];
+    for (let n = 0; n < 3; n++) {
+      const { id } = await send();
+      await untilEnded(id, 'COMPLETED');
+      ids.push(id);
+    }
+    const first = await view('transfers').read({ limit: 2 });
+    const second = await view('transfers').read({ limit: 2, after: first.next });
+    const listed = [...first.items, ...second.items].map(({ id }) => id);
+    expect(listed.slice(0, 3)).toEqual(ids.toReversed());
+    expect(first.items[0]).toMatchObject({
+      state: 'COMPLETED',
+      amount: '40',
+      currency: 'EUR',
+      shards: ['0/0'],
+    });
+    expect(await viewed('transfers-in-transit')).toEqual([]);
+  });
+
+  test('are explained from both shards', async () => {
+    const { id, sourceId, destId } = await send();
+    await untilEnded(id, 'COMPLETED');
+    expect(await operator.why(id)).toMatchObject({
+      kind: 'extension',
+      sentences: expect.arrayContaining([
+        `Transfer ${id}: 40 EUR from wallet ${sourceId} on 0/0 to ${destId} on 1/0 is complete.`,
+      ]) as string[],
+      sides: [
+        { title: 'Source', shard: '0/0', fields: { state: 'COMPLETED', walletId: sourceId } },
+        { title: 'Destination', shard: '1/0', fields: { state: 'RECEIVED', walletId: destId } },
+      ],
+    });
+  });
+
+  test('that their destination refuses are explained with the reason', async () => {
+    const dest = await service.client.openWallet({ country: 'MX' });
+    await service.client.post(`/wallets/${dest.id}/close`, {});
+    const source = await service.client.openWallet({ country: 'DE' });
+    const { body } = await service.client.post('/transfers', {
+      sourceId: source.id,
+      destId: dest.id,
+      amount: '7',
+    });
+    await untilEnded(String(body['id']), 'REFUNDED');
+    const { sentences, sides } = await operator.why(String(body['id']));
+    expect(sentences[0]).toContain('was refunded: wallet-closed.');
+    expect(sides[1]).toMatchObject({ shard: '1/0', fields: { state: 'REFUSED', reason: 'wallet-closed' } });
+  });
+
+  test('whose destination is down are in transit, and say so', async () => {
+    await proxy.refuse();
+    onTestFinished(() => proxy.accept());
+    const source = await service.client.openWallet({ country: 'DE' });
+    const [dest] = await rowsOf(service.mexico, `select id from wallets where state = 'OPENED' limit 1`);
+    const { body } = await service.client.post('/transfers', {
+      sourceId: source.id,
+      destId: dest?.['id'],
+      amount: '3',
+    });
+    const id = String(body['id']);
+    const { items, failures } = await view('transfers-in-transit').read({ limit: 10 });
+    expect(items).toMatchObject([{ id, amount: '3' }]);
+    expect(failures).toMatchObject([{ shards: ['1/0'] }]);
+    const answer = await operator.why(id);
+    expect(answer.sentences.slice(0, 2)).toEqual([
+      expect.stringContaining('is in transit'),
+      expect.stringContaining('The shard 1/0 of its destination does not answer'),
+    ]);
+    expect(answer.sides).toMatchObject([
+      { fields: { state: 'INITIATED' } },
+      { failure: expect.any(String) as string },
+    ]);
+    await proxy.accept();
+    await untilEnded(id, 'COMPLETED');
+  });
+
+  test('of nobody are not explained', async () => {
+    expect(await operator.why('01920000-0000-7000-8000-000000000000')).toMatchObject({ kind: 'unknown' });
+    expect(await operator.why('no id')).toMatchObject({ kind: 'unknown', failures: [] });
+  });
+});
+
+test('the money of each shard is summed per currency', async () => {
+  const rows = await viewed('reconciliation');
+  expect(rows.map(({ shards, currency }) => [shards, currency])).toEqual([
+    [['0/0'], 'EUR'],
+    [['1/0'], 'EUR'],
+  ]);
+  const [{ balance = undefined } = {}] = await rowsOf(
+    service.global,
+    'select trim_scale(sum(balance))::text as balance from wallets',
+  );
+  expect(rows[0]).toMatchObject({ balance, inTransit: '0' });
+  const sum = rows.reduce((total, { money }) => total + Number(money), 0);
+  expect({ EUR: String(sum) }).toEqual(await moneyByCurrency(service));
+});
+
+describe('invariants', () => {
+  test('hold for what the service does', async () => {
+    expect(await violations()).toEqual([]);
+  });
+
+  test.each([
+    ['a balance without an event', `update wallets set balance = balance + 1 where id = $1`, 'says'],
+    ['a negative balance', `update wallets set balance = -1 where id = $1`, 'negative balance -1'],
+    ['a version without an event', `update wallets set version = version + 1 where id = $1`, 'of version'],
+  ])('notice %s', async (_what, change, text) => {
+    const { id } = await service.client.openWallet({ country: 'DE' });
+    const [before] = await rowsOf(service.global, 'select version, balance from wallets where id = $1', [id]);
+    onTestFinished(async () => {
+      const values = [id, before?.['version'], before?.['balance']];
+      await rowsOf(service.global, 'update wallets set version = $2, balance = $3 where id = $1', values);
+    });
+    await rowsOf(service.global, change, [id]);
+    expect(await violations()).toContainEqual({
+      id,
+      shards: ['0/0'],
+      text: expect.stringContaining(text) as string,
+    });
+  });
+
+  test.each([
+    [
+      'a completed transfer without a decision',
+      'mexico',
+      `delete from transfer_decisions where transfer_id = $1`,
+      'has not decided',
+    ],
+    [
+      'a received transfer that was refunded',
+      'global',
+      `update transfers set state = 'REFUNDED' where id = $1`,
+      'is REFUNDED, but its destination decided RECEIVED',
+    ],
+    [
+      'another amount at the destination',
+      'mexico',
+      `update transfer_decisions set amount = 41 where transfer_id = $1`,
+      'is over 40 EUR, but its destination decided about 41 EUR',
+    ],
+    ['money that nobody sent', 'global', `delete from transfers where id = $1`, 'does not exist'],
+  ] as const)('notice %s', async (_what, shard, change, text) => {
+    const { id } = await send();
+    await untilEnded(id, 'COMPLETED');
+    expect(await violations()).toEqual([]);
+    await rowsOf(service[shard], change, [id]);
+    onTestFinished(async () => {
+      await rowsOf(service.global, 'delete from transfers where id = $1', [id]);
+      await rowsOf(service.mexico, 'delete from transfer_decisions where transfer_id = $1', [id]);
+    });
+    expect((await violations()).map((each) => each.text)).toContainEqual(expect.stringContaining(text));
+  });
+});
+
+test('the documents are those that the service serves', async () => {
+  const documents = operated.extensions.flatMap((each) => Object.entries(each.documents ?? {}));
+  expect(documents.map(([name]) => name)).toEqual(['openapi', 'asyncapi']);
+  for (const [name, make] of documents)
+    expect(await make()).toEqual((await service.client.get(`/${name}.json`)).body);
+});
