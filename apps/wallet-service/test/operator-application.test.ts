@@ -3,12 +3,14 @@ import { type InvariantViolation, Operator } from '@framework/operator';
 import type { FaultProxy } from '@framework/testing';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 
+import { pretendLong, scannedBy } from '../../../packages/operator/test/fixtures/plans.js';
 import operatedService from '../src/operator-module.js';
-import { rowsOf } from './database-session.js';
+import { rowsOf, withSession } from './database-session.js';
 import { moneyByCurrency } from './money-in-all.js';
 import { startProxiedService } from './start-proxied-service.js';
 import { type TestService, configTree } from './start-test-service.js';
 
+const currentPartition = `events_${new Date().toISOString().slice(0, 7).replace('-', '_')}`;
 const patience = { timeout: 30_000, interval: 20 };
 
 let service: TestService;
@@ -34,10 +36,13 @@ afterAll(async () => {
   await stop();
 });
 
-/** Sends 40 EUR from a new wallet in Germany to one in Mexico. */
-async function send(): Promise<{ readonly id: string; readonly sourceId: string; readonly destId: string }> {
-  const source = await service.client.openWallet({ country: 'DE' });
-  const dest = await service.client.openWallet({ country: 'MX' });
+/** Sends 40 EUR from a new wallet to another one, by default from Germany to Mexico. */
+async function send(
+  from = 'DE',
+  to = 'MX',
+): Promise<{ readonly id: string; readonly sourceId: string; readonly destId: string }> {
+  const source = await service.client.openWallet({ country: from });
+  const dest = await service.client.openWallet({ country: to });
   const transfer = { sourceId: source.id, destId: dest.id, amount: '40' };
   const { body } = await service.client.post('/transfers', transfer);
   return { id: String(body['id']), sourceId: source.id, destId: dest.id };
@@ -59,6 +64,12 @@ function view(name: string): Operator['views'][number] {
   const found = operator.views.find((each) => each.name === name);
   if (found === undefined) throw new Error(`There is no view ${name}`);
   return found;
+}
+
+function check(name: string): Promise<unknown> {
+  const found = operator.invariants.find((each) => each.name === name);
+  if (found === undefined) throw new Error(`There is no invariant ${name}`);
+  return found.check({ limit: 1_000 });
 }
 
 /** Runs all checks to their ends, two models of each database at a time. */
@@ -229,6 +240,42 @@ describe('invariants', () => {
       await rowsOf(service.mexico, 'delete from transfer_decisions where transfer_id = $1', [id]);
     });
     expect((await violations()).map((each) => each.text)).toContainEqual(expect.stringContaining(text));
+  });
+});
+
+describe('with 100,000,000 transfers and events, no table is read from its beginning to its end', () => {
+  const tables = ['wallets', 'transfers', 'transfer_decisions'];
+
+  beforeAll(async () => {
+    const [{ id }, { id: back }] = await Promise.all([send(), send('MX', 'DE')]);
+    await Promise.all([untilEnded(id, 'COMPLETED'), untilEnded(back, 'COMPLETED')]);
+    for (const database of [service.global, service.mexico])
+      await withSession(database, async (session) => {
+        const query = async (text: string, values?: unknown[]) => (await session.query(text, values)).rows;
+        await query('analyze');
+        await pretendLong(query, [...tables, `eventlog.${currentPartition}`]);
+      });
+  });
+
+  test.each<[string, () => Promise<unknown>]>([
+    ['transfers', () => view('transfers').read({ limit: 100 })],
+    ['transfers in transit', () => view('transfers-in-transit').read({ limit: 100 })],
+    ['balances', () => check('wallet-balances')],
+    ['ended transfers', () => check('transfers-decided')],
+    ['decisions', () => check('decisions-justified')],
+    ['why', async () => operator.why(String((await viewed('transfers'))[0]?.['id']))],
+  ])('for %s', async (_what, work) => {
+    const read = await withSession(service.global, (session) =>
+      scannedBy(work, async (text, values) => (await session.query(text, values)).rows, /wallets|transfer/),
+    );
+    expect(read.statementCount).toBeGreaterThan(0);
+    expect(read.tables.filter((table) => [...tables, currentPartition].includes(table))).toEqual([]);
+  });
+
+  test('for sums, which are refused', async () => {
+    const { items, failures } = await view('reconciliation').read({ limit: 100 });
+    expect(items).toEqual([]);
+    expect(failures.map(({ code }) => code)).toEqual(['limit-exceeded', 'limit-exceeded']);
   });
 });
 
