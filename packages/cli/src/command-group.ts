@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError, Option } from '@commander-js/extra-typings';
+import { type Command, InvalidArgumentError, Option, type OptionValues } from '@commander-js/extra-typings';
 
 import { type ExitCode, UsageError } from './exit-code.js';
 import type { OutputFormat, Terminal } from './terminal.js';
@@ -36,6 +36,25 @@ export const timeoutOption = new Option(
   .default(5_000)
   .env('FRAMEWORK_CLI_TIMEOUT_MS');
 
+/** The values of the four options that every command has. */
+export interface AskOptions {
+  readonly config?: string | undefined;
+  readonly output?: OutputFormat | undefined;
+  readonly json?: true | undefined;
+  readonly timeoutMs: number;
+}
+
+/** Adds the four options that every command has. */
+export function asking<Args extends unknown[], Values extends OptionValues>(
+  command: Command<Args, Values>,
+): Command<Args, Values & AskOptions> {
+  return command
+    .addOption(configOption)
+    .addOption(timeoutOption)
+    .addOption(outputOption)
+    .addOption(jsonOption) as unknown as Command<Args, Values & AskOptions>;
+}
+
 /** The application's migrations, for the commands that compare or apply them. */
 export const migrationsOption = new Option(
   '--migrations <folder>',
@@ -63,4 +82,11 @@ export function formatOf(
   terminal: Terminal,
 ): OutputFormat {
   return json === true ? 'json' : (output ?? terminal.defaultFormat);
+}
+
+/** Parses an option that is a point in time. */
+export function pointInTime(value: string): Date {
+  const date = new Date(/^\d{4}-\d\d-\d\d(T.*(Z|[+-]\d\d:?\d\d))?$/.test(value) ? value : NaN);
+  if (!Number.isNaN(date.getTime())) return date;
+  throw new InvalidArgumentError('It must be a date or a time, such as 2026-01-31 or 2026-01-31T12:00:00Z.');
 }

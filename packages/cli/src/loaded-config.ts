@@ -22,10 +22,11 @@ const applicationSections: SectionSchemas = {
     limits: z.object({ requestTimeoutMs: z.number() }),
   }),
   security: z.object({ jwt: z.object({ issuer: text, audience: text, jwksUri: text, jwksFile: text }) }),
+  operator: z.object({ host: text, port: z.number(), token: text, tokenFile: text, module: text }),
 };
-const ofApplication = /^FRAMEWORK_(HTTP|METRICS|SECURITY)_/;
+const ofApplication = /^FRAMEWORK_(HTTP|METRICS|SECURITY|OPERATOR)_/;
 const readOfApplication =
-  /^FRAMEWORK_(HTTP_TLS_(CERTFILE|KEYFILE)|HTTP_LIMITS_REQUESTTIMEOUTMS|SECURITY_JWT_(ISSUER|AUDIENCE|JWKSURI|JWKSFILE))(_FILE)?$/;
+  /^FRAMEWORK_(HTTP_TLS_(CERTFILE|KEYFILE)|HTTP_LIMITS_REQUESTTIMEOUTMS|SECURITY_JWT_(ISSUER|AUDIENCE|JWKSURI|JWKSFILE)|OPERATOR_(HOST|PORT|TOKEN|MODULE))(_FILE)?$/;
 
 /**
  * Reads the configuration of the service: its file, and the `FRAMEWORK_…` variables. From then on, the terminal shows none of its

@@ -2,14 +2,30 @@ import { Command, CommanderError } from '@commander-js/extra-typings';
 import { ConfigurationError } from '@framework/core';
 
 import type { CommandGroup } from './command-group.js';
+import { application } from './commands/application.js';
+import { consoleCommand } from './commands/console.js';
+import { consumers } from './commands/consumers.js';
+import { deadLetters } from './commands/dead-letters.js';
 import { doctor } from './commands/doctor.js';
+import { events } from './commands/events.js';
+import { lookUps } from './commands/look-ups.js';
 import { migrate } from './commands/migrate.js';
 import { shards } from './commands/shards.js';
 import { type ExitCode, UsageError, exitCode } from './exit-code.js';
 import { configurationText } from './loaded-config.js';
 import { type Streams, Terminal } from './terminal.js';
 
-const groups: readonly CommandGroup[] = [doctor, migrate, shards];
+const groups: readonly CommandGroup[] = [
+  doctor,
+  migrate,
+  shards,
+  consumers,
+  deadLetters,
+  events,
+  lookUps,
+  application,
+  consoleCommand,
+];
 
 /** Runs one command of an operator, and returns how the process ends. Writes nothing but to the streams. */
 export async function runProgram(

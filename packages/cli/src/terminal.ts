@@ -1,7 +1,11 @@
+import { once } from 'node:events';
+import { createInterface } from 'node:readline/promises';
 import { styleText } from 'node:util';
 
-/** What a process writes to: its two streams, and whether people read them. */
+/** What a process reads from and writes to, and whether people are at the other end. */
 export interface Streams {
+  /** Default: nobody can be asked. */
+  readonly stdin?: NodeJS.ReadableStream & { readonly isTTY?: boolean };
   readonly stdout: NodeJS.WritableStream & { readonly isTTY?: boolean };
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
 }
@@ -15,9 +19,22 @@ const hidden = '******';
 export class Terminal {
   readonly #streams: Streams;
   readonly #secrets = new Set<string>();
+  readonly #ended = new AbortController();
 
   constructor(streams: Streams) {
     this.#streams = streams;
+    // A reader that closes the pipe, such as head, is no failure.
+    streams.stdout.on('error', () => this.#ended.abort());
+  }
+
+  /** Aborted when nobody reads the output any more. */
+  get readerGone(): AbortSignal {
+    return this.#ended.signal;
+  }
+
+  /** Whether a person can be asked. */
+  get canAsk(): boolean {
+    return this.#streams.stdin?.isTTY === true && this.#streams.stderr.isTTY === true;
   }
 
   /** The format when nobody chooses one: a table if a person reads the output. */
@@ -40,6 +57,30 @@ export class Terminal {
   /** Writes a result as JSON. */
   writeJson(value: unknown): void {
     this.write(JSON.stringify(value, undefined, 2));
+  }
+
+  /**
+   * Writes one line of data as it is: unlike everything else, it is not searched for secrets. Resolves when the reader takes more, or is
+   * gone.
+   */
+  async writeExactly(line: string): Promise<void> {
+    const { stdout } = this.#streams;
+    if (this.#ended.signal.aborted || stdout.write(`${line}\n`)) return;
+    await once(stdout, 'drain', { signal: this.#ended.signal }).catch(() => undefined);
+  }
+
+  /** Asks a person a question to be answered with yes; everything else, and the end of the input, means no. */
+  async confirm(question: string): Promise<boolean> {
+    const { stdin, stderr } = this.#streams;
+    if (stdin === undefined) return false;
+    const lines = createInterface({ input: stdin, output: stderr });
+    try {
+      const closed = once(lines, 'close').then(() => '');
+      const answer = await Promise.race([lines.question(`${this.#without(question)} [y/N] `), closed]);
+      return /^y(es)?$/i.test(answer.trim());
+    } finally {
+      lines.close();
+    }
   }
 
   /** Tells a person what is being done; programs that read the errors are not bothered with it. */
@@ -69,7 +110,7 @@ export class Terminal {
 
 /** Lines of columns for people: as wide as their widest cell. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const all = [head.map((each) => each.toUpperCase()), ...rows];
+  const all = [head.map((each) => each.toUpperCase()), ...rows.map((row) => row.map(plain))];
   const widths = head.map((_name, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
   return all
     .map((row) =>
@@ -79,4 +120,24 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
         .trimEnd(),
     )
     .join('\n');
+}
+
+/** A text as one line without control characters, which could change what a terminal shows. */
+export function plain(text: string): string {
+  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, ' ');
+}
+
+/** Names and values of one thing for people, one below the other; those without a value are left out. */
+export function fieldLines(fields: Readonly<Record<string, unknown>>): string {
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
+  const width = Math.max(0, ...given.map(([name]) => name.length));
+  return given.map(([name, value]) => `${name.padEnd(width)}  ${cellOf(value)}`).join('\n');
+}
+
+/** A value for people, on one line. */
+export function cellOf(value: unknown): string {
+  if (value === undefined || value === null) return '-';
+  if (value instanceof Date) return value.toISOString();
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  return plain(typeof value === 'object' ? JSON.stringify(value) : String(value));
 }

@@ -1,0 +1,192 @@
+import { Option } from '@commander-js/extra-typings';
+import type { BlockedFilter, BlockedRow } from '@framework/core/adapter';
+
+import { type CommandGroup, asking } from '../command-group.js';
+import { type Columns, afterOption, codeOf, limitOption, readAll, writeAnswer } from '../operation/answer.js';
+import {
+  type ChangeValues,
+  byOption,
+  dryRunOption,
+  makeChange,
+  reasonOption,
+  yesOption,
+} from '../operation/change.js';
+import { eventFields, firstLine } from '../operation/event-columns.js';
+import { type OperatorSession, withOperator } from '../operation/operator-session.js';
+import { type ExitCode, UsageError } from '../exit-code.js';
+import { cellOf, fieldLines, plain } from '../terminal.js';
+
+const handlerOption = new Option('--handler <name>', 'only for this handler').env('FRAMEWORK_CLI_HANDLER');
+const errorLineOption = new Option(
+  '--error-line <text>',
+  'only with this first line of the error, cut off after 200 characters',
+).env('FRAMEWORK_CLI_ERROR_LINE');
+const typeOption = new Option('--type <name>', 'only those of this type').env('FRAMEWORK_CLI_TYPE');
+const modelOption = new Option('--model <id>', 'only those of this model').env('FRAMEWORK_CLI_MODEL');
+const eventOption = new Option('--event <id>', 'only this event').env('FRAMEWORK_CLI_EVENT');
+const eventsOption = new Option('--events', 'list single events instead of groups').env(
+  'FRAMEWORK_CLI_EVENTS',
+);
+const stateOption = new Option('--state <state>', 'dead letters, or events that still wait')
+  .choices(['dead', 'waiting'] as const)
+  .default('dead' as const)
+  .env('FRAMEWORK_CLI_STATE');
+/** How many events one step changes in each database. */
+const stepMax = 10_000;
+
+/** `framework dead-letters`: lists events that handlers could not handle, and replays or skips them. */
+export const deadLetters: CommandGroup = (program, context) => {
+  const group = program
+    .command('dead-letters')
+    .description('list events that handlers could not handle, replay or skip them');
+  asking(
+    group
+      .command('list')
+      .description('list dead letters by handler and error; with --events single ones; changes nothing')
+      .addOption(eventsOption)
+      .addOption(handlerOption)
+      .addOption(errorLineOption)
+      .addOption(typeOption)
+      .addOption(modelOption)
+      .addOption(stateOption)
+      .addOption(limitOption)
+      .addOption(afterOption),
+  ).action((options) => withOperator(options, context, (session) => list(session, options)));
+  asking(
+    group.command('show <event-id>').description('show everything about a blocked event; changes nothing'),
+  ).action((id, options) => withOperator(options, context, (session) => show(session, id)));
+  for (const [name, description] of [
+    ['replay', 'give dead letters all their attempts again'],
+    ['skip', 'remove dead letters or waiting events, so that the events behind them continue'],
+  ] as const) {
+    const command = group
+      .command(name)
+      .description(description)
+      .addOption(handlerOption)
+      .addOption(errorLineOption)
+      .addOption(typeOption)
+      .addOption(modelOption)
+      .addOption(eventOption)
+      .addOption(byOption)
+      .addOption(reasonOption)
+      .addOption(dryRunOption)
+      .addOption(yesOption);
+    if (name === 'replay')
+      asking(command).action((options) =>
+        withOperator(options, context, (session) => change(session, name, options)),
+      );
+    else
+      asking(command.addOption(stateOption)).action((options) =>
+        withOperator(options, context, (session) => change(session, name, options)),
+      );
+  }
+};
+
+/** The values of the options that say which blocked events are meant. */
+interface FilterValues {
+  readonly handler?: string | undefined;
+  readonly errorLine?: string | undefined;
+  readonly type?: string | undefined;
+  readonly model?: string | undefined;
+  readonly event?: string | undefined;
+  readonly state?: 'dead' | 'waiting' | undefined;
+}
+
+function filterOf({ handler, errorLine, type, model, event, state = 'dead' }: FilterValues): BlockedFilter {
+  return {
+    dead: state === 'dead',
+    ...(handler !== undefined && { handler }),
+    ...(errorLine !== undefined && { errorLine }),
+    ...(type !== undefined && { eventType: type }),
+    ...(model !== undefined && { modelId: model }),
+    ...(event !== undefined && { eventId: event }),
+  };
+}
+
+interface ListValues extends FilterValues {
+  readonly events?: true | undefined;
+  readonly limit: number;
+  readonly after?: string | undefined;
+}
+
+/** The maximum number of groups that one page of a database has. */
+const groupsMax = 100;
+
+async function list(session: OperatorSession, options: ListValues): Promise<ExitCode> {
+  const { operator } = session;
+  if (options.events === true) {
+    const filter = filterOf(options);
+    return writeAnswer(
+      session,
+      await readAll(options, (page) => operator.blocked(filter, page)),
+      blockedColumns,
+    );
+  }
+  const { handler, errorLine, type, model, state } = options;
+  if ((errorLine ?? type ?? model) !== undefined || state === 'waiting')
+    throw new UsageError('only --handler selects groups: add --events to list single events');
+  const answer = await readAll(options, (page) => operator.deadLetters({ handler }, page), groupsMax);
+  return writeAnswer(session, answer, {
+    head: ['handler', 'error', 'count', 'shards', 'oldest', 'example'],
+    rows: (group) => [
+      [
+        group.handler,
+        group.errorLine,
+        `${group.isLowerBound ? 'at least ' : ''}${group.count}`,
+        group.shards.join(', '),
+        cellOf(group.oldestDate),
+        group.exampleEventId,
+      ],
+    ],
+    none: 'No dead letters.',
+  });
+}
+
+const blockedColumns: Columns<BlockedRow> = {
+  head: ['blocked', 'handler', 'event', 'model', 'version', 'type', 'attempts', 'next attempt', 'error'],
+  rows: ({ blockedDate, handler, event, attempts, nextAttemptDate, error }) => [
+    [
+      cellOf(blockedDate),
+      handler,
+      event.id,
+      `${event.modelName} ${event.modelId}`,
+      String(event.modelVersion),
+      event.type,
+      String(attempts),
+      cellOf(nextAttemptDate),
+      firstLine(error),
+    ],
+  ],
+  none: 'No blocked events.',
+};
+
+async function show(session: OperatorSession, eventId: string): Promise<ExitCode> {
+  const { operator, terminal, format } = session;
+  const answer = await readAll({ limit: 1_000 }, (page) => operator.blocked({ eventId }, page));
+  if (format === 'json') terminal.writeJson(answer);
+  else if (answer.items.length === 0)
+    terminal.write(`The event ${plain(eventId)} is not blocked for any handler.`);
+  else
+    for (const { event, error, ...row } of answer.items) {
+      terminal.write(fieldLines({ ...row, ...eventFields(event) }));
+      terminal.write(`error:\n${(error ?? '-').split('\n').map(plain).join('\n')}\n`);
+    }
+  session.fail(answer.failures);
+  return codeOf(answer);
+}
+
+function change(
+  session: OperatorSession,
+  name: 'replay' | 'skip',
+  options: FilterValues & ChangeValues,
+): Promise<ExitCode> {
+  const filter = filterOf(options);
+  const what = filter.dead === true ? 'dead letters' : 'waiting events';
+  return makeChange(session, options, {
+    isOfEvents: true,
+    question: ({ count, mayBeMore }) =>
+      `${name === 'replay' ? 'Replay' : 'Skip'} ${mayBeMore ? 'at least ' : ''}${count} ${what}?`,
+    make: (signed) =>
+      session.operator[name](filter, { ...signed, limit: signed.dryRun === true ? 100_000 : stepMax }),
+  });
+}

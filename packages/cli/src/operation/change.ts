@@ -1,0 +1,137 @@
+import { Option } from '@commander-js/extra-typings';
+import type { ChangeAnswer, ChangeOptions } from '@framework/operator';
+import { userInfo } from 'node:os';
+
+import { type ExitCode, UsageError, exitCode } from '../exit-code.js';
+import { table } from '../terminal.js';
+import type { OperatorSession } from './operator-session.js';
+
+export const byOption = new Option(
+  '--by <name>',
+  'who makes the change; default: the user of the system',
+).env('FRAMEWORK_CLI_BY');
+export const reasonOption = new Option('--reason <text>', 'why; needed, unless it is a dry run').env(
+  'FRAMEWORK_CLI_REASON',
+);
+export const dryRunOption = new Option('--dry-run', 'only say what would be changed').env(
+  'FRAMEWORK_CLI_DRY_RUN',
+);
+export const yesOption = new Option('--yes', 'do not ask; needed when nobody can be asked').env(
+  'FRAMEWORK_CLI_YES',
+);
+
+/** The values of the options that every change has. */
+export interface ChangeValues {
+  readonly by?: string | undefined;
+  readonly reason?: string | undefined;
+  readonly dryRun?: true | undefined;
+  readonly yes?: true | undefined;
+}
+
+/** A change that is counted, asked about, and then made. */
+export interface Change {
+  /** Whether it is about events, and is repeated until none is left. */
+  readonly isOfEvents: boolean;
+  /** What is asked, such as `Replay 3 dead letters?`. */
+  readonly question: (counted: ChangeAnswer) => string;
+  /** Makes the change, or counts what it would change. */
+  readonly make: (options: ChangeOptions) => Promise<ChangeAnswer>;
+}
+
+/** What a whole change did: the sum of its steps. */
+interface Changed {
+  /** Each step has its own record in the audit. */
+  readonly changeIds: readonly string[];
+  readonly count: number;
+  readonly mayBeMore: boolean;
+  readonly items: ChangeAnswer['items'];
+  readonly failures: ChangeAnswer['failures'];
+}
+
+/**
+ * Counts what a change would do, asks a person, and then makes it, step by step until nothing is left of what was counted.
+ *
+ * @throws UsageError when the reason is missing, or nobody can be asked and `--yes` is not given
+ */
+export async function makeChange(
+  session: OperatorSession,
+  values: ChangeValues,
+  { isOfEvents, question, make }: Change,
+): Promise<ExitCode> {
+  const { terminal } = session;
+  const signature = signatureOf(values);
+  if (values.dryRun !== true && values.yes !== true && !terminal.canAsk)
+    throw new UsageError(
+      'nobody can be asked whether to make this change: use --yes, or look with --dry-run',
+    );
+  const counted = await make({ ...signature, dryRun: true });
+  const isNothing = isOfEvents && counted.count === 0 && counted.failures.length === 0;
+  if (values.dryRun === true || isNothing)
+    return write(session, { ...counted, changeIds: [] }, values.dryRun === true);
+  if (values.yes !== true && !(await terminal.confirm(question(counted)))) {
+    terminal.fail('Nothing was changed.');
+    return exitCode.usage;
+  }
+  const changed = await inSteps(session, isOfEvents ? counted : undefined, () => make(signature));
+  return write(session, changed, false);
+}
+
+/**
+ * Stops at what was counted: what is blocked again meanwhile would otherwise be changed again and again.
+ *
+ * @param counted `undefined` for a change of one step
+ */
+async function inSteps(
+  { terminal }: OperatorSession,
+  counted: ChangeAnswer | undefined,
+  step: () => Promise<ChangeAnswer>,
+): Promise<Changed> {
+  const isExact = counted === undefined || !(counted.mayBeMore || counted.failures.length > 0);
+  const countMax = isExact ? (counted?.count ?? 0) : Infinity;
+  const items = new Map<string, ChangeAnswer['items'][number]>();
+  const changeIds: string[] = [];
+  let count = 0;
+  for (;;) {
+    const answer = await step();
+    count += answer.count;
+    if (answer.changeId !== undefined) changeIds.push(answer.changeId);
+    for (const item of answer.items) {
+      const key = item.shards.join();
+      items.set(key, { ...item, count: (items.get(key)?.count ?? 0) + item.count });
+    }
+    const isOver = !answer.mayBeMore || count >= countMax;
+    if (isOver || answer.failures.length > 0) {
+      const mayBeMore = answer.mayBeMore && count < countMax;
+      return { changeIds, count, mayBeMore, items: [...items.values()], failures: answer.failures };
+    }
+    terminal.progress(`${count} events …`);
+  }
+}
+
+function write(session: OperatorSession, changed: Changed, isDryRun: boolean): ExitCode {
+  const { terminal, format } = session;
+  if (format === 'json') terminal.writeJson({ dryRun: isDryRun, ...changed });
+  else {
+    const rows = changed.items.map(({ shards, count }) => [shards.join(', '), String(count)]);
+    if (rows.length > 0) terminal.write(table(['shards', 'events'], rows));
+    const more = changed.mayBeMore ? ' There may be more: repeat the command.' : '';
+    const ids = changed.changeIds.length > 0 ? ` (${changed.changeIds.join(', ')})` : '';
+    const text = `${changed.count} events ${isDryRun ? 'would be' : 'were'} changed${ids}.`;
+    terminal.write(`${text}${more}`);
+  }
+  return session.fail(changed.failures);
+}
+
+function signatureOf({ by, reason, dryRun }: ChangeValues): { readonly by: string; readonly reason: string } {
+  if (reason === undefined && dryRun !== true)
+    throw new UsageError('the change has no reason: use --reason <text>, or look with --dry-run');
+  return { by: by ?? systemUser(), reason: reason ?? 'dry run' };
+}
+
+function systemUser(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    throw new UsageError('the user of the system has no name: use --by <name>');
+  }
+}
