@@ -139,5 +139,6 @@ export function cellOf(value: unknown): string {
   if (value === undefined || value === null) return '-';
   if (value instanceof Date) return value.toISOString();
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
-  return plain(typeof value === 'object' ? JSON.stringify(value) : String(value));
+  if (typeof value === 'bigint') return String(value);
+  return plain(typeof value === 'string' ? value : JSON.stringify(value));
 }

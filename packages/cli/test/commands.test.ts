@@ -15,7 +15,14 @@ let config: string;
 /** With the configuration of one empty database that is up, and of one whose server is down. */
 let runs: Readonly<Record<'status' | 'plan' | 'dryRun' | 'up' | 'shards' | 'table' | 'planTable', Ended>>;
 
-const commands = ['', 'doctor', 'migrate', 'migrate status', 'migrate plan', 'migrate up', 'shards'];
+const commands = [
+  ['', 'doctor', 'migrate', 'migrate status', 'migrate plan', 'migrate up', 'shards'],
+  ['consumers', 'relays', 'pause', 'resume', 'retire'],
+  ['dead-letters', 'dead-letters list', 'dead-letters show', 'dead-letters replay', 'dead-letters skip'],
+  ['events', 'events tail', 'events search', 'events show', 'events export'],
+  ['model', 'action', 'key', 'why', 'audit'],
+  ['view', 'transfers', 'check', 'openapi', 'asyncapi', 'console'],
+].flat();
 
 beforeAll(async () => {
   [framework, databases] = await Promise.all([CommandLine.build(), PlantedDatabases.open()]);
@@ -178,6 +185,10 @@ test('each command has help, whose options and variables are documented', async 
     }),
   );
   expect([...new Set(offered)].toSorted()).toEqual([...documented].toSorted());
+  const listed = helps.flatMap(({ stdout }) => [...stdout.matchAll(/^Usage: framework ([a-z -]*[a-z])/gm)]);
+  expect(
+    listed.flatMap(([, command = '']) => (page.includes(`\`framework ${command}`) ? [] : [command])),
+  ).toEqual([]);
 });
 
 test('the page lists every finding of the doctor with its severity, in the order of the report', () => {

@@ -1,0 +1,202 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+import { operatorApp } from '../../operator/src/http/index.js';
+import {
+  type OperatedDatabases,
+  operatedDatabases,
+} from '../../operator/test/fixtures/operated-databases.js';
+import { runHere } from './fixtures/command-here.js';
+import { CommandLine, type Ended } from './fixtures/command-line.js';
+
+const token = 'canary-token-of-the-operator-0123456789';
+
+let all: OperatedDatabases;
+let framework: CommandLine;
+let config: string;
+
+beforeAll(async () => {
+  [all, framework] = await Promise.all([operatedDatabases(), CommandLine.build()]);
+  config = await write('config.json', {});
+  await all.first.register('notify');
+  await all.first.write('a', [1, 2]);
+});
+afterAll(() => framework.remove());
+
+/** Writes a configuration of both databases with further sections. */
+function write(name: string, sections: object): Promise<string> {
+  const { framework: given } = all.tree;
+  return framework.write(name, JSON.stringify({ framework: { ...given, ...sections } }));
+}
+
+function run(words: readonly string[], file = config): Promise<Ended> {
+  return runHere([...words, '--config', file]);
+}
+
+function parsed({ stdout }: Ended): unknown {
+  return JSON.parse(stdout);
+}
+
+test('a database that never answers costs its part and no more than the timeout', async () => {
+  all.proxy.silence();
+  const startMs = performance.now();
+  try {
+    for (const words of [
+      ['consumers'],
+      ['events', 'search'],
+      ['why', 'a'],
+      ['events', 'export'],
+      ['audit'],
+    ]) {
+      const startedMs = performance.now();
+      const ended = await run([...words, '--timeout-ms', '1500']);
+      expect(ended).toMatchObject({ code: 1 });
+      expect(ended.stderr).toMatch(/^error: 1\/0: shard-unavailable: .*1500 ms\n$/);
+      expect(ended.stdout).not.toBe('');
+      // The other database answers in the meantime; half a second is for closing.
+      expect(performance.now() - startedMs).toBeLessThan(1_500 + 500 + 1_000);
+    }
+  } finally {
+    all.proxy.resume();
+  }
+  expect(performance.now() - startMs).toBeGreaterThan(1_500);
+});
+
+test('a request is found by its idempotency key, and its action by its id', async () => {
+  const [row] = await all.first.query<{ action_id: string }>(
+    'select action_id from eventlog.events where model_version = 2',
+  );
+  const actionId = row?.action_id ?? '';
+  await all.first.query(
+    `insert into eventlog.idempotency_keys (key, principal, namespace, action_id, action_name, fingerprint, expires_date)
+     values ('k', 'alice', 'test', $1, 'ChangeThing', '', now() + interval '1 day')`,
+    [actionId],
+  );
+  const [key, ofBob, action, unknown, asTable] = await Promise.all([
+    run(['key', 'k']),
+    run(['key', 'k', '--principal', 'bob']),
+    run(['action', actionId]),
+    run(['action', 'nothing']),
+    run(['key', 'k', '--output', 'table']),
+  ]);
+  expect(parsed(key)).toMatchObject({ items: [{ principal: 'alice', action: { actionId, events: [{}] } }] });
+  expect(ofBob).toMatchObject({ code: 3 });
+  expect(parsed(action)).toMatchObject({ items: [{ actionName: 'ChangeThing', shards: ['0/0'] }] });
+  expect(unknown).toMatchObject({ code: 3 });
+  expect(asTable.stdout).toMatch(/^key +k$[^]*Thing a +2 /m);
+  await all.proxy.refuse();
+  const [keyDown, actionDown] = [await run(['key', 'k']), await run(['action', actionId])];
+  await all.proxy.accept();
+  expect([keyDown.code, actionDown.code]).toEqual([1, 1]);
+  expect(parsed(keyDown)).toMatchObject({ items: [{}], failures: [{ shards: ['1/0'] }] });
+});
+
+test('following events in a process ends with Ctrl-C', async () => {
+  const child = spawn(
+    process.execPath,
+    [framework.file, 'events', 'tail', '--last', '1', '--config', config],
+    {
+      env: { PATH: process.env['PATH'] },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
+  const exit = once(child, 'exit');
+  const [line] = (await once(child.stdout, 'data')) as [Buffer];
+  child.kill('SIGINT');
+  expect(await exit).toEqual([0, null]);
+  expect(JSON.parse(line.toString())).toMatchObject({ event: { modelId: 'a' } });
+});
+
+test('an export ends without a failure if its reader does not want the rest', async () => {
+  await all.first.write(
+    'long',
+    Array.from({ length: 400 }, (_each, index) => index + 1),
+  );
+  await all.first.query(`update eventlog.events set payload = jsonb_build_object('text', repeat('x', 2000))`);
+  const child = spawn(process.execPath, [framework.file, 'events', 'export', '--config', config], {
+    env: { PATH: process.env['PATH'] },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const exit = once(child, 'exit');
+  let errors = '';
+  child.stderr.on('data', (chunk) => (errors += String(chunk)));
+  await once(child.stdout, 'data');
+  child.stdout.destroy();
+  expect(await exit).toEqual([0, null]);
+  expect(errors).toBe('');
+});
+
+test.each([
+  ['no file', './nowhere.mjs', '', /nowhere\.mjs cannot be imported/],
+  ['a file without a function', './empty.mjs', 'export const open = 1;', /exports no function by default/],
+  ['a file that throws', './throws.mjs', 'throw new Error("no luck");', /no luck/],
+  ['no package', 'no-such-package-anywhere', '', /no-such-package-anywhere cannot be imported/],
+])('%s as the module is a fault of the configuration', async (_what, module, code, text) => {
+  if (code !== '') await framework.write(module, code);
+  const file = await write('module.json', { operator: { module } });
+  expect(await run(['transfers'], file)).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringMatching(text) as string,
+  });
+});
+
+describe('the listener of a service for operators', () => {
+  let server: Server;
+  let port: number;
+  let file: string;
+
+  beforeAll(async () => {
+    const app = operatorApp(all.operator, { token });
+    server = createServer((request, response) => {
+      void (async () => {
+        const answer = await app.fetch(
+          new Request(`http://localhost${request.url}`, {
+            headers: request.headers as Record<string, string>,
+          }),
+        );
+        response.writeHead(answer.status).end(await answer.text());
+      })();
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    ({ port } = server.address() as AddressInfo);
+    file = await write('listener.json', { operator: { port, token, 'read-only': true } });
+  });
+  afterAll(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+
+  test('is named, and asked whether it answers', async () => {
+    const [asJson, asTable] = await Promise.all([
+      run(['console'], file),
+      run(['console', '--output', 'table'], file),
+    ]);
+    expect(asJson.code).toBe(0);
+    expect(parsed(asJson)).toMatchObject({ answers: true, readOnly: true, reason: null });
+    expect(asTable.stdout).toMatch(new RegExp(`^http://127.0.0.1:${port}[^]*ssh -L`));
+    expect(`${asTable.stdout}${asTable.stderr}${asJson.stdout}`).not.toContain('canary');
+  });
+
+  test('that refuses the token, is not there or not configured is reported', async () => {
+    const tokenFile = await framework.write('token', `${token}-wrong\n`);
+    const [refused, away, none] = await Promise.all([
+      run(['console'], await write('wrong.json', { operator: { port, 'token-file': tokenFile } })),
+      run(['console'], await write('closed.json', { operator: { port: 1, token } })),
+      run(['console']),
+    ]);
+    expect(refused).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('refuses the token') as string,
+    });
+    expect(away).toMatchObject({ code: 1, stderr: expect.stringContaining('does not answer') as string });
+    expect(none).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('framework.operator.port') as string,
+    });
+  });
+});
