@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream';
 import { expect, test } from 'vitest';
 
-import { Terminal, table } from './terminal.js';
+import { Terminal, cellOf, fieldLines, table } from './terminal.js';
 
 /** A terminal, and all that was written to its streams. */
 function opened(isTTY: boolean): { readonly terminal: Terminal; readonly written: () => string } {
@@ -56,4 +56,19 @@ test('the columns of a table are as wide as their widest cells', () => {
       ],
     ),
   ).toBe('A     B\nlong  x\ny     z');
+});
+
+test('texts of others cannot change what a terminal shows', () => {
+  const hostile = 'a\u001b[2Jb\r\nc\u202ed';
+  for (const text of [table(['x'], [[hostile]]), fieldLines({ x: hostile }), cellOf({ hostile })])
+    expect(['\u001b', '\r', '\u202e'].filter((character) => text.includes(character))).toEqual([]);
+  expect(table(['x'], [[hostile]])).toBe('X\na [2Jb c d');
+});
+
+test('data is written exactly, even if it has the text of a secret', async () => {
+  const { terminal, written } = opened(false);
+  terminal.hide('wallet');
+  await terminal.writeExactly('{"model":"wallet"}');
+  terminal.write('wallet');
+  expect(written()).toBe('{"model":"wallet"}\n******\n');
 });

@@ -142,7 +142,12 @@ describe('the events of two logs', () => {
     expect(lines.find(({ event }) => event.id === ids[0])?.event).toMatchObject({
       payload: { text: 'x'.repeat(70_000) },
     });
-    expect(linesOf(await run('events export --shard 1/0'))).toHaveLength(1);
+    const [ofShard, ofBob, ofModel] = await Promise.all([
+      run('events export --shard 1/0'),
+      run('events export --principal bob'),
+      run('events export --model a'),
+    ]);
+    expect([ofShard, ofBob, ofModel].map((each) => linesOf(each).length)).toEqual([1, 1, 3]);
   });
 
   test('are followed until there are enough', async () => {
@@ -228,7 +233,7 @@ describe('consumers', () => {
     const [consumers, relays, asTable] = await Promise.all([
       runHere(['consumers', ...plain]),
       runHere(['relays', ...plain]),
-      runHere(['consumers', ...plain], { environment: { FRAMEWORK_CLI_OUTPUT: 'table' } }),
+      runHere(['consumers', '--output', 'table', ...plain]),
     ]);
     expect(parsed(consumers)).toMatchObject({
       items: [

@@ -42,27 +42,23 @@ function parsed({ stdout }: Ended): unknown {
 
 test('a database that never answers costs its part and no more than the timeout', async () => {
   all.proxy.silence();
-  const startMs = performance.now();
   try {
-    for (const words of [
-      ['consumers'],
-      ['events', 'search'],
-      ['why', 'a'],
-      ['events', 'export'],
-      ['audit'],
-    ]) {
-      const startedMs = performance.now();
-      const ended = await run([...words, '--timeout-ms', '1500']);
-      expect(ended).toMatchObject({ code: 1 });
-      expect(ended.stderr).toMatch(/^error: 1\/0: shard-unavailable: .*1500 ms\n$/);
-      expect(ended.stdout).not.toBe('');
-      // The other database answers in the meantime; half a second is for closing.
-      expect(performance.now() - startedMs).toBeLessThan(1_500 + 500 + 1_000);
+    const startedMs = performance.now();
+    const ended = await Promise.all(
+      ['consumers', 'events search', 'why a', 'events export', 'audit', 'events tail --count 1'].map(
+        (command) => run([...command.split(' '), '--timeout-ms', '2000']),
+      ),
+    );
+    // What is beyond the timeout is for the other database, and for closing.
+    expect(performance.now() - startedMs).toBeLessThan(2_000 + 3_000);
+    for (const { code, stdout, stderr } of ended) {
+      expect(code).toBe(1);
+      expect(stderr).toMatch(/^error: 1\/0: shard-unavailable: it has not answered within 2000 ms\n$/);
+      expect(stdout).not.toBe('');
     }
   } finally {
     all.proxy.resume();
   }
-  expect(performance.now() - startMs).toBeGreaterThan(1_500);
 });
 
 test('a request is found by its idempotency key, and its action by its id', async () => {

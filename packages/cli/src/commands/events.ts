@@ -191,8 +191,10 @@ const progressMs = 1_000;
  * Writes one database after the other, so that one that fails ends only its own part, and at most a page is kept in memory. Values that
  * lists leave out are read one by one.
  */
-async function exportAll(session: OperatorSession, search: EventSearch): Promise<ExitCode> {
+async function exportAll(session: OperatorSession, given: EventSearch): Promise<ExitCode> {
   const { operator, terminal, fail } = session;
+  // It reads all of the log anyway, for which a search wants a time.
+  const search = { since: new Date(0), ...given };
   const shards =
     search.shard === undefined
       ? operator.shardsOfDatabases.flatMap(([first]) => (first === undefined ? [] : [first]))
