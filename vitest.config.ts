@@ -106,7 +106,7 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
       // It commits in groups in both.
       'test/metrics.test.ts',
       // What operators read.
-      'test/{operator,operator-application}.test.ts',
+      'test/{on-call,operator,operator-application}.test.ts',
       // Databases that are away or read only, and processes that lack one. What happens to commits in a group when the network
       // fails is in `lost-groups`, and what happens when a database is killed, in `killed-database`, is in both.
       'test/faults/{long-outage,missing-shard,read-only-server,shard-away}.test.ts',
