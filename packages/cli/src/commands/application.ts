@@ -59,10 +59,11 @@ export const application: CommandGroup = (program, context) => {
     );
 };
 
-async function listViews({ operator, terminal, format }: OperatorSession): Promise<ExitCode> {
+async function listViews(session: OperatorSession): Promise<ExitCode> {
+  const { operator, terminal, format } = session;
+  if (operator.views.length === 0) throw lacking(session, 'views');
   const views = operator.views.map(({ name, summary }) => ({ name, summary }));
   if (format === 'json') terminal.writeJson({ views });
-  else if (views.length === 0) terminal.write('The application has no views.');
   else
     terminal.write(
       table(
@@ -166,7 +167,7 @@ async function writeDocument(
     terminal,
   } = session;
   const [make] = extensions.flatMap(({ documents = {} }) => documents[name] ?? []);
-  if (make === undefined) throw lacking(session, `document ${name}`);
+  if (make === undefined) throw lacking(session, 'documents', `document ${name}`);
   const document = await make();
   if (file === undefined) terminal.writeJson(document);
   else {
@@ -185,16 +186,16 @@ function named<Item extends { readonly name: string }>(
 ): Item {
   const found = items.find((each) => each.name === name);
   if (found !== undefined) return found;
-  if (items.length === 0) throw lacking(session, `${what} ${name}`);
+  if (items.length === 0) throw lacking(session, `${what}s`);
   throw new UsageError(`there is no ${what} ${name}, only ${items.map((each) => each.name).join(', ')}`);
 }
 
 /** Says what to configure, or that the module has nothing of the kind. */
-function lacking({ config }: OperatorSession, what: string): UsageError {
+function lacking({ config }: OperatorSession, kind: string, what: string = kind): UsageError {
   const module = moduleName(config);
   return new UsageError(
     module === undefined
-      ? `without the application's module there is no ${what}: name it in framework.operator.module`
+      ? `${kind} come from the application's module: name it in framework.operator.module`
       : `the module ${module}, which framework.operator.module names, has no ${what}`,
   );
 }

@@ -167,8 +167,12 @@ async function show(session: OperatorSession, eventId: string): Promise<ExitCode
   else if (answer.items.length === 0)
     terminal.write(`The event ${plain(eventId)} is not blocked for any handler.`);
   else
-    for (const { event, error, ...row } of answer.items) {
-      terminal.write(fieldLines({ ...row, ...eventFields(event) }));
+    for (const { handler, event, error, ...row } of answer.items) {
+      const { dead, blockedDate, attempts, uncounted, nextAttemptDate } = row;
+      const state = dead ? 'dead letter' : 'waiting';
+      const calls = `${attempts} attempts, ${uncounted} other calls`;
+      const own = { handler, state, blocked: blockedDate, calls, next: nextAttemptDate };
+      terminal.write(fieldLines({ ...own, ...eventFields(event) }));
       terminal.write(`error:\n${(error ?? '-').split('\n').map(plain).join('\n')}\n`);
     }
   session.fail(answer.failures);

@@ -118,7 +118,16 @@ async function showAction(session: OperatorSession, id: string): Promise<ExitCod
   else if (answer.items.length === 0) terminal.write(`Nothing is known of the action ${plain(id)}.`);
   else
     for (const { events, shards, ...action } of answer.items) {
-      terminal.write(`${fieldLines({ shards: shards.join(', '), ...action })}\n`);
+      const fields = {
+        shards: shards.join(', '),
+        action: `${action.actionName} ${action.actionId}`,
+        principal: action.principal,
+        namespace: action.namespace,
+        started: action.startedDate,
+        committed: action.createdDate,
+        params: action.actionParams,
+      };
+      terminal.write(`${fieldLines(fields)}\n`);
       const rows = events.flatMap((event) => eventColumns.rows({ ...event, shards }));
       terminal.write(rows.length === 0 ? eventColumns.none : table(eventColumns.head, rows));
     }
@@ -133,7 +142,17 @@ async function showKey(session: OperatorSession, key: string, principal?: string
   else if (answer.items.length === 0) terminal.write(`Nothing was committed under the key ${plain(key)}.`);
   else
     for (const { action, shards, ...found } of answer.items) {
-      terminal.write(`${fieldLines({ shards: shards.join(', '), ...found })}\n`);
+      const fields = {
+        shards: shards.join(', '),
+        key: found.key,
+        principal: found.principal,
+        namespace: found.namespace,
+        action: `${found.actionName} ${found.actionId}`,
+        committed: found.createdDate,
+        expires: found.expiresDate,
+        event: found.source,
+      };
+      terminal.write(`${fieldLines(fields)}\n`);
       const rows = (action?.events ?? []).flatMap((event) => eventColumns.rows({ ...event, shards }));
       terminal.write(rows.length === 0 ? eventColumns.none : table(eventColumns.head, rows));
     }

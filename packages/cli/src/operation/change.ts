@@ -67,13 +67,13 @@ export async function makeChange(
   const counted = await make({ ...signature, dryRun: true });
   const isNothing = isOfEvents && counted.count === 0 && counted.failures.length === 0;
   if (values.dryRun === true || isNothing)
-    return write(session, { ...counted, changeIds: [] }, values.dryRun === true);
+    return write(session, { ...counted, changeIds: [] }, { isOfEvents, isDryRun: values.dryRun === true });
   if (values.yes !== true && !(await terminal.confirm(question(counted)))) {
     terminal.fail('Nothing was changed.');
     return exitCode.usage;
   }
   const changed = await inSteps(session, isOfEvents ? counted : undefined, () => make(signature));
-  return write(session, changed, false);
+  return write(session, changed, { isOfEvents, isDryRun: false });
 }
 
 /**
@@ -108,18 +108,32 @@ async function inSteps(
   }
 }
 
-function write(session: OperatorSession, changed: Changed, isDryRun: boolean): ExitCode {
+function write(session: OperatorSession, changed: Changed, { isOfEvents, isDryRun }: Written): ExitCode {
   const { terminal, format } = session;
+  const { changeIds, count, items, mayBeMore, failures } = changed;
   if (format === 'json') terminal.writeJson({ dryRun: isDryRun, ...changed });
   else {
-    const rows = changed.items.map(({ shards, count }) => [shards.join(', '), String(count)]);
+    const rows = items.map((item) => [item.shards.join(', '), String(item.count)]);
     if (rows.length > 0) terminal.write(table(['shards', 'events'], rows));
-    const more = changed.mayBeMore ? ' There may be more: repeat the command.' : '';
-    const ids = changed.changeIds.length > 0 ? ` (${changed.changeIds.join(', ')})` : '';
-    const text = `${changed.count} events ${isDryRun ? 'would be' : 'were'} changed${ids}.`;
-    terminal.write(`${text}${more}`);
+    const what = isOfEvents
+      ? `${count} events ${isDryRun ? 'would be' : 'were'} changed`
+      : madeText(items, isDryRun);
+    const ids = changeIds.length > 0 ? ` (${changeIds.join(', ')})` : '';
+    const more = mayBeMore ? ' There may be more: repeat the command.' : '';
+    terminal.write(`${what}${ids}.${more}`);
   }
-  return session.fail(changed.failures);
+  return session.fail(failures);
+}
+
+/** What an answer is about. */
+interface Written {
+  readonly isOfEvents: boolean;
+  readonly isDryRun: boolean;
+}
+
+function madeText(items: ChangeAnswer['items'], isDryRun: boolean): string {
+  const count = `${items.length} database${items.length === 1 ? '' : 's'}`;
+  return `The change ${isDryRun ? 'would be' : 'was'} made in ${count}`;
 }
 
 function signatureOf({ by, reason, dryRun }: ChangeValues): { readonly by: string; readonly reason: string } {
