@@ -150,6 +150,25 @@ describe('the events of two logs', () => {
     expect([ofShard, ofBob, ofModel].map((each) => linesOf(each).length)).toEqual([1, 1, 3]);
   });
 
+  test('are exported as far as a database answers, the other one whole', async () => {
+    await all.second.write(
+      'long',
+      Array.from({ length: 250 }, (_each, index) => index + 1),
+    );
+    let pageCount = 0;
+    all.proxy.judge = ({ direction, bytes }) => {
+      if (direction === 'to-server' && bytes.includes('order by e.epoch desc')) pageCount++;
+      return pageCount > 2 ? 'cut' : 'forward';
+    };
+    const exported = await run('events export');
+    all.proxy.judge = () => 'forward';
+    expect(exported).toMatchObject({ code: 1, stderr: expect.stringMatching(/^error: 1\/0: /) as string });
+    const lines = linesOf(exported) as { shards: readonly string[]; event: { id: string } }[];
+    expect(lines.filter(({ shards }) => shards[0] === '0/0')).toHaveLength(3);
+    expect(lines).toHaveLength(3 + 200);
+    expect(new Set(lines.map(({ event }) => event.id)).size).toBe(lines.length);
+  });
+
   test('are followed until there are enough', async () => {
     let isWritten = false;
     const ended = await run('events tail --last 1 --count 3 --interval-ms 20 --type ThingChangedEvent', [], {

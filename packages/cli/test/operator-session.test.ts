@@ -90,6 +90,39 @@ test('a request is found by its idempotency key, and its action by its id', asyn
   expect(parsed(keyDown)).toMatchObject({ items: [{}], failures: [{ shards: ['1/0'] }] });
 });
 
+test('no command shows a password, although its database is down', async () => {
+  const away = {
+    'jdbc-url': 'postgresql://u:canary-1@127.0.0.1:1/away',
+    username: 'u',
+    password: 'canary-2',
+  };
+  const groups = [
+    { group: 0, name: 'away', members: [{ member: 0, name: 'away', configs: { 'primary-config': away } }] },
+  ];
+  const sharding = { 'default-shard': { group: 0, member: 0 }, groups };
+  const file = await write('away.json', { sharding, operator: { token } });
+  const commands = [
+    'consumers',
+    'relays',
+    'events search',
+    'events export',
+    'model a',
+    'why a',
+    'audit',
+    'key k',
+  ];
+  const ended = await Promise.all(
+    ['table', 'json'].flatMap((format) =>
+      commands.map((command) => run([...command.split(' '), '--output', format], file)),
+    ),
+  );
+  expect(new Set(ended.map(({ code }) => code))).toEqual(new Set([1]));
+  for (const { stdout, stderr } of ended) {
+    expect(stderr).toContain('ECONNREFUSED');
+    expect(`${stdout}${stderr}`).not.toContain('canary');
+  }
+});
+
 test('following events in a process ends with Ctrl-C', async () => {
   const child = spawn(
     process.execPath,
