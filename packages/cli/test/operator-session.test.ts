@@ -124,14 +124,10 @@ test('no command shows a password, although its database is down', async () => {
 });
 
 test('following events in a process ends with Ctrl-C', async () => {
-  const child = spawn(
-    process.execPath,
-    [framework.file, 'events', 'tail', '--last', '1', '--config', config],
-    {
-      env: { PATH: process.env['PATH'] },
-      stdio: ['ignore', 'pipe', 'inherit'],
-    },
-  );
+  const child = spawn(process.execPath, [framework.file, 'events', 'tail'], {
+    env: { PATH: process.env['PATH'], FRAMEWORK_CONFIG: config, FRAMEWORK_CLI_LAST: '1' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const exit = once(child, 'exit');
   const [line] = (await once(child.stdout, 'data')) as [Buffer];
   child.kill('SIGINT');
@@ -227,5 +223,16 @@ describe('the listener of a service for operators', () => {
       code: 2,
       stderr: expect.stringContaining('framework.operator.port') as string,
     });
+  });
+
+  test('may be configured by variables, of which others are left alone', async () => {
+    const ended = await framework.run(['console'], {
+      FRAMEWORK_CONFIG: config,
+      FRAMEWORK_OPERATOR_PORT: String(port),
+      FRAMEWORK_OPERATOR_TOKEN: token,
+      FRAMEWORK_OPERATOR_READONLY: 'true',
+    });
+    expect(ended).toMatchObject({ code: 0, stderr: '' });
+    expect(parsed(ended)).toMatchObject({ url: `http://127.0.0.1:${port}`, answers: true });
   });
 });
