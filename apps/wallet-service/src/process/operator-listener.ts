@@ -1,6 +1,6 @@
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
 import { Operator } from '@framework/operator';
-import { operatorApp, operatorTokenMin } from '@framework/operator/http';
+import { type ConsoleFiles, operatorApp, operatorTokenMin } from '@framework/operator/http';
 import { createAdaptorServer } from '@hono/node-server';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
@@ -25,6 +25,8 @@ export const operatorSchema = z
     token: z.string(token).min(operatorTokenMin, token).optional(),
     tokenFile: z.string().min(1, 'is empty: name a file').optional(),
     readOnly: z.boolean('must be true or false').default(true),
+    /** Whether a page for operators is served under `/console/`. */
+    console: z.boolean('must be true or false').default(true),
     /** For the command line, which imports it; the service knows itself. */
     module: z.string().min(1, 'is empty: name a module').optional(),
   })
@@ -67,9 +69,12 @@ export async function listenForOperators(
     extensions: [walletExtension(databases)],
     relays: relays.flatMap(({ name, aliases }) => [name, ...aliases]),
   });
+  const closing = new AbortController();
   const app = operatorApp(operator, {
     token: settings.token ?? (await tokenIn(settings.tokenFile ?? '')),
     readOnly: settings.readOnly,
+    console: settings.console ? readConsoleFiles : undefined,
+    closing: closing.signal,
     onError: (error) => logger.warn({ reason: errorReason(error) }, logMessages.operatorRefused),
   });
   const server = createAdaptorServer({
@@ -87,11 +92,18 @@ export async function listenForOperators(
     url,
     close: async () => {
       const closed = once(server, 'close');
+      closing.abort();
       server.close();
       if ('closeIdleConnections' in server) server.closeIdleConnections();
       await closed;
     },
   };
+}
+
+/** Loaded when somebody opens the page. */
+async function readConsoleFiles(): Promise<ConsoleFiles> {
+  const { readConsole } = await import('@framework/console');
+  return readConsole();
 }
 
 async function tokenIn(file: string): Promise<string> {

@@ -1,0 +1,63 @@
+import type {
+  ChangeAnswer,
+  Consumer as ConsumerAnswer,
+  ExplainedEvent as ExplainedEventAnswer,
+  InvariantStep as InvariantStepAnswer,
+  Operator,
+  OperatorFailure,
+  PartialPage as Page,
+  WhyAnswer,
+} from '@framework/operator';
+
+/** A value as it arrives: dates are texts. */
+export type Json<Value> = unknown extends Value
+  ? unknown
+  : Value extends Date
+    ? string
+    : Value extends object
+      ? { readonly [Name in keyof Value]: Json<Value[Name]> }
+      : Value;
+
+type AnswerOf<Method extends 'audit' | 'blocked' | 'deadLetters' | 'idempotencyKey' | 'model' | 'shards'> =
+  Json<Awaited<ReturnType<Operator[Method]>>>;
+
+export type Failure = Json<OperatorFailure>;
+export type PartialPage<Item> = Json<Omit<Page<unknown>, 'items'>> & { readonly items: readonly Item[] };
+export type Consumer = Json<ConsumerAnswer>;
+export type ConsumerPlace = Consumer['databases'][number];
+export type DeadLetters = AnswerOf<'deadLetters'>;
+export type DeadLetterGroup = DeadLetters['items'][number];
+export type BlockedPage = AnswerOf<'blocked'>;
+export type BlockedEvent = BlockedPage['items'][number];
+export type Shards = AnswerOf<'shards'>;
+export type EventPage = AnswerOf<'model'>;
+export type TrackedEvent = EventPage['items'][number];
+export type LoggedEvent = TrackedEvent['event'];
+export type ExplainedEvent = Json<ExplainedEventAnswer>;
+export type Keys = AnswerOf<'idempotencyKey'>;
+export type AuditPage = AnswerOf<'audit'>;
+export type Why = Json<WhyAnswer>;
+export type InvariantStep = Json<InvariantStepAnswer>;
+export type Change = Json<ChangeAnswer>;
+export type Row = Readonly<Record<string, unknown>>;
+
+interface Named {
+  readonly name: string;
+  readonly summary: string;
+}
+
+/** What the operator can be asked. */
+export interface About {
+  readonly readOnly: boolean;
+  readonly databases: readonly { readonly shards: readonly string[] }[];
+  readonly views: readonly Named[];
+  readonly invariants: readonly Named[];
+}
+
+/** What is seen at one time. */
+export interface Snapshot {
+  readonly date: string;
+  readonly consumers: { readonly items: readonly Consumer[]; readonly failures: readonly Failure[] };
+  readonly deadLetters: DeadLetters;
+  readonly shards: Shards;
+}

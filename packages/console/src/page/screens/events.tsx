@@ -1,0 +1,95 @@
+import type { JSX } from 'preact';
+
+import type { EventPage, TrackedEvent } from '../answers.js';
+import { useAnswer } from '../asking.js';
+import { count } from '../format.js';
+import { snapshot } from '../live.js';
+import {
+  Answered,
+  type Column,
+  Empty,
+  Field,
+  Filters,
+  IdLink,
+  Pager,
+  Screen,
+  Table,
+  Time,
+} from '../parts.js';
+import { refine, route } from '../route.js';
+import { Deliveries, EventDetails } from '../tracked-event.js';
+
+/** The newest events of all logs, or those that a search finds. */
+export function Events(): JSX.Element {
+  const { tail, since, until, ...filter } = route.value.query;
+  const isTail = tail === 'on' && filter['after'] === undefined;
+  const query = { ...filter, since: instant(since), until: instant(until), limit: 50 };
+  const asked = useAnswer<EventPage>('events', query, isTail ? snapshot.value?.date : undefined);
+  return (
+    <Screen
+      title="Event log"
+      about="The newest first. A search by action, type or principal needs a time, a model or an action’s id."
+      actions={
+        <label class="switch">
+          <input
+            type="checkbox"
+            checked={isTail}
+            onChange={(event) => refine({ tail: event.currentTarget.checked ? 'on' : undefined })}
+          />
+          Follow
+        </label>
+      }
+    >
+      <Filters label="Search of events">
+        <Field name="shard" label="Shard" placeholder="0/0" />
+        <Field name="modelId" label="Model" />
+        <Field name="type" label="Type" />
+        <Field name="action" label="Action" />
+        <Field name="actionId" label="Action’s id" />
+        <Field name="principal" label="Principal" />
+        <Field name="since" label="Since" isTime />
+        <Field name="until" label="Until" isTime />
+      </Filters>
+      <Answered asked={asked}>
+        {({ items, next }) => (
+          <>
+            {items.length === 0 && (
+              <Empty>
+                {next === undefined
+                  ? 'Nothing matches.'
+                  : 'Nothing in this part of the log: go on with older events.'}
+              </Empty>
+            )}
+            {items.length > 0 && (
+              <Table
+                label="Events"
+                items={items}
+                keyOf={({ event }) => event.id}
+                columns={columns}
+                more={(item) => <EventDetails of={item} />}
+              />
+            )}
+            <Pager next={next} noun="Older events" />
+          </>
+        )}
+      </Answered>
+    </Screen>
+  );
+}
+
+/** What a field for a local time has, as an instant. */
+function instant(local: string | undefined): string | undefined {
+  const date = new Date(local ?? '');
+  return Number.isNaN(date.getTime()) ? undefined : date.toISOString();
+}
+
+const columns: readonly Column<TrackedEvent>[] = [
+  { title: 'Time', cell: ({ event }) => <Time of={event.createdDate} /> },
+  { title: 'Type', cell: ({ event }) => event.type },
+  { title: 'Model', cell: ({ event }) => <IdLink id={event.modelId} screen="models" /> },
+  { title: 'Version', isNumber: true, cell: ({ event }) => count(event.modelVersion) },
+  { title: 'Action', cell: ({ event }) => event.actionName },
+  { title: 'Principal', cell: ({ event }) => event.principal },
+  { title: 'Shard', cell: ({ shards }) => shards.join(', ') },
+  { title: 'Delivery', cell: ({ deliveries }) => <Deliveries of={deliveries} /> },
+];

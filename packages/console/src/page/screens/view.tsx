@@ -1,0 +1,54 @@
+import type { JSX } from 'preact';
+
+import type { PartialPage, Row } from '../answers.js';
+import { useAnswer } from '../asking.js';
+import { Answered, type Column, Empty, IdLink, Pager, Screen, Table, Value } from '../parts.js';
+import { route } from '../route.js';
+import { viewTitle } from '../screens.js';
+import { about } from '../session.js';
+
+/** A table of the application: its columns are the fields of its rows. */
+export function View(): JSX.Element {
+  const [, name = ''] = route.value.path;
+  const { after } = route.value.query;
+  const asked = useAnswer<PartialPage<Row>>(`views/${encodeURIComponent(name)}`, { limit: 50, after });
+  const summary = about.value?.views.find((view) => view.name === name)?.summary;
+  return (
+    <Screen title={viewTitle(name)} {...(summary !== undefined && { about: summary })}>
+      <Answered asked={asked}>
+        {({ items, next }) => (
+          <>
+            {items.length === 0 ? (
+              <Empty>There is nothing.</Empty>
+            ) : (
+              <Table
+                label={viewTitle(name)}
+                items={items}
+                keyOf={({ id }, index) => (typeof id === 'string' ? id : `${index}`)}
+                columns={columnsOf(items)}
+              />
+            )}
+            <Pager next={next} />
+          </>
+        )}
+      </Answered>
+    </Screen>
+  );
+}
+
+function columnsOf(rows: readonly Row[]): readonly Column<Row>[] {
+  const names = [...new Set(rows.flatMap(Object.keys))].sort((one, other) => rank(one) - rank(other));
+  return names.map((name) => ({
+    title: name,
+    isNumber: rows.every((row) => typeof row[name] === 'number' || row[name] === undefined),
+    cell: (row) => {
+      const value = row[name];
+      return name === 'id' && typeof value === 'string' ? <IdLink id={value} /> : <Value of={value} />;
+    },
+  }));
+}
+
+/** The id comes first. */
+function rank(name: string): number {
+  return name === 'id' ? 0 : 1;
+}
