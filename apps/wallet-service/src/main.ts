@@ -1,8 +1,10 @@
-import type { FrameworkConfig } from '@framework/core';
+import { ConfigurationError, type FrameworkConfig } from '@framework/core';
+import { randomBytes } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 
 import { type OperatorCommand, operatorCommand } from './operator-command.js';
+import { Demo } from './process/demo.js';
 import { startEmbeddedDatabases } from './process/embedded-databases.js';
 import { errorStack, logOptions } from './process/log-format.js';
 import { logMessages } from './process/log-messages.js';
@@ -17,6 +19,8 @@ import { changeText, readyText, untilReady, waitingText, workerReadyText } from 
  * in `src` and in `dist`.
  */
 const embeddedFolder = fileURLToPath(new URL('../../../.data/postgres', import.meta.url));
+/** That of the demonstration, whose handlers no other process has. */
+const demoFolder = fileURLToPath(new URL('../../../.data/demo', import.meta.url));
 
 // The service must survive when nobody reads its standard output any more.
 process.stdout.on('error', () => undefined);
@@ -24,14 +28,16 @@ await main();
 
 async function main(): Promise<void> {
   const settings = settingsOrExit();
-  const command = operatorCommand(process.argv.slice(2));
+  const words = process.argv.slice(2);
+  const isDemo = words.join() === 'demo';
+  const command = isDemo ? undefined : operatorCommand(words);
   if (command !== undefined) return operate(command, settings);
   // Standard output is for people, the log is for machines.
   const logger = serviceLogger(settings.logLevel, logOptions);
   const shutdown = new Shutdown({ timeoutMs: settings.shutdownTimeoutMs, say });
   shutdown.add(logTaken);
   try {
-    await serve(settings, logger, shutdown);
+    await serve(settings, { logger, shutdown, demo: isDemo ? new Demo() : undefined });
   } catch (error) {
     if (shutdown.begun) return;
     const fault = startError(error, settings);
@@ -64,16 +70,24 @@ async function operate(command: OperatorCommand | string, { configFile }: Servic
   }
 }
 
-async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdown): Promise<void> {
-  const config = await configOf(settings, shutdown);
+interface Around {
+  readonly logger: Logger;
+  readonly shutdown: Shutdown;
+  readonly demo: Demo | undefined;
+}
+
+async function serve(settings: ServiceSettings, { logger, shutdown, demo }: Around): Promise<void> {
+  const { config, consoleToken } = await configOf(settings, shutdown, demo);
   const onRestartNeeded = (): void => void shutdown.exit(1);
   const options = { ...settings, config, logger, onRestartNeeded };
   const { role } = settings;
-  const { service, url, stop } =
+  const { service, url, consoleUrl, stop } =
     role === 'worker' || role === 'relay'
       ? await startWorker({ ...options, role })
-      : await startService({ ...options, role });
+      : await startService({ ...options, role, handlers: demo?.handlers ?? [] });
   shutdown.add(stop);
+  if (demo !== undefined) shutdown.add(() => demo.stop());
+  const fragment = consoleToken === undefined ? '' : `#token=${consoleToken}`;
   const sayUnlessEnding = (text: string): void => {
     if (!shutdown.begun) say(text);
   };
@@ -82,12 +96,18 @@ async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdo
       const text = waitingText(starts);
       sayUnlessEnding(url === undefined ? text : `Listening on ${url}. ${text}`);
     },
-    onReady: (starts) =>
-      sayUnlessEnding(
-        url === undefined
-          ? workerReadyText(role === 'relay' ? role : 'worker', starts)
-          : readyText(url, starts, { ...settings, isOpen: service.authentication === undefined }),
-      ),
+    onReady: (starts) => {
+      if (url === undefined)
+        return sayUnlessEnding(workerReadyText(role === 'relay' ? role : 'worker', starts));
+      demo?.start(url, say);
+      return sayUnlessEnding(
+        readyText(url, starts, {
+          ...settings,
+          isOpen: service.authentication === undefined,
+          consoleUrl: consoleUrl && `${consoleUrl}${fragment}`,
+        }),
+      );
+    },
     onChange: (start) => {
       sayUnlessEnding(changeText(start));
       if (start.ready) logger.info({ shard: start.place }, logMessages.shardReady);
@@ -98,11 +118,22 @@ async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdo
 async function configOf(
   { configFile, dataFolder, firstRelay }: ServiceSettings,
   shutdown: Shutdown,
-): Promise<FrameworkConfig> {
-  if (configFile !== undefined) return readConfigFile(configFile, process.env);
-  const embedded = await startEmbeddedDatabases(dataFolder ?? embeddedFolder, say, process.env);
+  demo: Demo | undefined,
+): Promise<{ readonly config: FrameworkConfig; readonly consoleToken?: string }> {
+  if (configFile !== undefined) {
+    if (demo === undefined) return { config: await readConfigFile(configFile, process.env) };
+    const message = 'names databases, but the demonstration has its own: leave it out';
+    throw new ConfigurationError([{ path: 'WALLET_CONFIG', message }]);
+  }
+  const folder = dataFolder ?? (demo === undefined ? embeddedFolder : demoFolder);
+  const embedded = await startEmbeddedDatabases(folder, say, process.env);
   shutdown.add(embedded.stop);
-  return { ...embedded.config, relay: [...firstRelay, ...embedded.config.relay] };
+  const relay = [...firstRelay, ...embedded.config.relay];
+  const config = { ...embedded.config, relay, ...(demo && { delivery: demo.deliveryIn(embedded.config) }) };
+  if (Object.keys(config.operator).length > 0) return { config };
+  // Whoever tries the service may look at it as an operator does: only who reads the terminal has the token.
+  const consoleToken = randomBytes(32).toString('hex');
+  return { config: { ...config, operator: { port: 0, token: consoleToken, readOnly: false } }, consoleToken };
 }
 
 function say(line: string): void {

@@ -42,6 +42,8 @@ export const operatorSchema = z
 export interface OperatorListener {
   /** Its address, for example `http://127.0.0.1:9090`. */
   readonly url: string;
+  /** The page for operators, for example `http://127.0.0.1:9090/console/`; `undefined` when it is not served. */
+  readonly consoleUrl: string | undefined;
   /** Stops accepting connections, and resolves when running requests are answered. */
   readonly close: () => Promise<void>;
 }
@@ -90,6 +92,7 @@ export async function listenForOperators(
   logger.info({ url, readOnly: settings.readOnly }, logMessages.operatorsServed);
   return {
     url,
+    consoleUrl: settings.console ? `${url}/console/` : undefined,
     close: async () => {
       const closed = once(server, 'close');
       closing.abort();

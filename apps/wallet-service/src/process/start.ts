@@ -44,6 +44,8 @@ export interface RunningService {
   readonly metricsUrl: string | undefined;
   /** The address for operators; `undefined` when the configuration has none. */
   readonly operatorUrl: string | undefined;
+  /** The page for operators; `undefined` when there is none. */
+  readonly consoleUrl: string | undefined;
   /** Stops accepting connections, finishes running requests and handlers, then closes the database connections. */
   readonly stop: () => Promise<void>;
 }
@@ -68,6 +70,8 @@ export async function startService(options: {
   readonly logger: Logger;
   /** Whether to serve `/docs`, a page for reading and trying the API. Default true. */
   readonly docs?: boolean;
+  /** Handlers besides the service's own. Default: none. */
+  readonly handlers?: readonly AnyEventHandler[];
   readonly retry?: Partial<RetryPolicy>;
   /** How long stopping may take before it is cut short. Default: unlimited. */
   readonly shutdownTimeoutMs?: number;
@@ -89,6 +93,7 @@ export async function startService(options: {
     ...deliveryOptions(options),
     ...(retry && { retry }),
     delivers: role === 'all',
+    handlers: options.handlers ?? [],
     relays,
     observer,
     onKeysFailure: (error) => logger.warn({ reason: errorReason(error) }, logMessages.keysFailed),
@@ -135,7 +140,14 @@ export async function startService(options: {
       await metrics.stop();
       await Promise.all([service.databases.close(), closeBrokers(relays), close(), closeAudit()]);
     };
-    return { service, url: server.url, metricsUrl, operatorUrl: operators?.url, stop };
+    return {
+      service,
+      url: server.url,
+      metricsUrl,
+      operatorUrl: operators?.url,
+      consoleUrl: operators?.consoleUrl,
+      stop,
+    };
   } catch (error) {
     await Promise.all([metrics.stop(), service.databases.close(), audit?.close()]);
     throw error;
@@ -212,6 +224,7 @@ function refusals(logger: Logger): Pick<WebHandler, 'refuse' | 'describe'> {
 export interface RunningWorker {
   readonly service: WalletService;
   readonly url: undefined;
+  readonly consoleUrl: undefined;
   /** Where Prometheus reads metrics; `undefined` when `framework.metrics` has no port. */
   readonly metricsUrl: string | undefined;
   /** Finishes running handlers, gives the leases back, then closes the database connections. */
@@ -263,5 +276,5 @@ export async function startWorker(options: {
     await metrics.stop();
     await Promise.all([service.databases.close(), closeBrokers(relays)]);
   };
-  return { service, url: undefined, metricsUrl, stop };
+  return { service, url: undefined, consoleUrl: undefined, metricsUrl, stop };
 }

@@ -87,13 +87,17 @@ const examples = [
 ];
 
 /**
- * The text for the terminal when the service is ready: its address, the databases, which shards are not ready and why,
+ * The text for the terminal when the service is ready: its address, the page for operators, the databases, which shards are not ready and why,
  * and a first request to try on a ready shard.
  */
 export function readyText(
   url: string,
   starts: readonly ShardStart[],
-  { docs, isOpen }: { readonly docs: boolean; readonly isOpen: boolean },
+  {
+    docs,
+    isOpen,
+    consoleUrl,
+  }: { readonly docs: boolean; readonly isOpen: boolean; readonly consoleUrl?: string | undefined },
 ): string {
   const example = examples.find(({ country }) => isReady(placementOf(country), starts));
   const wallet = {
@@ -110,6 +114,7 @@ export function readyText(
     '',
     `  Address  ${url}`,
     ...(docs ? [`  Docs     ${url}/docs`] : []),
+    ...(consoleUrl === undefined ? [] : [`  Console  ${consoleUrl}`]),
     ...(isOpen ? ['  Access   everybody on this computer, without a token: see framework.security.jwt'] : []),
     ...shardLines(starts),
     ...(example === undefined ? [] : [`  Try      ${curl}`]),

@@ -1,0 +1,101 @@
+import type { FrameworkConfig } from '@framework/core';
+import type { AnyEventHandler, EventEnvelope, EventHandler, EventHandlerOptions } from '@framework/events';
+import { setTimeout as delay } from 'node:timers/promises';
+import * as z from 'zod';
+
+import { WalletMoneyDepositedEvent } from '../wallet/wallet.js';
+
+/** The mean time between two requests, in milliseconds. */
+const pauseMs = 300;
+const walletsPerCountry = 4;
+/** The mail server of the demonstration is away for the first part of each minute. */
+const outageSeconds = 15;
+const fullMailbox = 'full@mail.example';
+const owner = '7c9e6679-7425-40de-944b-e07fc1f90ae7';
+const made = z.object({ id: z.string() });
+const asked = z.object({ recipient: z.string().optional() });
+
+/**
+ * Sends receipts for deposits to a mail server that does not exist. It fails while that server is away, so that a replay helps; and always
+ * for one recipient, whose events can only be skipped.
+ */
+class SendReceipt implements EventHandler<WalletMoneyDepositedEvent> {
+  static readonly handlerName = 'demo-send-receipt';
+  static readonly options: EventHandlerOptions = { startFrom: 'beginning' };
+  readonly event = WalletMoneyDepositedEvent;
+
+  async handle({ actionParams }: EventEnvelope<WalletMoneyDepositedEvent>): Promise<void> {
+    const { recipient } = asked.parse(actionParams);
+    if (recipient === fullMailbox) throw new Error(`The mailbox ${fullMailbox} is full`);
+    if (recipient !== undefined && new Date().getSeconds() < outageSeconds)
+      throw new Error('The mail server does not answer');
+  }
+}
+
+/** Lets a service live, so that operators have something to look at: deposits, transfers between shards, and a handler that fails at times. */
+export class Demo {
+  readonly handlers: readonly AnyEventHandler[] = [new SendReceipt()];
+  readonly #stopped = new AbortController();
+  #running: Promise<void> | undefined;
+
+  /** Few attempts in short succession, so that dead letters are seen soon. */
+  deliveryIn({ delivery }: FrameworkConfig): FrameworkConfig['delivery'] {
+    return { retry: { attemptsMax: 3, backoffBaseMs: 500 }, ...delivery };
+  }
+
+  /**
+   * Begins to send requests to a service.
+   *
+   * @param say is told once what the service refuses
+   */
+  start(url: string, say: (line: string) => void): void {
+    this.#running ??= this.#run(url).catch((error: unknown) => {
+      if (!this.#stopped.signal.aborted) say(`The demonstration ends: ${String(error)}`);
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#running;
+  }
+
+  async #run(url: string): Promise<void> {
+    const { signal } = this.#stopped;
+    const wallets: string[] = [];
+    for (let number = 0; number < walletsPerCountry; number++)
+      for (const country of ['US', 'MX']) {
+        const wallet = { country, ownerId: owner, currency: 'USD', initialBalance: '1000.00' };
+        const { id } = made.parse(await this.#post(`${url}/wallets`, wallet));
+        wallets.push(id);
+      }
+    while (!signal.aborted) {
+      const [sourceId, destId] = [anyOf(wallets), anyOf(wallets)];
+      const amount = `${(Math.random() * 50 + 0.01).toFixed(2)}`;
+      if (sourceId !== destId && Math.random() < 0.5)
+        await this.#post(`${url}/transfers`, { sourceId, destId, amount });
+      else await this.#post(`${url}/wallets/${sourceId}/deposit`, { amount, recipient: recipient() });
+      await delay(pauseMs * (0.5 + Math.random()), undefined, { signal });
+    }
+  }
+
+  /** A wallet may have too little money for a transfer: that is part of its life. */
+  async #post(url: string, body: object): Promise<unknown> {
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+      signal: this.#stopped.signal,
+    });
+    const answer: unknown = await response.json();
+    if (response.ok || response.status === 422 || response.status >= 500) return answer;
+    throw new Error(`${url} answered with ${response.status}: ${JSON.stringify(answer)}`);
+  }
+}
+
+function recipient(): string {
+  return Math.random() < 0.02 ? fullMailbox : `owner-${Math.floor(Math.random() * 20)}@mail.example`;
+}
+
+function anyOf(wallets: readonly string[]): string {
+  return wallets[Math.floor(Math.random() * wallets.length)] ?? '';
+}

@@ -1,0 +1,73 @@
+import axe from 'axe-core';
+import { existsSync, mkdirSync } from 'node:fs';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Browser, type BrowserContextOptions, type Page, chromium } from 'playwright-core';
+import { build } from 'vite';
+
+/** How long the page may take to show something; it costs nothing when it is met. */
+const deadlineMs = 30_000;
+const consoleFolder = fileURLToPath(new URL('../../../../packages/console', import.meta.url));
+
+/** The browser of the tests; `undefined` when there is none. */
+export const browserPath: string | undefined = [
+  process.env['CHROMIUM_PATH'] ?? '/usr/bin/chromium',
+  chromium.executablePath(),
+].find((path) => existsSync(path));
+
+/** Builds the page, as the package does. */
+export async function buildConsole(): Promise<void> {
+  await build({ configFile: join(consoleFolder, 'vite.config.ts'), logLevel: 'error' });
+}
+
+export function openBrowser(): Promise<Browser> {
+  return chromium.launch({
+    ...(browserPath !== undefined && { executablePath: browserPath }),
+    args: ['--no-sandbox', '--disable-gpu', '--disable-quic'],
+  });
+}
+
+/** A tab, with everything that the page did wrong: errors that nobody caught, and what its policy forbids. */
+export interface Tab {
+  readonly page: Page;
+  readonly mistakes: readonly string[];
+}
+
+export async function openTab(browser: Browser, options: BrowserContextOptions = {}): Promise<Tab> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  context.setDefaultTimeout(deadlineMs);
+  const page = await context.newPage();
+  const mistakes: string[] = [];
+  page.on('pageerror', (error) => mistakes.push(String(error)));
+  page.on('console', (message) => {
+    // An answer with 401 is what some tests are about.
+    if (message.type() === 'error' && !message.text().includes('status of 401'))
+      mistakes.push(message.text());
+  });
+  return { page, mistakes };
+}
+
+/** What is serious or worse for those who cannot see or point. */
+export async function barriersIn(page: Page): Promise<readonly string[]> {
+  await page.evaluate(axe.source);
+  const { violations } = await page.evaluate(() =>
+    (globalThis as unknown as { readonly axe: typeof axe }).axe.run({ resultTypes: ['violations'] }),
+  );
+  return violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html} ${node.failureSummary ?? ''}`));
+}
+
+/** Writes pictures into the documents if `CONSOLE_PICTURES` is `docs`, otherwise into a folder that is thrown away. */
+export async function pictureTaker(): Promise<(page: Page, name: string) => Promise<void>> {
+  const folder =
+    process.env['CONSOLE_PICTURES'] === 'docs'
+      ? fileURLToPath(new URL('../../../../docs/operations/console', import.meta.url))
+      : await mkdtemp(join(tmpdir(), 'console-pictures-'));
+  mkdirSync(folder, { recursive: true });
+  return async (page, name) => {
+    await page.screenshot({ path: join(folder, `${name}.png`) });
+  };
+}
