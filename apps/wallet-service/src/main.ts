@@ -33,7 +33,9 @@ async function main(): Promise<void> {
   const command = isDemo ? undefined : operatorCommand(words);
   if (command !== undefined) return operate(command, settings);
   // Standard output is for people, the log is for machines.
-  const logger = serviceLogger(settings.logLevel, logOptions);
+  // The failures of a demonstration are intended, and seen in the console.
+  const level = isDemo && process.env['LOG_LEVEL'] === undefined ? 'fatal' : settings.logLevel;
+  const logger = serviceLogger(level, logOptions);
   const shutdown = new Shutdown({ timeoutMs: settings.shutdownTimeoutMs, say });
   shutdown.add(logTaken);
   try {

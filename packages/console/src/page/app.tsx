@@ -111,10 +111,15 @@ function Console(): JSX.Element {
         </button>
       </header>
       <nav id="menu" class={isMenuOpen ? 'menu open' : 'menu'} aria-label="Screens">
-        {screens.map(({ title, href }) => (
-          <a key={href} href={href} aria-current={href === address ? 'page' : undefined}>
-            {title}
-          </a>
+        {[...Map.groupBy(screens, ({ group }) => group)].map(([group, links]) => (
+          <div key={group} role="group" aria-label={group || undefined}>
+            {group !== '' && <p class="menu-group">{group}</p>}
+            {links.map(({ title, href }) => (
+              <a key={href} href={href} aria-current={href === address ? 'page' : undefined}>
+                {title}
+              </a>
+            ))}
+          </div>
         ))}
       </nav>
       <main tabIndex={-1}>
@@ -130,7 +135,7 @@ function Connection(): JSX.Element {
   return (
     <span role="status">
       <Badge tone={isConnected.value === false ? 'bad' : 'quiet'}>
-        {isConnected.value === false ? 'not connected: trying again' : 'connecting'}
+        {isConnected.value === false ? 'reconnecting' : 'connecting'}
       </Badge>
     </span>
   );

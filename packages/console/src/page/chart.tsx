@@ -3,6 +3,12 @@ import { useEffect, useRef } from 'preact/hooks';
 import UPlot from 'uplot';
 
 const heightPx = 120;
+/** A time axis covers at least so many seconds. */
+const shownMinS = 120;
+/** Versions are whole numbers. */
+const versionSteps = [1, 2, 5]
+  .flatMap((step) => [1, 10, 100, 1_000, 10_000].map((power) => step * power))
+  .sort((a, b) => a - b);
 
 /** A line over time or over versions. The numbers are rounded for drawing: exact ones are in the tables. */
 export function Chart(props: {
@@ -56,13 +62,25 @@ function optionsFor(
     height: heightPx,
     legend: { show: false },
     cursor: { show: false },
+    padding: [8, 8, 0, 0],
     scales: {
-      x: { time: isTime },
+      x: {
+        time: isTime,
+        range: (_plot, first, last) => {
+          if (isTime) return [Math.min(first, last - shownMinS), last];
+          return first === last ? [first - 1, last + 1] : [first, last];
+        },
+      },
       y: { range: (_plot, low, high) => [Math.min(0, low), Math.max(1, high * 1.1)] },
     },
     axes: [
-      { ...axis, space: 70, ...(isTime && { values: (_plot, ticks) => ticks.map(clock) }) },
-      { ...axis, size: 56, space: 32, ...(write && { values: (_plot, ticks) => ticks.map(write) }) },
+      {
+        ...axis,
+        size: 24,
+        space: 70,
+        ...(isTime ? { values: (_plot, ticks) => ticks.map(clock) } : { incrs: versionSteps }),
+      },
+      { ...axis, size: 56, space: 28, ...(write && { values: (_plot, ticks) => ticks.map(write) }) },
     ],
     series: [
       {},

@@ -38,11 +38,12 @@ export function isDate(value: unknown): value is string {
   return typeof value === 'string' && isoDate.test(value);
 }
 
-/** In the zone of the reader, always with all digits, so that columns line up. */
+/** In the zone of the reader; without the day if that is today. Always with all digits, so that columns line up. */
 export function localTime(iso: string): string {
   const date = new Date(iso);
   const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  const time = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  return date.toDateString() === new Date().toDateString() ? time : `${day} ${time}`;
 }
 
 function two(value: number): string {

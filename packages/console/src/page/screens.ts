@@ -4,28 +4,40 @@ import { to } from './route.js';
 export interface ScreenLink {
   readonly title: string;
   readonly href: string;
+  /** Under which heading of the menu it is. */
+  readonly group: string;
 }
 
 /** Builds the menu: the screens that there always are, and the application's views. */
 export function screensWith(views: readonly { readonly name: string }[]): readonly ScreenLink[] {
+  const link = (group: string, title: string, ...path: string[]): ScreenLink => ({
+    group,
+    title,
+    href: to(path),
+  });
   return [
-    { title: 'Overview', href: to([]) },
-    { title: 'Dead letters', href: to(['dead-letters']) },
-    { title: 'Consumers', href: to(['consumers']) },
-    { title: 'Relays', href: to(['relays']) },
-    { title: 'Shards', href: to(['shards']) },
-    { title: 'Event log', href: to(['events']) },
-    { title: 'Models', href: to(['models']) },
-    { title: 'Why', href: to(['why']) },
-    { title: 'Idempotency keys', href: to(['keys']) },
-    ...views.map(({ name }) => ({ title: viewTitle(name), href: to(['views', name]) })),
-    { title: 'Invariants', href: to(['invariants']) },
-    { title: 'Audit', href: to(['audit']) },
+    link('', 'Overview'),
+    link('Delivery', 'Dead letters', 'dead-letters'),
+    link('Delivery', 'Consumers', 'consumers'),
+    link('Delivery', 'Relays', 'relays'),
+    link('Delivery', 'Shards', 'shards'),
+    link('Log', 'Events', 'events'),
+    link('Log', 'Models', 'models'),
+    link('Log', 'Why', 'why'),
+    link('Log', 'Idempotency keys', 'keys'),
+    ...views.map(({ name }) => link('Application', wordsOf(name), 'views', name)),
+    link('Application', 'Invariants', 'invariants'),
+    link('Changes', 'Audit', 'audit'),
   ];
 }
 
-/** Such as `Open transfers` for `open-transfers`. */
-export function viewTitle(name: string): string {
-  const words = name.replaceAll('-', ' ');
+/** Such as `Open transfers` for `open-transfers`, and `Source id` for `sourceId`. */
+export function wordsOf(name: string): string {
+  const words = name
+    .replaceAll(/[-_]/g, ' ')
+    .replaceAll(
+      /([a-z\d])([A-Z])/g,
+      (_all, before: string, after: string) => `${before} ${after.toLowerCase()}`,
+    );
   return `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
 }

@@ -27,8 +27,8 @@ export function Events(): JSX.Element {
   const asked = useAnswer<EventPage>('events', query, isTail ? snapshot.value?.date : undefined);
   return (
     <Screen
-      title="Event log"
-      about="The newest first. A search by action, type or principal needs a time, a model or an action’s id."
+      title="Events"
+      about="The logs, the newest first. A search by type, action or principal needs a time, a model or an action’s id."
       actions={
         <label class="switch">
           <input
@@ -89,7 +89,7 @@ const columns: readonly Column<TrackedEvent>[] = [
   { title: 'Model', cell: ({ event }) => <IdLink id={event.modelId} screen="models" /> },
   { title: 'Version', isNumber: true, cell: ({ event }) => count(event.modelVersion) },
   { title: 'Action', cell: ({ event }) => event.actionName },
-  { title: 'Principal', cell: ({ event }) => event.principal },
+  { title: 'Principal', cell: ({ event }) => <span class="whole">{event.principal}</span> },
   { title: 'Shard', cell: ({ shards }) => shards.join(', ') },
   { title: 'Delivery', cell: ({ deliveries }) => <Deliveries of={deliveries} /> },
 ];

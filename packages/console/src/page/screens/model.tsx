@@ -131,7 +131,7 @@ function payloadOf(payload: unknown): Readonly<Record<string, unknown>> {
 }
 
 function columnsFor(items: readonly TrackedEvent[]): readonly Column<TrackedEvent>[] {
-  const numeric = numericFields(items).slice(0, 3);
+  const numeric = numericFields(items).slice(0, 2);
   return [
     { title: 'Version', isNumber: true, cell: ({ event }) => count(event.modelVersion) },
     { title: 'Time', cell: ({ event }) => <Time of={event.createdDate} /> },
@@ -145,7 +145,7 @@ function columnsFor(items: readonly TrackedEvent[]): readonly Column<TrackedEven
       },
     })),
     { title: 'Action', cell: ({ event }) => event.actionName },
-    { title: 'Principal', cell: ({ event }) => event.principal },
+    { title: 'Principal', cell: ({ event }) => <span class="whole">{event.principal}</span> },
     { title: 'Delivery', cell: ({ deliveries }) => <Deliveries of={deliveries} /> },
   ];
 }

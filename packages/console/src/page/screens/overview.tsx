@@ -63,7 +63,7 @@ function Figures({ of }: { of: Snapshot }): JSX.Element {
     },
     { name: 'dead letters', value: count(sum(({ deadCount }) => deadCount)), href: to(['dead-letters']) },
     {
-      name: 'events in the logs, estimated',
+      name: 'logged, estimated',
       value: count(of.shards.items.reduce((total, { eventCountEstimate }) => total + eventCountEstimate, 0)),
       href: to(['events']),
     },

@@ -2,9 +2,10 @@ import type { JSX } from 'preact';
 
 import type { PartialPage, Row } from '../answers.js';
 import { useAnswer } from '../asking.js';
-import { Answered, type Column, Empty, IdLink, Pager, Screen, Table, Value } from '../parts.js';
+import { isNumeric } from '../exact-json.js';
+import { Answered, type Column, Empty, IdLink, Pager, Screen, ShardNames, Table, Value } from '../parts.js';
 import { route } from '../route.js';
-import { viewTitle } from '../screens.js';
+import { wordsOf } from '../screens.js';
 import { about } from '../session.js';
 
 /** A table of the application: its columns are the fields of its rows. */
@@ -14,7 +15,7 @@ export function View(): JSX.Element {
   const asked = useAnswer<PartialPage<Row>>(`views/${encodeURIComponent(name)}`, { limit: 50, after });
   const summary = about.value?.views.find((view) => view.name === name)?.summary;
   return (
-    <Screen title={viewTitle(name)} {...(summary !== undefined && { about: summary })}>
+    <Screen title={wordsOf(name)} {...(summary !== undefined && { about: summary })}>
       <Answered asked={asked}>
         {({ items, next }) => (
           <>
@@ -22,7 +23,7 @@ export function View(): JSX.Element {
               <Empty>There is nothing.</Empty>
             ) : (
               <Table
-                label={viewTitle(name)}
+                label={wordsOf(name)}
                 items={items}
                 keyOf={({ id }, index) => (typeof id === 'string' ? id : `${index}`)}
                 columns={columnsOf(items)}
@@ -39,13 +40,20 @@ export function View(): JSX.Element {
 function columnsOf(rows: readonly Row[]): readonly Column<Row>[] {
   const names = [...new Set(rows.flatMap(Object.keys))].sort((one, other) => rank(one) - rank(other));
   return names.map((name) => ({
-    title: name,
-    isNumber: rows.every((row) => typeof row[name] === 'number' || row[name] === undefined),
-    cell: (row) => {
-      const value = row[name];
-      return name === 'id' && typeof value === 'string' ? <IdLink id={value} /> : <Value of={value} />;
-    },
+    title: wordsOf(name),
+    isNumber: rows.every((row) => row[name] === undefined || isNumeric(row[name])),
+    cell: (row) => <Cell name={name} of={row[name]} />,
   }));
+}
+
+function Cell({ name, of }: { name: string; of: unknown }): JSX.Element {
+  if (typeof of === 'string' && (name === 'id' || isUuid(of))) return <IdLink id={of} />;
+  if (Array.isArray(of) && of.every((each) => typeof each === 'string')) return <ShardNames of={of} />;
+  return <Value of={of} />;
+}
+
+function isUuid(text: string): boolean {
+  return /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i.test(text);
 }
 
 /** The id comes first. */

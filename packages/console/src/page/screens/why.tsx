@@ -15,7 +15,7 @@ export function Why(): JSX.Element {
     <Screen
       title="Why"
       about={id ?? 'What stands in the way of an event, a model, an action or something of the application.'}
-      actions={asked.answer?.kind === 'model' && id !== undefined && <a href={to(['models', id])}>History</a>}
+      actions={id !== undefined && hasHistory(asked.answer) && <a href={to(['models', id])}>History</a>}
     >
       <form
         class="filters"
@@ -37,6 +37,11 @@ export function Why(): JSX.Element {
       <Answered asked={asked}>{(answer) => <Explained of={answer} />}</Answered>
     </Screen>
   );
+}
+
+/** Whether the id is that of a model, also of one that the application knows. */
+function hasHistory(answer: Answer | undefined): boolean {
+  return answer?.kind === 'model' || answer?.kind === 'extension';
 }
 
 function Explained({ of: { kind, sentences, sides, data } }: { of: Answer }): JSX.Element {
