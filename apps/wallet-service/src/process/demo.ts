@@ -7,9 +7,10 @@ import { WalletMoneyDepositedEvent } from '../wallet/wallet.js';
 
 /** The mean time between two requests, in milliseconds. */
 const pauseMs = 300;
-const walletsPerCountry = 4;
-/** The mail server of the demonstration is away for the first part of each minute. */
-const outageSeconds = 15;
+const walletsPerCountry = 20;
+/** The mail server of the demonstration is away for the first seconds of every third minute. */
+const outageSeconds = 10;
+const outageEveryMinutes = 3;
 const fullMailbox = 'full@mail.example';
 const owner = '7c9e6679-7425-40de-944b-e07fc1f90ae7';
 const made = z.object({ id: z.string() });
@@ -27,8 +28,9 @@ class SendReceipt implements EventHandler<WalletMoneyDepositedEvent> {
   async handle({ actionParams }: EventEnvelope<WalletMoneyDepositedEvent>): Promise<void> {
     const { recipient } = asked.parse(actionParams);
     if (recipient === fullMailbox) throw new Error(`The mailbox ${fullMailbox} is full`);
-    if (recipient !== undefined && new Date().getSeconds() < outageSeconds)
-      throw new Error('The mail server does not answer');
+    const now = new Date();
+    const isAway = now.getMinutes() % outageEveryMinutes === 0 && now.getSeconds() < outageSeconds;
+    if (recipient !== undefined && isAway) throw new Error('The mail server does not answer');
   }
 }
 
@@ -73,7 +75,11 @@ export class Demo {
       const amount = `${(Math.random() * 50 + 0.01).toFixed(2)}`;
       if (sourceId !== destId && Math.random() < 0.5)
         await this.#post(`${url}/transfers`, { sourceId, destId, amount });
-      else await this.#post(`${url}/wallets/${sourceId}/deposit`, { amount, recipient: recipient() });
+      else
+        await this.#post(`${url}/wallets/${sourceId}/deposit`, {
+          amount,
+          recipient: sourceId === wallets[0] ? fullMailbox : `owner-of-${sourceId}@mail.example`,
+        });
       await delay(pauseMs * (0.5 + Math.random()), undefined, { signal });
     }
   }
@@ -90,10 +96,6 @@ export class Demo {
     if (response.ok || response.status === 422 || response.status >= 500) return answer;
     throw new Error(`${url} answered with ${response.status}: ${JSON.stringify(answer)}`);
   }
-}
-
-function recipient(): string {
-  return Math.random() < 0.02 ? fullMailbox : `owner-${Math.floor(Math.random() * 20)}@mail.example`;
 }
 
 function anyOf(wallets: readonly string[]): string {

@@ -12,17 +12,22 @@ const tones: Readonly<Record<Delivery['state'], Tone>> = {
   'dead-letter': 'bad',
 };
 
-/** Whether all handlers have passed an event; otherwise which ones have not. */
+/** Whether all handlers have passed an event; otherwise how many have not. Pointing at them shows their names. */
 export function Deliveries({ of }: { of: readonly Delivery[] }): JSX.Element {
-  const left = of.filter(({ state }) => state !== 'passed');
   if (of.length === 0) return <span class="muted">no handler</span>;
-  if (left.length === 0) return <Badge tone="ok">all passed</Badge>;
+  const left = Map.groupBy(
+    of.filter(({ state }) => state !== 'passed'),
+    ({ state }) => state,
+  );
+  if (left.size === 0) return <Badge tone="ok">all passed</Badge>;
   return (
     <>
-      {left.map(({ handler, state }) => (
-        <Badge key={handler} tone={tones[state]}>
-          {handler}: {state}
-        </Badge>
+      {[...left].map(([state, deliveries]) => (
+        <span key={state} title={deliveries.map(({ handler }) => handler).join(', ')}>
+          <Badge tone={tones[state]}>
+            {deliveries.length} {state === 'dead-letter' ? 'dead' : state}
+          </Badge>
+        </span>
       ))}
     </>
   );
