@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -7,10 +7,10 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { runHere } from '../../../packages/cli/test/fixtures/command-here.js';
 import { rowsOf } from './database-session.js';
+import { exerciseCause, exerciseCommands } from './exercise.js';
 import { startProxiedService } from './start-proxied-service.js';
 import { type TestService, configTree } from './start-test-service.js';
 
-const guide = await readFile(new URL('../../../docs/guides/on-call-exercises.md', import.meta.url), 'utf8');
 const patience = { timeout: 30_000, interval: 50 };
 
 let service: TestService;
@@ -40,20 +40,12 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-/** The commands and statements of one exercise, one after the other. */
+/** The commands of one exercise, one after the other. */
 class Exercise {
   readonly #commands: string[];
-  readonly #text: string;
 
   constructor(title: string) {
-    const [, text = ''] = new RegExp(`\n## ${title}\n(.*?)(?=\n## |$)`, 's').exec(guide) ?? [];
-    this.#text = text;
-    this.#commands = [...text.matchAll(/^ *framework (.*)$/gm)].map(([, words = '']) => words);
-  }
-
-  /** What causes the incident. */
-  get cause(): string {
-    return /```sql\n(.*?)```/s.exec(this.#text)?.[1] ?? '';
+    this.#commands = [...exerciseCommands(title)];
   }
 
   /** Runs the next command, which must begin with these words, and returns what it says to a person. */
@@ -101,7 +93,8 @@ test('a transfer hangs', async () => {
 
 test('a handler fails since the deployment', async () => {
   const exercise = new Exercise('A handler fails since the deployment');
-  await rowsOf(service.global, exercise.cause);
+  for (const statement of exerciseCause('A handler fails since the deployment'))
+    await rowsOf(service.global, statement);
   const ids: string[] = [];
   for (const recipient of ['ada', 'bob']) {
     const { id } = await service.client.openWallet({ country: 'DE' });
@@ -133,8 +126,7 @@ test('the log grows and grows', async () => {
   const exercise = new Exercise('The log grows and grows');
   const { id } = await service.client.openWallet({ country: 'DE' });
   await service.client.post(`/wallets/${id}/deposit`, { amount: '1' });
-  for (const statement of exercise.cause.split(';\n').filter((each) => each.trim() !== ''))
-    await rowsOf(service.global, statement);
+  for (const statement of exerciseCause('The log grows and grows')) await rowsOf(service.global, statement);
 
   expect((await exercise.next('shards')).code).toBe(0);
   const behind = /old-statistics +handler +0\/0 +no +[1-9]\d* +[1-9]/;

@@ -54,6 +54,9 @@ function ConsumerCard({ consumer }: { consumer: Consumer }): JSX.Element {
             onDone={nothing}
             wanted={isPaused ? resuming(handler) : pausing(handler)}
           />
+          {databases.every(({ processes }) => processes.length === 0) && (
+            <ChangeButton label="Retire …" onDone={nothing} wanted={retiring(handler)} />
+          )}
         </div>
       </header>
       {aliases.length > 0 && <p class="muted">Also called {aliases.join(', ')}</p>}
@@ -147,6 +150,17 @@ function resuming(handler: string) {
     operation: 'resume',
     title: `Resume ${handler}`,
     consequence: 'It continues where it was.',
+    body: { handler },
+    countsEvents: false,
+  };
+}
+
+function retiring(handler: string) {
+  return {
+    operation: 'retire',
+    title: `Retire ${handler}`,
+    consequence:
+      'It is removed with its place in the log, so that old months of the log can be dropped. Do this only when no code has it any more.',
     body: { handler },
     countsEvents: false,
   };
