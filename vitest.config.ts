@@ -89,6 +89,8 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
       // What is read from files, what is refused or answered without any action, and what pages show.
       'test/{asyncapi,configuration,crossed-files,documents,openapi,pages,request-shape,service-logger,shard-databases}.test.ts',
       'test/fault-drill/*.test.ts',
+      // What a browser shows, however events were written.
+      'test/console/*.test.ts',
       // Once is enough, in processes of their own.
       ...isolatedThere,
       // Who is refused, before anything is committed.

@@ -51,6 +51,8 @@ export interface OperatorListener {
 /** How long a client may take to send a request, in milliseconds. */
 const requestTimeoutMs = 10_000;
 const connectionsMax = 64;
+/** How often idle connections are looked for while it closes, in milliseconds. */
+const idleCheckMs = 50;
 
 /**
  * Serves the operator on a listener of its own, if the configuration has a port for it.
@@ -97,8 +99,11 @@ export async function listenForOperators(
       const closed = once(server, 'close');
       closing.abort();
       server.close();
-      if ('closeIdleConnections' in server) server.closeIdleConnections();
+      // A connection is idle as soon as its answer has ended; its client might keep it for seconds.
+      const closeIdle = (): void => void ('closeIdleConnections' in server && server.closeIdleConnections());
+      const timer = setInterval(closeIdle, idleCheckMs);
       await closed;
+      clearInterval(timer);
     },
   };
 }

@@ -1,0 +1,155 @@
+import { beforeAll, expect, test, vi } from 'vitest';
+
+import { operatorApp } from '../src/http/index.js';
+import { type OperatedDatabases, operatedDatabases } from './fixtures/operated-databases.js';
+
+const token = 'a-token-that-is-only-used-in-tests-0123456789';
+const headers = { authorization: `Bearer ${token}` };
+const files = new Map([
+  ['index.html', { type: 'text/html; charset=utf-8', body: new TextEncoder().encode('<h1>Console</h1>') }],
+]);
+
+let all: OperatedDatabases;
+
+beforeAll(async () => {
+  all = await operatedDatabases();
+});
+
+/** A listener of the stream. */
+class Listener {
+  readonly #reader: ReadableStreamDefaultReader<string>;
+  #text = '';
+
+  constructor(response: Response) {
+    if (response.body === null) throw new Error('There is no stream');
+    this.#reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  }
+
+  /** The next event. */
+  async next(): Promise<{ readonly id: number; readonly data: Record<string, never> }> {
+    for (;;) {
+      const [event, ...rest] = this.#text.split('\n\n');
+      if (rest.length > 0) {
+        this.#text = rest.join('\n\n');
+        const [, data = ''] = /^data: (.*)$/m.exec(event ?? '') ?? [];
+        return { id: Number(/^id: (.*)$/m.exec(event ?? '')?.[1]), data: JSON.parse(data) };
+      }
+      const { done, value } = await this.#reader.read();
+      if (done) throw new Error('The stream has ended');
+      this.#text += value;
+    }
+  }
+
+  /** Resolves when the stream has ended. */
+  async end(): Promise<void> {
+    while (!(await this.#reader.read()).done);
+  }
+
+  leave(): Promise<void> {
+    return this.#reader.cancel();
+  }
+}
+
+test('everybody who listens gets the same snapshots, for which the databases are asked once', async () => {
+  const { operator, first } = all;
+  await first.reset();
+  await first.register('notify');
+  const asked = vi.spyOn(operator, 'consumers');
+  const app = operatorApp(operator, { token });
+  const responses = await Promise.all([1, 2, 3].map(() => app.request('/live', { headers })));
+  expect(responses[0]?.headers.get('content-type')).toMatch(/^text\/event-stream/);
+  const listeners = responses.map((response) => new Listener(response));
+  const firsts = await Promise.all(listeners.map((listener) => listener.next()));
+  expect(firsts.map(({ id }) => id)).toEqual([1, 1, 1]);
+  expect(firsts[0]?.data).toMatchObject({
+    consumers: { items: [{ handler: 'notify' }], failures: [] },
+    deadLetters: { items: [] },
+    shards: { items: [{ shards: ['0/0'] }, { shards: ['1/0'] }] },
+  });
+  const seconds = await Promise.all(listeners.map((listener) => listener.next()));
+  expect(seconds.map(({ id }) => id)).toEqual([2, 2, 2]);
+  expect(asked.mock.calls.length).toBeLessThanOrEqual(3);
+  await Promise.all(listeners.map((listener) => listener.leave()));
+});
+
+test('nobody asks the databases any more when the last listener has left', async () => {
+  const { operator } = all;
+  const app = operatorApp(operator, { token });
+  const listener = new Listener(await app.request('/live', { headers }));
+  await listener.next();
+  const asked = vi.spyOn(operator, 'consumers');
+  await listener.leave();
+  // Another app waits as long as three more snapshots take: meanwhile this one asks at most for the one that it was waiting for.
+  const other = new Listener(await operatorApp(operator, { token }).request('/live', { headers }));
+  for (let number = 1; number <= 4; number++) await other.next();
+  await other.leave();
+  expect(asked.mock.calls.length).toBeLessThanOrEqual(4 + 1);
+});
+
+test('a database that does not answer is a failure of the snapshot', async () => {
+  const { operator, proxy } = all;
+  await proxy.refuse();
+  const listener = new Listener(await operatorApp(operator, { token }).request('/live', { headers }));
+  const { data } = await listener.next();
+  await proxy.accept();
+  expect(data).toMatchObject({ consumers: { failures: [{ shards: ['1/0'] }] } });
+  await listener.leave();
+});
+
+test('sixteen may listen, and a place that is left is taken again', async () => {
+  const app = operatorApp(all.operator, { token });
+  const responses = await Promise.all(Array.from({ length: 17 }, () => app.request('/live', { headers })));
+  expect(responses.map(({ status }) => status).toSorted()).toEqual([...Array<number>(16).fill(200), 503]);
+  const listeners = responses.filter(({ ok }) => ok).map((response) => new Listener(response));
+  await Promise.all(listeners.map((listener) => listener.next()));
+  await Promise.all(listeners.map((listener) => listener.leave()));
+  await expect
+    .poll(async () => {
+      const response = await app.request('/live', { headers });
+      await response.body?.cancel();
+      return response.status;
+    })
+    .toBe(200);
+});
+
+test('all streams end when the server closes, and none begins', async () => {
+  const closing = new AbortController();
+  const app = operatorApp(all.operator, { token, closing: closing.signal });
+  const listener = new Listener(await app.request('/live', { headers }));
+  await listener.next();
+  closing.abort();
+  await listener.end();
+  expect((await app.request('/live', { headers })).status).toBe(503);
+});
+
+test('the stream needs the token', async () => {
+  expect((await operatorApp(all.operator, { token }).request('/live')).status).toBe(401);
+});
+
+test('the files of the console need no token, and forbid everything from elsewhere', async () => {
+  const app = operatorApp(all.operator, { token, console: async () => files });
+  const page = await app.request('/console/');
+  expect(page.status).toBe(200);
+  expect(await page.text()).toBe('<h1>Console</h1>');
+  expect(page.headers.get('content-security-policy')).toMatch(
+    /^default-src 'none'; script-src 'self'; .*frame-ancestors 'none'/,
+  );
+  expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
+  expect(page.headers.get('x-content-type-options')).toBe('nosniff');
+  const short = await app.request('/console');
+  expect([short.status, short.headers.get('location')]).toEqual([308, 'console/']);
+  // What is no file of the page is like every other address.
+  expect((await app.request('/console/../consumers')).status).toBe(401);
+  expect((await app.request('/console/other.js')).status).toBe(401);
+  expect((await app.request('/console/other.js', { headers })).status).toBe(404);
+  expect((await operatorApp(all.operator, { token }).request('/console/', { headers })).status).toBe(404);
+});
+
+test('a page that cannot be read is read again for the next request', async () => {
+  const errors: unknown[] = [];
+  const read = vi.fn(async () => files).mockRejectedValueOnce(new Error('not built'));
+  const app = operatorApp(all.operator, { token, console: read, onError: (error) => errors.push(error) });
+  expect((await app.request('/console/')).status).toBe(500);
+  expect(errors).toHaveLength(1);
+  expect((await app.request('/console/')).status).toBe(200);
+});
