@@ -56,7 +56,7 @@ test('everybody who listens gets the same snapshots, for which the databases are
   await first.register('notify');
   const asked = vi.spyOn(operator, 'consumers');
   const app = operatorApp(operator, { token });
-  const responses = await Promise.all([1, 2, 3].map(() => app.request('/live', { headers })));
+  const responses = await Promise.all([1, 2, 3].map(async () => app.request('/live', { headers })));
   expect(responses[0]?.headers.get('content-type')).toMatch(/^text\/event-stream/);
   const listeners = responses.map((response) => new Listener(response));
   const firsts = await Promise.all(listeners.map((listener) => listener.next()));
@@ -98,8 +98,11 @@ test('a database that does not answer is a failure of the snapshot', async () =>
 
 test('sixteen may listen, and a place that is left is taken again', async () => {
   const app = operatorApp(all.operator, { token });
-  const responses = await Promise.all(Array.from({ length: 17 }, () => app.request('/live', { headers })));
-  expect(responses.map(({ status }) => status).toSorted()).toEqual([...Array<number>(16).fill(200), 503]);
+  const responses = await Promise.all(
+    Array.from({ length: 17 }, async () => app.request('/live', { headers })),
+  );
+  expect(responses.filter(({ status }) => status === 200)).toHaveLength(16);
+  expect(responses.filter(({ status }) => status === 503)).toHaveLength(1);
   const listeners = responses.filter(({ ok }) => ok).map((response) => new Listener(response));
   await Promise.all(listeners.map((listener) => listener.next()));
   await Promise.all(listeners.map((listener) => listener.leave()));
@@ -147,7 +150,11 @@ test('the files of the console need no token, and forbid everything from elsewhe
 
 test('a page that cannot be read is read again for the next request', async () => {
   const errors: unknown[] = [];
-  const read = vi.fn(async () => files).mockRejectedValueOnce(new Error('not built'));
+  let attempts = 0;
+  const read = async (): Promise<typeof files> => {
+    if (attempts++ === 0) throw new Error('not built');
+    return files;
+  };
   const app = operatorApp(all.operator, { token, console: read, onError: (error) => errors.push(error) });
   expect((await app.request('/console/')).status).toBe(500);
   expect(errors).toHaveLength(1);

@@ -72,7 +72,7 @@ export class Demo {
       }
     while (!signal.aborted) {
       const [sourceId, destId] = [anyOf(wallets), anyOf(wallets)];
-      const amount = `${(Math.random() * 50 + 0.01).toFixed(2)}`;
+      const amount = (Math.random() * 50 + 0.01).toFixed(2);
       if (sourceId !== destId && Math.random() < 0.5)
         await this.#post(`${url}/transfers`, { sourceId, destId, amount });
       else

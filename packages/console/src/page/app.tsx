@@ -1,11 +1,12 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 
+import { to } from './address.js';
 import { asApiError } from './asking.js';
 import { follow, isConnected } from './live.js';
 import { Palette, isPaletteOpen } from './palette.js';
 import { Badge, Problem, Screen } from './parts.js';
-import { route, to } from './route.js';
+import { route } from './route.js';
 import { screensWith } from './screens.js';
 import { Audit } from './screens/audit.js';
 import { Consumers } from './screens/consumers.js';

@@ -2,7 +2,8 @@ import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
-import { go, to } from './route.js';
+import { to } from './address.js';
+import { go } from './route.js';
 import type { ScreenLink } from './screens.js';
 
 /** Whether the palette is shown. */

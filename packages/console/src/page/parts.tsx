@@ -1,10 +1,11 @@
 import type { ComponentChildren, JSX, TargetedSubmitEvent } from 'preact';
 import { useState } from 'preact/hooks';
 
+import { to } from './address.js';
 import type { Failure } from './answers.js';
 import type { Asked } from './asking.js';
 import { isDate, localTime, shortId, valueText } from './format.js';
-import { go, route, to } from './route.js';
+import { go, route } from './route.js';
 
 type Children = { readonly children?: ComponentChildren };
 

@@ -1,5 +1,3 @@
-import { to } from './route.js';
-
 /** A screen that the menu and the palette lead to. */
 export interface ScreenLink {
   readonly title: string;
@@ -8,13 +6,9 @@ export interface ScreenLink {
   readonly group: string;
 }
 
+import { to } from './address.js';
 /** Builds the menu: the screens that there always are, and the application's views. */
 export function screensWith(views: readonly { readonly name: string }[]): readonly ScreenLink[] {
-  const link = (group: string, title: string, ...path: string[]): ScreenLink => ({
-    group,
-    title,
-    href: to(path),
-  });
   return [
     link('', 'Overview'),
     link('Delivery', 'Dead letters', 'dead-letters'),
@@ -29,6 +23,10 @@ export function screensWith(views: readonly { readonly name: string }[]): readon
     link('Application', 'Invariants', 'invariants'),
     link('Changes', 'Audit', 'audit'),
   ];
+}
+
+function link(group: string, title: string, ...path: string[]): ScreenLink {
+  return { group, title, href: to(path) };
 }
 
 /** Such as `Open transfers` for `open-transfers`, and `Source id` for `sourceId`. */

@@ -1,12 +1,13 @@
 import type { JSX } from 'preact';
 
+import { to } from '../address.js';
 import type { Consumer, ConsumerPlace } from '../answers.js';
 import { ChangeButton } from '../change-dialog.js';
 import { Chart } from '../chart.js';
 import { count, duration, shortId } from '../format.js';
 import { history, snapshot } from '../live.js';
 import { Badge, type Column, Empty, Failures, Loading, Screen, ShardNames, Table, Time } from '../parts.js';
-import { route, to } from '../route.js';
+import { route } from '../route.js';
 
 const nothing = (): void => undefined;
 

@@ -1,5 +1,6 @@
 import type { JSX } from 'preact';
 
+import { to } from '../address.js';
 import type { BlockedEvent, BlockedPage, DeadLetterGroup, DeadLetters as Groups } from '../answers.js';
 import { useAnswer } from '../asking.js';
 import { ChangeButton, type WantedChange } from '../change-dialog.js';
@@ -17,7 +18,7 @@ import {
   Table,
   Time,
 } from '../parts.js';
-import { refine, route, to } from '../route.js';
+import { refine, route } from '../route.js';
 
 /** Dead letters by handler and error; with a filter, the blocked events that match it. */
 export function DeadLetters(): JSX.Element {

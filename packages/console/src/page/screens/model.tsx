@@ -1,12 +1,13 @@
 import type { JSX } from 'preact';
 
+import { to } from '../address.js';
 import type { EventPage, TrackedEvent } from '../answers.js';
 import { useAnswer } from '../asking.js';
 import { Chart } from '../chart.js';
 import { isNumeric } from '../exact-json.js';
 import { count } from '../format.js';
 import { Answered, type Column, Empty, Field, Pager, Screen, Table, Time } from '../parts.js';
-import { go, refine, route, to } from '../route.js';
+import { go, refine, route } from '../route.js';
 import { Deliveries, EventDetails } from '../tracked-event.js';
 
 /** The history of a model, or the question which one. */

@@ -1,20 +1,11 @@
 import type { JSX } from 'preact';
 
-import type { Consumer, Snapshot } from '../answers.js';
-import { count, counted, duration } from '../format.js';
+import { to } from '../address.js';
+import type { Snapshot } from '../answers.js';
+import { count } from '../format.js';
 import { snapshot } from '../live.js';
-import { Loading, Screen, Time, type Tone } from '../parts.js';
-import { to } from '../route.js';
-
-/** From this age of the oldest pending event on, a handler is said to lag. */
-const lagMs = 60_000;
-
-interface Trouble {
-  readonly tone: Tone;
-  readonly what: string;
-  readonly detail: string;
-  readonly href: string;
-}
+import { Loading, Screen, Time } from '../parts.js';
+import { type Trouble, troublesIn } from '../troubles.js';
 
 /** What is wrong now, the worst first; one line if nothing is. */
 export function Overview(): JSX.Element {
@@ -84,60 +75,4 @@ function Figures({ of }: { of: Snapshot }): JSX.Element {
       </p>
     </>
   );
-}
-
-/** Failed databases, dead letters, blocked events, paused handlers, lag, and slots in which nobody works, in this order. */
-export function troublesIn({ consumers, deadLetters, shards }: Snapshot): readonly Trouble[] {
-  const failed = new Map(
-    [...consumers.failures, ...shards.failures, ...deadLetters.failures].map((failure) => [
-      failure.shards.join(', '),
-      failure.code,
-    ]),
-  );
-  return [
-    ...[...failed].map(([shard, code]) => ({
-      tone: 'bad' as const,
-      what: `Shard ${shard} does not answer`,
-      detail: `Its database failed with ${code}; what is shown here lacks its part.`,
-      href: to(['shards']),
-    })),
-    ...deadLetters.items.map(({ handler, errorLine, count: number, isLowerBound, shards: places }) => ({
-      tone: 'bad' as const,
-      what: `${counted(number, 'dead letter', isLowerBound)} of ${handler}`,
-      detail: `${errorLine || 'No error was recorded'} (shard ${places.join(', ')})`,
-      href: to(['dead-letters'], { handler, errorLine }),
-    })),
-    ...consumers.items.flatMap(troublesOf),
-  ];
-}
-
-function troublesOf({ handler, isRelay, databases }: Consumer): readonly Trouble[] {
-  const href = to([isRelay ? 'relays' : 'consumers'], { handler });
-  const shardsWhere = (test: (place: (typeof databases)[number]) => boolean): string | undefined => {
-    const found = databases.filter(test).flatMap(({ shards }) => shards);
-    return found.length === 0 ? undefined : `shard${found.length === 1 ? '' : 's'} ${found.join(', ')}`;
-  };
-  const troubles: Trouble[] = [];
-  const add = (tone: Tone, what: string, detail: string, link = href): number =>
-    troubles.push({ tone, what, detail, href: link });
-  const waiting = databases.reduce((sum, { blockedCount, deadCount }) => sum + blockedCount - deadCount, 0);
-  if (waiting > 0)
-    add(
-      'warn',
-      `${counted(waiting, 'blocked event')} of ${handler}`,
-      'They are retried by themselves, or wait for an earlier event of their model.',
-      to(['dead-letters'], { handler, show: 'blocked' }),
-    );
-  const paused = shardsWhere((place) => place.paused);
-  if (paused !== undefined) add('warn', `${handler} is paused`, `On ${paused}, until somebody resumes it.`);
-  const late = shardsWhere(({ oldestPendingMs, paused: isPaused }) => oldestPendingMs > lagMs && !isPaused);
-  if (late !== undefined) {
-    const oldestMs = Math.max(...databases.map(({ oldestPendingMs }) => oldestPendingMs));
-    add('warn', `${handler} lags by ${duration(oldestMs)}`, `On ${late}.`);
-  }
-  const free = databases.reduce((sum, { freeSlotCount }) => sum + freeSlotCount, 0);
-  const unattended = shardsWhere(({ freeSlotCount }) => freeSlotCount > 0);
-  if (unattended !== undefined)
-    add('warn', `Nobody works for ${handler}`, `${counted(free, 'slot')} of ${unattended} have no process.`);
-  return troubles;
 }

@@ -1,10 +1,10 @@
 import type { JSX } from 'preact';
 
+import { to } from '../address.js';
 import type { Shards as Answer } from '../answers.js';
 import { bytes, count, duration } from '../format.js';
 import { snapshot } from '../live.js';
 import { type Column, Empty, Failures, Loading, Screen, ShardNames, Table, Time } from '../parts.js';
-import { to } from '../route.js';
 
 type Database = Answer['items'][number];
 

@@ -1,10 +1,11 @@
 import type { JSX } from 'preact';
 
+import { to } from '../address.js';
 import type { Why as Answer, TrackedEvent } from '../answers.js';
 import { useAnswer } from '../asking.js';
 import { count } from '../format.js';
 import { Answered, type Column, Facts, Field, IdLink, Screen, Table, Time } from '../parts.js';
-import { go, route, to } from '../route.js';
+import { go, route } from '../route.js';
 import { Deliveries, EventDetails } from '../tracked-event.js';
 
 /** Explains what stands in the way of whatever has an id. */

@@ -1,0 +1,21 @@
+import { expect, test } from 'vitest';
+
+import { parseAddress, to } from './address.js';
+
+test.each<[readonly string[], Readonly<Record<string, string>>]>([
+  [[], {}],
+  [['dead-letters'], { handler: 'notify', errorLine: 'Error: 100% full & more? #1' }],
+  [['why', 'a/b?c#d%e'], {}],
+  [['events'], { after: '{"0/0":"x=y"}' }],
+])('the address of %j with %j leads back to it', (path, query) => {
+  expect(parseAddress(to(path, query))).toEqual({ path, query });
+});
+
+test('filters that are empty are in no address', () => {
+  expect(to(['events'], { type: '', shard: undefined, action: 'Pay' })).toBe('#/events?action=Pay');
+});
+
+test('a link that was cut off still leads somewhere', () => {
+  expect(parseAddress('#/why/50%')).toEqual({ path: ['why', '50%'], query: {} });
+  expect(parseAddress('')).toEqual({ path: [], query: {} });
+});

@@ -1,0 +1,36 @@
+type Query = Readonly<Record<string, string>>;
+
+/** A screen with its filters. */
+export interface Address {
+  /** The parts of the path, decoded. */
+  readonly path: readonly string[];
+  readonly query: Query;
+}
+
+/** Reads the fragment of an address, such as `#/dead-letters?handler=notify`. */
+export function parseAddress(text: string): Address {
+  const [path = '', query = ''] = text.replace(/^#\/?/, '').split('?', 2);
+  return {
+    path: path.split('/').filter(Boolean).map(decoded),
+    query: Object.fromEntries(new URLSearchParams(query)),
+  };
+}
+
+/** A link that somebody has cut off must not end the page. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** The address of a screen; filters that are empty are left out. */
+export function to(
+  path: readonly string[],
+  query: Readonly<Record<string, string | undefined>> = {},
+): string {
+  const given = Object.entries(query).filter((entry): entry is [string, string] => Boolean(entry[1]));
+  const search = new URLSearchParams(given).toString();
+  return `#/${path.map(encodeURIComponent).join('/')}${search === '' ? '' : `?${search}`}`;
+}
