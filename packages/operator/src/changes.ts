@@ -104,6 +104,10 @@ export async function changeBlocked(
     refuse(
       `${operation} without a filter would change everything: name a handler, an error line, an event type, a model or an event`,
     );
+  for (const [name, field] of Object.entries(fields))
+    // The filter becomes part of the record, which could not be written.
+    if (field !== undefined && !isStorableText(field))
+      refuse(`The filter's ${name} contains characters that no database can store: nothing has it`);
   if (!Number.isSafeInteger(limit) || limit < 1 || limit > limitMax)
     refuse(`The limit is ${limit}: pass a whole number from 1 to ${limitMax}`);
   if (operation === 'replay' && dead === false) refuse('Only dead letters are replayed: leave dead out');

@@ -33,7 +33,8 @@ export function parsePlaces(after: string | undefined): Places {
 }
 
 /**
- * Reads one page of each database or shard, in parallel. One that fails is tried again by the next page, if there is one.
+ * Reads one page of each database or shard, in parallel. One that fails is tried again by the next page, from where it was. Those that fail
+ * alone make no next page, so that a loop over pages ends: to continue with them, ask again with the same `after`.
  *
  * @param sources no two begin with the same shard
  * @throws InvalidCursorError `invalid-cursor` when `after` is not the `next` of a page
@@ -45,11 +46,12 @@ export async function readPages<Source extends PageSource, Item>(
 ): Promise<PartialPage<OfShards<Item>>> {
   const places = parsePlaces(after);
   const next: Record<string, string | null> = {};
+  const failed = new Set<string>();
   const pages = await Promise.all(
     sources.map(async (source): Promise<Omit<PartialPage<OfShards<Item>>, 'next'>> => {
       const key = placeKey(source);
       const place = places[key];
-      next[key] = place ?? null;
+      if (place !== undefined) next[key] = place;
       if (place === null) return { items: [], failures: [] };
       try {
         const page = await read(source, place);
@@ -58,11 +60,12 @@ export async function readPages<Source extends PageSource, Item>(
         return { items: page.items.map((item) => ({ ...item, shards })), failures: [] };
       } catch (error) {
         if (isOfRequest(error)) throw error;
+        failed.add(key);
         return { items: [], failures: [failureOf(source.shards, error)] };
       }
     }),
   );
-  const isOver = Object.values(next).every((place) => place === null);
+  const isOver = Object.entries(next).every(([key, place]) => place === null || failed.has(key));
   return {
     items: pages.flatMap(({ items }) => items),
     next: isOver ? undefined : JSON.stringify(next),

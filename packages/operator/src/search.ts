@@ -113,14 +113,20 @@ function merged(
   return taken;
 }
 
+/** Earlier dates are those of no event, and databases refuse the earliest. */
+const dateMin = new Date('0000-01-01T00:00:00Z');
+
 const ended: LogSearch = { items: [], next: undefined, reachedDate: undefined };
 
 function timeOf(date: Date | undefined): number {
   return date?.getTime() ?? -Infinity;
 }
 
-/** A search by something that no index has would read the whole log. */
-function assertBounded({ modelId, actionId, since, action, type, principal }: LogFilter): void {
+/** A search by something that no index has would read the whole log; and databases cannot store every date. */
+function assertBounded({ modelId, actionId, since, until, action, type, principal }: LogFilter): void {
+  for (const [name, date] of Object.entries({ since, until }))
+    if (date !== undefined && !(date >= dateMin))
+      throw new OperatorRequestError(`${name} is not a date after the year 0: pass a valid one`);
   if (modelId !== undefined || actionId !== undefined || since !== undefined) return;
   const given = Object.entries({ action, type, principal }).flatMap(([name, value]) =>
     value === undefined ? [] : [name],

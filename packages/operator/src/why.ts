@@ -121,20 +121,21 @@ function firstLine(text: string | undefined): string {
   return text?.split('\n', 1)[0] ?? 'no error was recorded';
 }
 
-/** Says which of the given events some handler has not passed. */
+/** Says which of the given events some handler has not passed: those of a model, the newest first, or those of an action in their order. */
 function explainedEvents(what: 'model' | 'action', id: string, events: readonly TrackedEvent[]): Explanation {
   const waiting = events.flatMap(({ event, deliveries }) =>
     deliveries.flatMap(({ handler, state }) =>
       state === 'passed' ? [] : [{ handler, state, eventId: event.id }],
     ),
   );
-  const counted = `${events.length}${events.length >= eventsMax ? ' newest' : ''} events of the ${what} ${id}`;
+  const isCut = what === 'model' && events.length >= eventsMax;
+  const counted = `${events.length}${isCut ? ' newest' : ''} events of the ${what} ${id}`;
   if (waiting.length === 0)
     return { sentences: [`Every handler has passed the ${counted}.`], data: { events, waiting } };
   const groups = Map.groupBy(waiting, ({ handler, state }) => `${handler}: ${stateText[state]}`);
   const lines = [...groups].map(
     ([text, all]) =>
-      `${text} ${all.length} of the ${counted}; ask about ${all.at(-1)?.eventId ?? ''}, the first one.`,
+      `${text} ${all.length} of the ${counted}; ask about ${all.at(what === 'model' ? -1 : 0)?.eventId ?? ''}, the first one.`,
   );
   return { sentences: lines, data: { events, waiting } };
 }

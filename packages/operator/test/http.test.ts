@@ -62,9 +62,16 @@ const callers: Readonly<Record<string, Caller>> = {
 
 /** The operations of the document, each with a request that a writer gets an answer to. */
 const operations: readonly (readonly [method: string, path: string])[] = [
-  ...['/consumers', '/blocked', '/dead-letters', '/audit', '/events', '/views/letters'].map(
-    (path) => ['GET', path] as const,
-  ),
+  ...[
+    '/about',
+    '/shards',
+    '/consumers',
+    '/blocked',
+    '/dead-letters',
+    '/audit',
+    '/events',
+    '/views/letters',
+  ].map((path) => ['GET', path] as const),
   ...['/events/{id}', '/models/{id}', '/actions/{id}', '/why/{id}'].map((path) => ['GET', path] as const),
   ['GET', '/idempotency-keys'],
   ...Object.keys(bodies).map((path) => ['POST', path] as const),
@@ -145,6 +152,15 @@ describe('over HTTP', () => {
     ['a search without a bound', 'GET', '/events?type=ThingChangedEvent', undefined, 400, /add since/],
     ['an unknown shard', 'GET', '/events?shard=9/9', undefined, 400, /not configured/],
     ['a cursor of something else', 'GET', '/blocked?after=x', undefined, 400, /invalid-cursor/],
+    ['a forged cursor', 'GET', '/blocked?after=0:garbage', undefined, 400, /invalid-cursor/],
+    [
+      'a text that no database can store',
+      'POST',
+      '/replay',
+      { filter: { modelId: '\u0000' }, ...signed },
+      400,
+      /modelId contains/,
+    ],
     ['an unknown handler', 'GET', '/dead-letters?handler=nobody', undefined, 404, /unknown-handler/],
     ['a change without a reason', 'POST', '/pause', { handler: 'notify', by: 'x' }, 400, /body\.reason/],
     ['a replay of everything', 'POST', '/replay', { filter: {}, ...signed }, 400, /name a handler/],
@@ -156,6 +172,13 @@ describe('over HTTP', () => {
     expect(response.status).toBe(status);
     expect(await response.text()).toMatch(text);
     expect(await state()).toEqual(before);
+  });
+
+  test('dead letters whose error has no first line are replayed by it', async () => {
+    await all.first.query(`update eventlog.parked_events set error = ''`);
+    const body = { filter: { errorLine: '' }, ...signed };
+    const response = await send(callers['a token to write']!, 'POST', '/replay', body);
+    expect(await response.json()).toMatchObject({ count: 2 });
   });
 
   test('a short token is refused', () => {

@@ -19,11 +19,11 @@ const listedBytesMax = 65_536;
 /** How far the order of transactions may differ from that of their dates, as an SQL interval. */
 const slack = `interval '1 minute'`;
 
-/** The columns of {@link TrackedRow} of events `e`. */
-export const trackedColumns = `
+/** The columns of {@link TrackedRow} of events `e`, with an SQL expression of their place. */
+export const trackedColumnsAt = (place: string): string => `
   case when coalesce(octet_length(e.payload::text), 0) + octet_length(e.action_params::text) <= ${listedBytesMax} then ${wholeEvent}
     else ${wholeEvent} - 'payload' - 'actionParams' || '{"omitted": true}' end as event,
-  concat_ws(' ', e.epoch, e.xid, e.position) as place,
+  ${place} as place,
   coalesce((
     select jsonb_agg(jsonb_build_object('handler', c.handler, 'state',
       case when p.dead then 'dead-letter' when p.handler is not null then 'blocked' when ${isBeyond} then 'pending' else 'passed' end)
@@ -31,10 +31,31 @@ export const trackedColumns = `
     from eventlog.cursors c left join eventlog.parked_events p on p.handler = c.handler and p.event_id = e.id
     where c.slot = e.slot), '[]') as deliveries`;
 
+const logPlace = `concat_ws(' ', e.epoch, e.xid, e.position)`;
+
+/** The columns of {@link TrackedRow} of events `e`, with their place in the log: epoch, transaction and position. */
+export const trackedColumns = trackedColumnsAt(logPlace);
+
+/** The order of the events of a model id. Models of several classes may have the same id, and so the same versions. */
+export const modelOrder = '(e.model_version, e.ordinal, e.position)';
+
+/** The place of an event in that order, as text. */
+export const modelPlace = `concat_ws('.', e.model_version, e.ordinal, e.position)`;
+
+/**
+ * The numbers of a place among the events of a model id.
+ *
+ * @throws InvalidCursorError `invalid-cursor` when the text is not such a place
+ */
+export function modelPlaceOf(text: string): readonly string[] {
+  const [, ...numbers] = /^(\d{1,15})\.(\d{1,9})\.(\d{1,18})$/.exec(text) ?? [];
+  if (numbers.length === 0) throw new InvalidCursorError(text);
+  return numbers;
+}
+
 /** An event of the log, as the database sends it. */
 export interface TrackedRow {
   readonly event: unknown;
-  /** Its epoch, transaction and position. */
   readonly place: string;
   readonly deliveries: readonly EventDelivery[];
 }
@@ -109,8 +130,33 @@ export async function searchLog(
   });
   const page = pageOf(found.rows, size);
   if (page.next !== undefined || filter.actionId !== undefined) return page;
-  const end = await lastExamined(connection, filter, after);
-  return end === undefined ? page : { ...page, next: end.place, reachedDate: end.created_date };
+  return upTo(await lastExamined(connection, filter, after), page);
+}
+
+/**
+ * A page of which the search has found everything up to an end. Events that were written since the search make the end a newer one; what it
+ * has found behind that is left to the next page, which would find it again.
+ */
+function upTo(end: SearchEnd | undefined, page: LogSearch): LogSearch {
+  if (end === undefined) return page;
+  const items = page.items.filter(({ place }) => isUpTo(place, end.place));
+  return { items, next: end.place, reachedDate: end.created_date };
+}
+
+/** Whether a place is not behind an end, that is, not older. */
+function isUpTo(place: string, end: string): boolean {
+  const numbers = (text: string): readonly bigint[] => text.split(/[ .]/).map(BigInt);
+  const ends = numbers(end);
+  const different = numbers(place)
+    .map((number, index) => number - (ends[index] ?? 0n))
+    .find((difference) => difference !== 0n);
+  return different === undefined || different > 0n;
+}
+
+/** The last event that a search has examined. */
+interface SearchEnd {
+  readonly place: string;
+  readonly created_date: Date;
 }
 
 /** The place of the last event that a search examines, if there are more behind it. */
@@ -118,11 +164,11 @@ async function lastExamined(
   connection: Pick<Connection, 'query'>,
   filter: LogFilter,
   after: string | undefined,
-): Promise<{ readonly place: string; readonly created_date: Date } | undefined> {
+): Promise<SearchEnd | undefined> {
   const values: Values = [];
   const range = await rangeOf(connection, filter, after, values);
-  const { rows } = await connection.query<{ place: string; created_date: Date }>({
-    text: `select concat_ws(' ', e.epoch, e.xid, e.position) as place, e.created_date from eventlog.events e
+  const { rows } = await connection.query<SearchEnd>({
+    text: `select ${logPlace} as place, e.created_date from eventlog.events e
       where e.event_type is not null${range} order by ${newestFirst} offset ${examinedMax - 1} limit 1`,
     values,
   });
@@ -171,33 +217,26 @@ async function searchModel(
   after: string | undefined,
 ): Promise<LogSearch> {
   const values: Values = [filter.modelId];
-  const [, version, ordinal] = after === undefined ? [] : (/^(\d{1,15})\.(\d{1,9})$/.exec(after) ?? []);
-  if (after !== undefined && ordinal === undefined) throw new InvalidCursorError(after);
-  const behind =
-    ordinal === undefined
-      ? ''
-      : ` and (e.model_version, e.ordinal) < (${bound(values, version)}::bigint, ${bound(values, ordinal)}::integer)`;
-  const order = 'e.model_version desc, e.ordinal desc';
+  const start = after === undefined ? [] : modelPlaceOf(after);
+  values.push(...start);
+  const behind = after === undefined ? '' : ` and ${modelOrder} < ($2::bigint, $3::integer, $4::bigint)`;
+  const order = 'e.model_version desc, e.ordinal desc, e.position desc';
   const examined = `select * from eventlog.events e where e.model_id = $1 and e.event_type is not null${behind}
     order by ${order} limit ${examinedMax}`;
   const action = filter.actionId === undefined ? '' : ` and e.action_id = ${bound(values, filter.actionId)}`;
   const { rows } = await connection.query<TrackedRow>({
-    text: `select ${trackedColumns.replace(
-      "concat_ws(' ', e.epoch, e.xid, e.position)",
-      "concat_ws('.', e.model_version, e.ordinal)",
-    )} from (${examined}) e where true${action}${conditions(filter, values)} order by ${order} limit ${size + 1}`,
+    text: `select ${trackedColumnsAt(modelPlace)} from (${examined}) e where true${action}${conditions(filter, values)} order by ${order} limit ${size + 1}`,
     values,
   });
   const page = pageOf(rows, size);
   if (page.next !== undefined) return page;
-  const bounds = values.slice(0, ordinal === undefined ? 1 : 3);
-  const { rows: ends } = await connection.query<{ place: string; created_date: Date }>({
-    text: `select concat_ws('.', e.model_version, e.ordinal) as place, e.created_date from eventlog.events e
+  const bounds = [filter.modelId, ...start];
+  const { rows: ends } = await connection.query<SearchEnd>({
+    text: `select ${modelPlace} as place, e.created_date from eventlog.events e
       where e.model_id = $1 and e.event_type is not null${behind} order by ${order} offset ${examinedMax - 1} limit 1`,
     values: bounds,
   });
-  const [end] = ends;
-  return end === undefined ? page : { ...page, next: end.place, reachedDate: end.created_date };
+  return upTo(ends[0], page);
 }
 
 function conditions({ action, type, principal, since, until }: LogFilter, values: Values): string {

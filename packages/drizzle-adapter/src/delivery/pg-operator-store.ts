@@ -19,7 +19,16 @@ import { sql } from 'drizzle-orm';
 
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import { isEventId } from '../read/event-row.js';
-import { type TrackedRow, searchLog, trackedColumns, trackedEvent } from './log-search.js';
+import {
+  type TrackedRow,
+  modelOrder,
+  modelPlace,
+  modelPlaceOf,
+  searchLog,
+  trackedColumns,
+  trackedColumnsAt,
+  trackedEvent,
+} from './log-search.js';
 import { errorLine, matching } from './pg-dead-letters.js';
 
 const groupsMax = 100;
@@ -156,18 +165,16 @@ export class PgOperatorStore implements OperatorStore {
     { limit, after }: { readonly limit: number; readonly after?: string | undefined },
   ): Promise<Page<TrackedEvent>> {
     const size = pageSize(limit);
-    const [, version, ordinal] = /^(\d{1,15})\.(\d{1,9})$/.exec(after ?? '0.0') ?? [];
-    if (version === undefined || ordinal === undefined) throw new InvalidCursorError(after ?? '');
+    const start = modelPlaceOf(after ?? '0.0.0');
     if (!isStorableText(modelId)) return { items: [], next: undefined };
     const { rows } = await this.#manager.query<TrackedRow>({
-      text: `select ${trackedColumns} from eventlog.events e
-        where e.model_id = $1 and e.event_type is not null and (e.model_version, e.ordinal) > ($2::bigint, $3::integer)
-        order by e.model_version, e.ordinal limit $4`,
-      values: [modelId, version, ordinal, size + 1],
+      text: `select ${trackedColumnsAt(modelPlace)} from eventlog.events e
+        where e.model_id = $1 and e.event_type is not null and ${modelOrder} > ($2::bigint, $3::integer, $4::bigint)
+        order by e.model_version, e.ordinal, e.position limit $5`,
+      values: [modelId, ...start, size + 1],
     });
     const items = rows.slice(0, size).map(trackedEvent);
-    const last = rows.length > size ? items.at(-1) : undefined;
-    return { items, next: last && `${last.event.modelVersion}.${last.event.ordinal}` };
+    return { items, next: rows.length > size ? rows[size - 1]?.place : undefined };
   }
 
   async findAction(actionId: string): Promise<LoggedAction | undefined> {
@@ -270,11 +277,14 @@ function recordedChange(row: ChangeRow): RecordedChange {
 }
 
 function groupCursor(cursor: string): readonly [handler: string, line: string] {
-  const [, handler, line] = /^\["((?:[^"\\]|\\.){1,2000})","((?:[^"\\]|\\.){0,2000})"\]$/s.exec(cursor) ?? [];
-  if (handler === undefined || line === undefined) throw new InvalidCursorError(cursor);
-  const texts = [handler, line].map((text): unknown => JSON.parse(`"${text}"`));
-  const [first, second] = texts;
-  if (typeof first !== 'string' || typeof second !== 'string' || ![first, second].every(isStorableText))
+  let texts: unknown;
+  try {
+    texts = JSON.parse(cursor);
+  } catch {
+    // Refused below.
+  }
+  const [handler, line, ...others]: readonly unknown[] = Array.isArray(texts) ? texts : [];
+  if (!isStorableText(handler) || handler === '' || !isStorableText(line) || others.length > 0)
     throw new InvalidCursorError(cursor);
-  return [first, second];
+  return [handler, line];
 }

@@ -38,6 +38,7 @@ export async function findBlockedPage(
       const own = await filterIn(store, filter);
       return own === undefined ? [] : [await store.deadLetters.find(own, rest)];
     });
+    for (const { error } of page.failures) if (error instanceof InvalidCursorError) throw error;
     failures.push(...page.failures);
     for (const { items: found, next } of page.items) {
       items.push(...found);

@@ -42,7 +42,10 @@ const filterFields = {
   eventId: z.uuid().optional(),
   eventType: text().optional(),
   modelId: text().optional(),
-  errorLine: text(200)
+  // Empty for errors without a text, or one that begins with an empty line.
+  errorLine: z
+    .string()
+    .max(200)
     .optional()
     .openapi({ description: 'The first line of the error, up to 200 characters' }),
 };
