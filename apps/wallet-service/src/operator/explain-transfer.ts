@@ -3,7 +3,7 @@ import type { Explanation } from '@framework/operator';
 
 import { TransferDecision } from '../transfer/transfer-decision.js';
 import { Transfer } from '../transfer/transfer.js';
-import type { OperatedTables } from './wallet-extension.js';
+import type { OperatedTables } from './operated-tables.js';
 
 /** Explains where the money of a transfer is, from both shards; `undefined` when no transfer has the id. */
 export async function explainTransfer(

@@ -1,4 +1,4 @@
-import type { ShardIdentifier } from '@framework/core';
+import { InvalidCursorError, type ShardIdentifier } from '@framework/core';
 import {
   type InvariantStep,
   type InvariantViolation,
@@ -12,7 +12,9 @@ import { sql } from 'drizzle-orm';
 
 import { TransferDecision } from '../transfer/transfer-decision.js';
 import type { Transfer } from '../transfer/transfer.js';
-import type { OperatedTables } from './wallet-extension.js';
+import type { OperatedTables } from './operated-tables.js';
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** A violation without its shards. */
 type Found = Pick<InvariantViolation, 'id' | 'text'>;
@@ -28,7 +30,10 @@ interface BalanceRow extends Record<string, unknown> {
   readonly differs: boolean | null;
 }
 
-/** Every wallet has the balance and the version of its newest events, and owes nothing. */
+/**
+ * Every wallet has the balance and the version of its newest events, and owes nothing. Events from before the database adopted the shard say
+ * nothing: if the shard was in another database meanwhile, newer ones are in that one's log.
+ */
 export function walletBalances({ databases, wallets }: OperatedTables): OperatorInvariant {
   return {
     name: 'wallet-balances',
@@ -37,20 +42,26 @@ export function walletBalances({ databases, wallets }: OperatedTables): Operator
       let examinedCount = 0;
       const page = await readPages(databases.deliveries(), after, async ({ shards: [shard] }, place) => {
         if (shard === undefined) return { items: [], next: undefined };
+        if (place !== undefined && !uuid.test(place)) throw new InvalidCursorError(place);
         const { rows } = await wallets.db(shard).execute<BalanceRow>(sql`
           select w.id, w.version::text, trim_scale(w.balance)::text as balance, newest.version::text as logged_version,
             trim_scale(money.balance)::text as logged_balance, w.balance < 0 as is_negative, w.balance <> money.balance as differs
-          from (select * from wallets where ${place ?? null}::uuid is null or id > ${place ?? null}::uuid
+          from (select *, ('x' || substr(id::text, 20, 4))::bit(16)::integer & 16383 as shard
+            from wallets where ${place ?? null}::uuid is null or id > ${place ?? null}::uuid
             order by id limit ${limit}) w
+          left join eventlog.shards s on (s.shard_group, s.shard_member) = (w.shard >> 6, w.shard & 63)
           left join lateral (
-            select e.model_version as version from eventlog.events e
-            where e.model_id = w.id::text order by e.model_version desc, e.ordinal desc limit 1) newest on true
+            select e.model_version as version, e.created_date from eventlog.events e
+            where e.model_id = w.id::text order by e.model_version desc, e.ordinal desc limit 1) newest
+            on newest.created_date >= coalesce(s.adopted_date, '-infinity')
           left join lateral (
-            select coalesce(e.payload ->> 'newBalance', e.payload ->> 'initialBalance', e.payload ->> 'balance')::numeric as balance
+            select coalesce(e.payload ->> 'newBalance', e.payload ->> 'initialBalance', e.payload ->> 'balance')::numeric as balance,
+              e.created_date
             from eventlog.events e
             where e.model_id = w.id::text
               and e.event_type in ('WalletCreatedEvent', 'WalletMoneyDepositedEvent', 'WalletMoneyWithdrawnEvent')
-            order by e.model_version desc, e.ordinal desc limit 1) money on true
+            order by e.model_version desc, e.ordinal desc limit 1) money
+            on money.created_date >= coalesce(s.adopted_date, '-infinity')
           order by w.id`);
         examinedCount += rows.length;
         return { items: rows.flatMap(balanceViolations), next: nextOf(rows, limit) };
@@ -81,9 +92,10 @@ export function transfersDecided({ databases, transfers, decisions }: OperatedTa
     summary: 'Every transfer that has ended did so as its destination decided, for the same amount',
     check: (page) =>
       checkPairs(databases.shards, page, {
+        // All of them, as no index leaves others out.
+        read: (shard, limit, after) => transfers.findPage({ shard, limit, after }),
         // One that was completed in its first version moved its money in one commit, and was never in transit.
-        read: (shard, limit, after) =>
-          transfers.findPage({ where: sql`state <> 'INITIATED' and version > 1`, shard, limit, after }),
+        hasOther: ({ state, version }) => state !== 'INITIATED' && version > 1,
         otherShard: ({ destId }) => destId.resolveShardIdentifier(),
         others: async (ended) => {
           const ids = ended.map(({ id, destId }) => TransferDecision.idOf({ transferId: id, destId }));
@@ -103,6 +115,7 @@ export function decisionsJustified({ databases, transfers, decisions }: Operated
     check: (page) =>
       checkPairs(databases.shards, page, {
         read: (shard, limit, after) => decisions.findPage({ shard, limit, after }),
+        hasOther: () => true,
         otherShard: ({ transferId }) => transferId.resolveShardIdentifier(),
         others: async (decided) => {
           const found = await transfers.findAllByIds(decided.map(({ transferId }) => transferId));
@@ -145,6 +158,8 @@ interface Pairs<Model extends { readonly id: { readonly value: string } }, Other
     limit: number,
     after: string | undefined,
   ) => Promise<{ readonly items: readonly Model[]; readonly next: string | undefined }>;
+  /** Whether a model is compared with another one. */
+  readonly hasOther: (model: Model) => boolean;
   readonly otherShard: (model: Model) => ShardIdentifier;
   /** The others of models, by the id of the model. All lie on one shard. */
   readonly others: (models: readonly Model[]) => Promise<ReadonlyMap<string, Other>>;
@@ -163,7 +178,9 @@ async function checkPairs<Model extends { readonly id: { readonly value: string 
   const page = await readPages(sources, after, async ({ shard }, place) => {
     const { items, next } = await pairs.read(shard, limit, place);
     const found: Found[] = [];
-    for (const [otherShard, models] of Map.groupBy(items, pairs.otherShard)) {
+    const compared = items.filter(pairs.hasOther);
+    examinedCount += items.length - compared.length;
+    for (const [otherShard, models] of Map.groupBy(compared, pairs.otherShard)) {
       try {
         const others = await pairs.others(models);
         for (const model of models) {

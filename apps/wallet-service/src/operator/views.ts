@@ -3,7 +3,7 @@ import { type OperatorView, type ViewPage, readPages } from '@framework/operator
 import { type SQL, sql } from 'drizzle-orm';
 
 import type { Transfer } from '../transfer/transfer.js';
-import type { OperatedTables } from './wallet-extension.js';
+import type { OperatedTables } from './operated-tables.js';
 
 /** Sums are made of at most so many rows of a database, by the planner's estimate. */
 const summedRowsMax = 2_000_000;

@@ -8,15 +8,8 @@ import { transferDecisions, transfers } from '../transfer/transfer-tables.js';
 import { WalletRepository } from '../wallet/wallet-repository.js';
 import { decisionsJustified, transfersDecided, walletBalances } from './invariants.js';
 import { explainTransfer } from './explain-transfer.js';
+import type { OperatedTables } from './operated-tables.js';
 import { allTransfers, reconciliation, transfersInTransit } from './views.js';
-
-/** The tables of the service, read on behalf of its operators. */
-export interface OperatedTables {
-  readonly databases: DatabaseRegistry;
-  readonly wallets: WalletRepository;
-  readonly transfers: PgRepository<Transfer, typeof transfers>;
-  readonly decisions: PgRepository<TransferDecision, typeof transferDecisions>;
-}
 
 /** What the wallet service adds to its operator: its transfers, the money of each shard, and what must hold. */
 export function walletExtension(databases: DatabaseRegistry): OperatorExtension {

@@ -145,12 +145,15 @@ function upTo(end: SearchEnd | undefined, page: LogSearch): LogSearch {
 
 /** Whether a place is not behind an end, that is, not older. */
 function isUpTo(place: string, end: string): boolean {
-  const numbers = (text: string): readonly bigint[] => text.split(/[ .]/).map(BigInt);
-  const ends = numbers(end);
-  const different = numbers(place)
+  const ends = numbersOf(end);
+  const different = numbersOf(place)
     .map((number, index) => number - (ends[index] ?? 0n))
     .find((difference) => difference !== 0n);
   return different === undefined || different > 0n;
+}
+
+function numbersOf(place: string): readonly bigint[] {
+  return place.split(/[ .]/).map(BigInt);
 }
 
 /** The last event that a search has examined. */
