@@ -65,10 +65,43 @@ test('texts of others cannot change what a terminal shows', () => {
   expect(table(['x'], [[hostile]])).toBe('X\na [2Jb c d');
 });
 
+test.each(['write', 'fail', 'progress'] as const)(
+  'what a message quotes cannot change what a terminal shows: %s',
+  (write) => {
+    const { terminal, written } = opened(true);
+    terminal[write]('quotes \u001b[2J\u009b2J\u202e\rthis\nand that');
+    expect(written()).toMatch(/^quotes +\[2J +2J +this\nand that\n$/);
+  },
+);
+
+test('JSON has escapes for what could change what a terminal shows, and means the same', async () => {
+  const { terminal, written } = opened(true);
+  const value = { text: '\u001b[2J\u009b2J\u202e\u{e0041}\n' };
+  terminal.writeJson(value);
+  await terminal.writeExactly(value);
+  expect(written()).not.toMatch(/(?!\n)[\p{Cc}\p{Cf}]/u);
+  const [pretty, line] = written().split(/(?<=\})\n/);
+  expect([pretty, line].map((json) => JSON.parse(json ?? '') as unknown)).toEqual([value, value]);
+});
+
+test.each(['1', 'events', '"', 'null'])('JSON stays JSON if the secret is %s', (secret) => {
+  const { terminal, written } = opened(false);
+  terminal.hide(secret);
+  terminal.writeJson({ events: 11, text: `a ${secret} b`, nothing: null });
+  expect(JSON.parse(written())).toEqual({ events: 11, text: 'a ****** b', nothing: null });
+});
+
+test('a reader of messages that has gone does not end the process', () => {
+  const stderr = new Writable({ write: (_chunk, _encoding, done) => done(new Error('EPIPE')) });
+  const stdout = new Writable({ write: (_chunk, _encoding, done) => done() });
+  new Terminal({ stdout, stderr }).fail('nobody reads this');
+  expect(() => stderr.emit('error', new Error('EPIPE'))).not.toThrow();
+});
+
 test('data is written exactly, even if it has the text of a secret', async () => {
   const { terminal, written } = opened(false);
   terminal.hide('wallet');
-  await terminal.writeExactly('{"model":"wallet"}');
+  await terminal.writeExactly({ model: 'wallet' });
   terminal.write('wallet');
   expect(written()).toBe('{"model":"wallet"}\n******\n');
 });

@@ -25,6 +25,8 @@ export class Terminal {
     this.#streams = streams;
     // A reader that closes the pipe, such as head, is no failure.
     streams.stdout.on('error', () => this.#ended.abort());
+    // Nobody can be told any more. Without a listener, the process would end in the middle of a change.
+    streams.stderr.on('error', () => undefined);
   }
 
   /** Aborted when nobody reads the output any more. */
@@ -49,23 +51,32 @@ export class Terminal {
       this.#secrets.add(form);
   }
 
-  /** Writes a result. */
+  /** Writes a result. On a terminal, it keeps only those control characters that break lines, indent, or are the colours of {@link style}. */
   write(text: string): void {
-    this.#streams.stdout.write(`${this.#without(text)}\n`);
+    const clean = this.#without(text);
+    this.#streams.stdout.write(`${this.#streams.stdout.isTTY === true ? harmless(clean) : clean}\n`);
   }
 
-  /** Writes a result as JSON. */
-  writeJson(value: unknown): void {
-    this.write(JSON.stringify(value, undefined, 2));
+  /** Writes a result as JSON. Secrets are looked for in its strings alone, so that it stays JSON whatever they are. */
+  writeJson(value: unknown, { isOneLine = false } = {}): void {
+    const withoutSecrets = (_key: string, each: unknown): unknown =>
+      typeof each === 'string' ? this.#without(each) : each;
+    this.#streams.stdout.write(
+      `${asciiControls(JSON.stringify(value, withoutSecrets, isOneLine ? undefined : 2))}\n`,
+    );
   }
 
   /**
-   * Writes one line of data as it is: unlike everything else, it is not searched for secrets. Resolves when the reader takes more, or is
-   * gone.
+   * Writes data as JSON, by default on one line: unlike everything else, it is not searched for secrets. Resolves when the reader takes
+   * more, or is gone.
    */
-  async writeExactly(line: string): Promise<void> {
+  async writeExactly(value: unknown, indent?: number): Promise<void> {
     const { stdout } = this.#streams;
-    if (this.#ended.signal.aborted || stdout.write(`${line}\n`)) return;
+    if (
+      this.#ended.signal.aborted ||
+      stdout.write(`${asciiControls(JSON.stringify(value, undefined, indent))}\n`)
+    )
+      return;
     await once(stdout, 'drain', { signal: this.#ended.signal }).catch(() => undefined);
   }
 
@@ -76,7 +87,7 @@ export class Terminal {
     const lines = createInterface({ input: stdin, output: stderr });
     try {
       const closed = once(lines, 'close').then(() => '');
-      const answer = await Promise.race([lines.question(`${this.#without(question)} [y/N] `), closed]);
+      const answer = await Promise.race([lines.question(`${this.#lines(question)} [y/N] `), closed]);
       return /^y(es)?$/i.test(answer.trim());
     } finally {
       lines.close();
@@ -85,17 +96,22 @@ export class Terminal {
 
   /** Tells a person what is being done; programs that read the errors are not bothered with it. */
   progress(text: string): void {
-    if (this.#streams.stderr.isTTY === true) this.#streams.stderr.write(`${this.#without(text)}\n`);
+    if (this.#streams.stderr.isTTY === true) this.#streams.stderr.write(`${this.#lines(text)}\n`);
   }
 
   /** Writes why a command failed. */
   fail(text: string): void {
-    this.#streams.stderr.write(`${this.#without(text)}\n`);
+    this.#streams.stderr.write(`${this.#lines(text)}\n`);
   }
 
   /** Colours a text if the output shows colours. */
   style(style: 'bold' | 'red' | 'yellow' | 'green' | 'dim', text: string): string {
     return this.#streams.stdout.isTTY === true ? styleText(style, text, { stream: process.stdout }) : text;
+  }
+
+  /** A message without secrets, and without characters that could change what a terminal shows: it may quote anything. */
+  #lines(text: string): string {
+    return this.#without(text).split('\n').map(plain).join('\n');
   }
 
   #without(text: string): string {
@@ -110,7 +126,7 @@ export class Terminal {
 
 /** Lines of columns for people: as wide as their widest cell. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const all = [head.map((each) => each.toUpperCase()), ...rows.map((row) => row.map(plain))];
+  const all = [head.map((each) => plain(each).toUpperCase()), ...rows.map((row) => row.map(plain))];
   const widths = head.map((_name, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
   return all
     .map((row) =>
@@ -125,6 +141,20 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
 /** A text as one line without control characters, which could change what a terminal shows. */
 export function plain(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, ' ');
+}
+
+/** What {@link Terminal.write} keeps, or a character that could change what a terminal shows. */
+const keptOrHarmful = new RegExp(String.raw`([\n\t]|${'\u001b'}\[\d{1,2}m)|[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]`, 'gu');
+
+function harmless(text: string): string {
+  return text.replaceAll(keptOrHarmful, (_all, kept: string | undefined) => kept ?? ' ');
+}
+
+/** JSON with escapes in place of the characters that could change what a terminal shows, and which JSON allows. It means the same. */
+function asciiControls(json: string): string {
+  return json.replaceAll(/(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (character) =>
+    character.replaceAll(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`),
+  );
 }
 
 /** Names and values of one thing for people, one below the other; those without a value are left out. */

@@ -169,7 +169,8 @@ async function writeDocument(
   const [make] = extensions.flatMap(({ documents = {} }) => documents[name] ?? []);
   if (make === undefined) throw lacking(session, 'documents', `document ${name}`);
   const document = await make();
-  if (file === undefined) terminal.writeJson(document);
+  // As in a file: a password may be a word of the document.
+  if (file === undefined) await terminal.writeExactly(document, 2);
   else {
     await writeFile(file, `${JSON.stringify(document, undefined, 2)}\n`);
     terminal.progress(`${file} is written.`);

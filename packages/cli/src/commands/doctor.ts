@@ -14,7 +14,7 @@ import {
 import { type Examination, examine } from '../doctor/examine.js';
 import { type Finding, type Severity, isFindingName } from '../doctor/finding.js';
 import { UsageError, exitCode } from '../exit-code.js';
-import { type Terminal, table } from '../terminal.js';
+import { type Terminal, plain, table } from '../terminal.js';
 
 /** What the processes of the configuration's role do, by `WALLET_ROLE` and the like. */
 const rolesOf = {
@@ -113,5 +113,5 @@ function print(terminal: Terminal, { databases, findings }: Examination): void {
 
 function textOf(terminal: Terminal, { name, severity, where, found, advice }: Finding): string {
   const head = terminal.style(styles[severity], `${severity} ${name}`);
-  return `${head}  ${where}\n  found: ${found}\n  do:    ${advice}\n`;
+  return `${head}  ${plain(where)}\n  found: ${plain(found)}\n  do:    ${advice}\n`;
 }

@@ -144,7 +144,8 @@ async function tail(
       const code = fail(look.failures);
       if (look.isCut) terminal.fail('note: there were more events than could be read; some are left out');
       for (const item of look.items.slice(0, count - shown))
-        terminal.write(format === 'json' ? JSON.stringify(item) : eventCells(item).map(plain).join('  '));
+        if (format === 'json') terminal.writeJson(item, { isOneLine: true });
+        else terminal.write(eventCells(item).map(plain).join('  '));
       shown += look.items.length;
       if (shown >= count) return code;
       await delay(intervalMs, undefined, { signal: ended }).catch(() => undefined);
@@ -211,7 +212,7 @@ async function exportAll(session: OperatorSession, given: EventSearch): Promise<
         const { whole, isMissing } = await wholeItem(operator, item);
         if (isMissing)
           code = fail([{ shards: item.shards, code: 'internal', detail: `${item.event.id} is incomplete` }]);
-        await terminal.writeExactly(JSON.stringify(whole));
+        await terminal.writeExactly(whole);
         count++;
       }
       if (page.failures.length > 0) code = fail(page.failures);
