@@ -1,4 +1,10 @@
-import { type Command, InvalidArgumentError, Option, type OptionValues } from '@commander-js/extra-typings';
+import {
+  type Command,
+  type CommandUnknownOpts,
+  InvalidArgumentError,
+  Option,
+  type OptionValues,
+} from '@commander-js/extra-typings';
 
 import { type ExitCode, UsageError } from './exit-code.js';
 import type { OutputFormat, Terminal } from './terminal.js';
@@ -53,6 +59,24 @@ export function asking<Args extends unknown[], Values extends OptionValues>(
     .addOption(timeoutOption)
     .addOption(outputOption)
     .addOption(jsonOption) as unknown as Command<Args, Values & AskOptions>;
+}
+
+/**
+ * Reads the variables of options without a value, of which Commander only sees that they are set: `FRAMEWORK_CLI_YES=false` must not
+ * mean yes. An empty one counts as unset.
+ *
+ * @throws UsageError when one is neither true nor false
+ */
+export function readSwitches(command: CommandUnknownOpts): void {
+  for (const option of command.options) {
+    const name = option.attributeName();
+    if (option.envVar === undefined || !option.isBoolean()) continue;
+    if (command.getOptionValueSource(name) !== 'env') continue;
+    const text = process.env[option.envVar] ?? '';
+    if (/^(true|yes|on|1)$/i.test(text)) continue;
+    if (!/^(false|no|off|0)?$/i.test(text)) throw new UsageError(`${option.envVar} must be true or false`);
+    command.setOptionValueWithSource(name, undefined, 'default');
+  }
 }
 
 /** The application's migrations, for the commands that compare or apply them. */

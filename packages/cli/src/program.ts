@@ -1,7 +1,7 @@
 import { Command, CommanderError } from '@commander-js/extra-typings';
 import { ConfigurationError } from '@framework/core';
 
-import type { CommandGroup } from './command-group.js';
+import { type CommandGroup, readSwitches } from './command-group.js';
 import { application } from './commands/application.js';
 import { consoleCommand } from './commands/console.js';
 import { consumers } from './commands/consumers.js';
@@ -13,7 +13,7 @@ import { migrate } from './commands/migrate.js';
 import { shards } from './commands/shards.js';
 import { type ExitCode, UsageError, exitCode } from './exit-code.js';
 import { configurationText } from './loaded-config.js';
-import { type Streams, Terminal } from './terminal.js';
+import type { Terminal } from './terminal.js';
 
 const groups: readonly CommandGroup[] = [
   doctor,
@@ -27,18 +27,18 @@ const groups: readonly CommandGroup[] = [
   consoleCommand,
 ];
 
-/** Runs one command of an operator, and returns how the process ends. Writes nothing but to the streams. */
+/** Runs one command of an operator, and returns how the process ends. Writes nothing but to the terminal. */
 export async function runProgram(
   words: readonly string[],
   environment: NodeJS.ProcessEnv,
-  streams: Streams,
+  terminal: Terminal,
 ): Promise<ExitCode> {
-  const terminal = new Terminal(streams);
   let code: ExitCode = exitCode.fine;
   const program = new Command('framework')
     .description('The command line of an operator')
     .showHelpAfterError('(--help lists the options)')
     .exitOverride()
+    .hook('preAction', (_program, command) => readSwitches(command))
     .configureOutput({
       writeOut: (text) => terminal.write(text.trimEnd()),
       writeErr: (text) => terminal.fail(text.trimEnd()),
@@ -54,11 +54,14 @@ export async function runProgram(
       terminal.fail(`error: ${error.message}`);
       return exitCode.usage;
     }
-    terminal.fail(`error: ${error instanceof ConfigurationError ? configurationText(error) : textOf(error)}`);
+    terminal.fail(
+      `error: ${error instanceof ConfigurationError ? configurationText(error) : errorText(error)}`,
+    );
     return exitCode.failed;
   }
 }
 
-function textOf(error: unknown): string {
+/** What is wrong, in one text without the stack. */
+export function errorText(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);
 }

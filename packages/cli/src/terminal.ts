@@ -80,6 +80,12 @@ export class Terminal {
     await once(stdout, 'drain', { signal: this.#ended.signal }).catch(() => undefined);
   }
 
+  /** Resolves when everything is written, or nobody reads it any more. */
+  async flush(): Promise<void> {
+    const { stdout, stderr } = this.#streams;
+    await Promise.all([stdout, stderr].map((stream) => new Promise((resolve) => stream.write('', resolve))));
+  }
+
   /** Asks a person a question to be answered with yes; everything else, and the end of the input, means no. */
   async confirm(question: string): Promise<boolean> {
     const { stdin, stderr } = this.#streams;

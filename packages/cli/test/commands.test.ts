@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { catalogue } from '../src/doctor/finding.js';
 import { runProgram } from '../src/program.js';
+import { Terminal } from '../src/terminal.js';
 import { CommandLine, type Ended } from './fixtures/command-line.js';
 import { PlantedDatabases, configText } from './fixtures/planted-databases.js';
 
@@ -71,7 +72,11 @@ async function runHere(words: readonly string[]): Promise<Ended> {
         done();
       },
     });
-  const code = await runProgram(words, {}, { stdout: streamTo('stdout'), stderr: streamTo('stderr') });
+  const code = await runProgram(
+    words,
+    {},
+    new Terminal({ stdout: streamTo('stdout'), stderr: streamTo('stderr') }),
+  );
   return { code, ...written };
 }
 

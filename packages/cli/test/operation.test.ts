@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import {
   type OperatedDatabases,
@@ -386,6 +386,21 @@ describe('dead letters', () => {
       expect.stringContaining('nobody'),
     ]);
     expect(await all.first.audit()).toEqual([]);
+  });
+
+  test('are not changed because a variable says that nobody says yes', async () => {
+    const words = ['--event', ids[0]!, ...signed];
+    vi.stubEnv('FRAMEWORK_CLI_YES', 'false');
+    expect(await run('dead-letters skip', words)).toMatchObject({ code: 2 });
+    vi.stubEnv('FRAMEWORK_CLI_YES', 'maybe');
+    const unclear = await run('dead-letters skip', words);
+    expect(unclear).toMatchObject({ code: 2 });
+    expect(unclear.stderr).toContain('FRAMEWORK_CLI_YES must be true or false');
+    expect(await all.first.audit()).toEqual([]);
+    vi.stubEnv('FRAMEWORK_CLI_YES', 'true');
+    vi.stubEnv('FRAMEWORK_CLI_DRY_RUN', '');
+    expect(parsed(await run('dead-letters skip', words))).toMatchObject({ dryRun: false, count: 1 });
+    vi.unstubAllEnvs();
   });
 
   test('are replayed where their database is up', async () => {

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { PassThrough } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { operatorApp } from '../../operator/src/http/index.js';
@@ -9,6 +10,9 @@ import {
   type OperatedDatabases,
   operatedDatabases,
 } from '../../operator/test/fixtures/operated-databases.js';
+import { loadConfig } from '../src/loaded-config.js';
+import { openApplication } from '../src/operation/open-application.js';
+import { Terminal } from '../src/terminal.js';
 import { runHere } from './fixtures/command-here.js';
 import { CommandLine, type Ended } from './fixtures/command-line.js';
 
@@ -158,6 +162,19 @@ test.each([
   ['no file', './nowhere.mjs', '', /nowhere\.mjs cannot be imported/],
   ['a file without a function', './empty.mjs', 'export const open = 1;', /exports no function by default/],
   ['a file that throws', './throws.mjs', 'throw new Error("no luck");', /no luck/],
+  [
+    'a function that fails',
+    './fails.mjs',
+    'export default () => { throw undefined; }',
+    /fails\.mjs has failed/,
+  ],
+  ['a function that returns nothing', './void.mjs', 'export default () => undefined;', /no databases/],
+  [
+    'a function that returns nonsense',
+    './odd.mjs',
+    'export default () => ({ databases: {} });',
+    /no databases/,
+  ],
   ['no package', 'no-such-package-anywhere', '', /no-such-package-anywhere cannot be imported/],
 ])('%s as the module is a fault of the configuration', async (_what, module, code, text) => {
   if (code !== '') await framework.write(module, code);
@@ -166,6 +183,36 @@ test.each([
     code: 1,
     stdout: '',
     stderr: expect.stringMatching(text) as string,
+  });
+});
+
+test('a module that is never ready is given up', async () => {
+  await framework.write('never.mjs', 'export default () => new Promise(() => undefined);');
+  const file = await write('never.json', { operator: { module: './never.mjs' } });
+  const terminal = new Terminal({ stdout: new PassThrough(), stderr: new PassThrough() });
+  const given = await loadConfig(file, {}, terminal);
+  await expect(openApplication(given, file, terminal, 20)).rejects.toMatchObject({
+    code: 'invalid-configuration',
+    faults: [{ message: './never.mjs was not ready within 20 ms' }],
+  });
+});
+
+test.each([
+  ['ends with its command', 'setInterval(() => undefined, 1_000);', 0, /^$/],
+  [
+    'that fails in the background is told without its stack',
+    'setTimeout(() => { throw new Error(`postgres://u:canary@h failed`); }, 1); await new Promise((r) => setTimeout(r, 1_000));',
+    1,
+    /^error: postgres:\/\/u:\*{6}@h failed\n$/,
+  ],
+])('a module %s', async (_what, code, exit, stderr) => {
+  const empty =
+    'export default () => ({ extensions: [], databases: { deliveries: () => [], close: async () => {} } });';
+  await framework.write('busy.mjs', `${code}\n${empty}`);
+  const file = await write('busy.json', { operator: { module: './busy.mjs' } });
+  expect(await framework.run(['consumers', '--config', file])).toMatchObject({
+    code: exit,
+    stderr: expect.stringMatching(stderr) as string,
   });
 });
 
