@@ -55,7 +55,7 @@ test('the number of source files stays small enough for one reader to know them'
       /^packages\/operator\/src\/(?!http\/(console-files|live))/,
       /^packages\/core\/src\/storage\/operator-store/,
       /^packages\/drizzle-adapter\/src\/delivery\/(log-search|pg-operator-store)/,
-      /^apps\/wallet-service\/src\/(process\/operator-listener|transfer\/transfer-operator)/,
+      /^apps\/wallet-service\/src\/(operator|process\/operator-listener)/,
     ].some((place) => place.test(file)),
   );
   const ofConsole = sources.filter((file) =>

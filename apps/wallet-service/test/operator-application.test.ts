@@ -237,7 +237,7 @@ describe('invariants', () => {
   });
 
   test.each(['wallet-balances', 'transfers-decided', 'decisions-justified'])(
-    '%s is not checked from a place that is none',
+    '%s refuses a forged place',
     async (name) => {
       await expect(checked(name, JSON.stringify({ '0/0': 'x' }))).rejects.toMatchObject({
         code: 'invalid-cursor',

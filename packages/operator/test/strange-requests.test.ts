@@ -97,7 +97,7 @@ describe('a change with a text that no database can store', () => {
   });
 });
 
-test('a search from or until a date that is none is refused', async () => {
+test('a search with an invalid date is refused', async () => {
   for (const date of [new Date(Number.NaN), new Date(-8.64e15)]) {
     await expect(all.operator.events({ since: date })).rejects.toMatchObject({ code: 'operator-request' });
     await expect(all.operator.events({ until: date })).rejects.toMatchObject({ code: 'operator-request' });
