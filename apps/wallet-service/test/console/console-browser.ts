@@ -1,6 +1,6 @@
 import axe from 'axe-core';
-import { existsSync, mkdirSync } from 'node:fs';
-import { mkdtemp } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -63,14 +63,26 @@ export async function barriersIn(page: Page): Promise<readonly string[]> {
     .flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html} ${node.failureSummary ?? ''}`));
 }
 
-/** Writes pictures into the documents if `CONSOLE_PICTURES` is `docs`, otherwise into a folder that is thrown away. */
+/** The pictures of the documents. */
+const documented = [
+  'overview',
+  'dead-letters',
+  'replay',
+  'why',
+  'consumers',
+  'model',
+  'transfers',
+  'why-phone',
+];
+
+/** Writes pictures into a folder that is thrown away; those of the documents into theirs if `CONSOLE_PICTURES` is `docs`. */
 export async function pictureTaker(): Promise<(page: Page, name: string) => Promise<void>> {
-  const folder =
-    process.env['CONSOLE_PICTURES'] === 'docs'
-      ? fileURLToPath(new URL('../../../../docs/operations/console', import.meta.url))
-      : await mkdtemp(join(tmpdir(), 'console-pictures-'));
-  mkdirSync(folder, { recursive: true });
+  const folder = await mkdtemp(join(tmpdir(), 'console-pictures-'));
+  const docs = fileURLToPath(new URL('../../../../docs/operations/console', import.meta.url));
+  const isForDocs = process.env['CONSOLE_PICTURES'] === 'docs';
+  if (isForDocs) await mkdir(docs, { recursive: true });
   return async (page, name) => {
-    await page.screenshot({ path: join(folder, `${name}.png`) });
+    const path = join(isForDocs && documented.includes(name) ? docs : folder, `${name}.png`);
+    await page.screenshot({ path });
   };
 }

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 
 import { to } from './address.js';
 import { asApiError } from './asking.js';
+import { PresentChange } from './change-dialog.js';
 import { follow, isConnected } from './live.js';
 import { Palette, isPaletteOpen } from './palette.js';
 import { Badge, Problem, Screen } from './parts.js';
@@ -126,6 +127,7 @@ function Console(): JSX.Element {
       <main tabIndex={-1}>
         <Present />
       </main>
+      <PresentChange />
       {isPaletteOpen.value && <Palette screens={screens} />}
     </div>
   );

@@ -1,3 +1,4 @@
+import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
@@ -23,6 +24,9 @@ export interface WantedChange {
   readonly countsEvents: boolean;
 }
 
+/** The change whose dialog is open. It outlives the button: a replay may remove what the button belongs to. */
+const opened = signal<{ readonly wanted: WantedChange; readonly onDone: () => void } | undefined>(undefined);
+
 /** A button for a change; where nothing may be changed it is disabled and says why. */
 export function ChangeButton(props: {
   wanted: WantedChange;
@@ -30,32 +34,36 @@ export function ChangeButton(props: {
   isPrimary?: boolean;
   onDone: () => void;
 }): JSX.Element {
-  const [isOpen, setOpen] = useState(false);
+  const { wanted, label, isPrimary = false, onDone } = props;
   const isReadOnly = about.value?.readOnly !== false;
   const reason = isReadOnly
     ? 'This listener changes nothing: framework.operator.read-only is true'
     : undefined;
   return (
-    <>
-      <button
-        type="button"
-        class={props.isPrimary === true ? 'primary' : undefined}
-        disabled={isReadOnly}
-        title={reason}
-        onClick={() => setOpen(true)}
-      >
-        {props.label}
-      </button>
-      {isOpen && (
-        <ChangeDialog
-          wanted={props.wanted}
-          close={(isDone) => {
-            setOpen(false);
-            if (isDone) props.onDone();
-          }}
-        />
-      )}
-    </>
+    <button
+      type="button"
+      class={isPrimary ? 'primary' : undefined}
+      disabled={isReadOnly}
+      title={reason}
+      onClick={() => (opened.value = { wanted, onDone })}
+    >
+      {label}
+    </button>
+  );
+}
+
+/** The dialog of the change that somebody has asked for, if there is one. */
+export function PresentChange(): JSX.Element | null {
+  if (opened.value === undefined) return null;
+  const { wanted, onDone } = opened.value;
+  return (
+    <ChangeDialog
+      wanted={wanted}
+      close={(isDone) => {
+        opened.value = undefined;
+        if (isDone) onDone();
+      }}
+    />
   );
 }
 

@@ -62,7 +62,7 @@ function optionsFor(
     height: heightPx,
     legend: { show: false },
     cursor: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 28, 0, 0],
     scales: {
       x: {
         time: isTime,

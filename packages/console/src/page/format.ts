@@ -38,6 +38,13 @@ export function isDate(value: unknown): value is string {
   return typeof value === 'string' && isoDate.test(value);
 }
 
+const uuid = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i;
+
+/** Whether a value is an id that can be explained. */
+export function isUuid(value: unknown): value is string {
+  return typeof value === 'string' && uuid.test(value);
+}
+
 /** In the zone of the reader; without the day if that is today. Always with all digits, so that columns line up. */
 export function localTime(iso: string): string {
   const date = new Date(iso);

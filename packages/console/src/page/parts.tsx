@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { to } from './address.js';
 import type { Failure } from './answers.js';
 import type { Asked } from './asking.js';
-import { isDate, localTime, shortId, valueText } from './format.js';
+import { isDate, isUuid, localTime, shortId, valueText } from './format.js';
 import { go, route } from './route.js';
 
 type Children = { readonly children?: ComponentChildren };
@@ -274,6 +274,12 @@ export function Filters({ label, children }: Children & { label: string }): JSX.
 /** A value of a payload or of a row. */
 export function Value({ of }: { of: unknown }): JSX.Element {
   if (isDate(of)) return <Time of={of} />;
+  if (isUuid(of))
+    return (
+      <a class="id" href={to(['why', of])}>
+        {of}
+      </a>
+    );
   if (typeof of === 'object' && of !== null)
     return <pre class="json">{JSON.stringify(of, undefined, 2)}</pre>;
   return <span class={of === null || of === undefined ? 'muted' : 'value'}>{valueText(of)}</span>;

@@ -44,6 +44,7 @@ function Figures({ of }: { of: Snapshot }): JSX.Element {
   const places = of.consumers.items.flatMap(({ databases }) => databases);
   const sum = (value: (place: (typeof places)[number]) => number): number =>
     places.reduce((total, place) => total + value(place), 0);
+  const logged = of.shards.items.reduce((total, { eventCountEstimate }) => total + eventCountEstimate, 0);
   const figures = [
     { name: 'databases', value: count(of.shards.items.length), href: to(['shards']) },
     { name: 'consumers', value: count(of.consumers.items.length), href: to(['consumers']) },
@@ -55,7 +56,8 @@ function Figures({ of }: { of: Snapshot }): JSX.Element {
     { name: 'dead letters', value: count(sum(({ deadCount }) => deadCount)), href: to(['dead-letters']) },
     {
       name: 'logged, estimated',
-      value: count(of.shards.items.reduce((total, { eventCountEstimate }) => total + eventCountEstimate, 0)),
+      // A new database has no estimate yet.
+      value: logged === 0 ? '–' : count(logged),
       href: to(['events']),
     },
   ];

@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import type { PartialPage, Row } from '../answers.js';
 import { useAnswer } from '../asking.js';
 import { isNumeric } from '../exact-json.js';
+import { isUuid } from '../format.js';
 import { Answered, type Column, Empty, IdLink, Pager, Screen, ShardNames, Table, Value } from '../parts.js';
 import { route } from '../route.js';
 import { wordsOf } from '../screens.js';
@@ -47,13 +48,9 @@ function columnsOf(rows: readonly Row[]): readonly Column<Row>[] {
 }
 
 function Cell({ name, of }: { name: string; of: unknown }): JSX.Element {
-  if (typeof of === 'string' && (name === 'id' || isUuid(of))) return <IdLink id={of} />;
+  if (isUuid(of) || (name === 'id' && typeof of === 'string')) return <IdLink id={of} />;
   if (Array.isArray(of) && of.every((each) => typeof each === 'string')) return <ShardNames of={of} />;
   return <Value of={of} />;
-}
-
-function isUuid(text: string): boolean {
-  return /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i.test(text);
 }
 
 /** The id comes first. */
