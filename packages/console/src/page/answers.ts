@@ -1,7 +1,6 @@
 import type {
   ChangeAnswer,
   Consumer as ConsumerAnswer,
-  ExplainedEvent as ExplainedEventAnswer,
   InvariantStep as InvariantStepAnswer,
   Operator,
   OperatorFailure,
@@ -10,7 +9,7 @@ import type {
 } from '@framework/operator';
 
 /** A value as it arrives: dates are texts. */
-export type Json<Value> = unknown extends Value
+type Json<Value> = unknown extends Value
   ? unknown
   : Value extends Date
     ? string
@@ -32,8 +31,6 @@ export type BlockedEvent = BlockedPage['items'][number];
 export type Shards = AnswerOf<'shards'>;
 export type EventPage = AnswerOf<'model'>;
 export type TrackedEvent = EventPage['items'][number];
-export type LoggedEvent = TrackedEvent['event'];
-export type ExplainedEvent = Json<ExplainedEventAnswer>;
 export type Keys = AnswerOf<'idempotencyKey'>;
 export type AuditPage = AnswerOf<'audit'>;
 export type Why = Json<WhyAnswer>;
