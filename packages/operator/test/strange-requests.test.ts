@@ -116,3 +116,29 @@ test('why names the first event of an action that a handler has not passed', asy
   const { sentences } = await operator.why(action?.actionId ?? '');
   expect(sentences[1]).toContain(`ask about ${firstId}, the first one`);
 });
+
+test('why asks for one of the blocked events that come before an event, however many there are', async () => {
+  const { operator, second, proxy } = all;
+  await second.register('notify');
+  const [firstId = ''] = await second.write('a', [1]);
+  await second.kill('notify', [firstId], 'no');
+  const [last] = await second.query<{ id: string }>(
+    `insert into eventlog.parked_events (handler, event_id, slot, model_name, model_id, model_version, ordinal, event_type, event,
+       attempts, dead, suspect)
+     select handler, id, slot, model_name, model_id, n, ordinal, event_type, event || jsonb_build_object('id', id, 'modelVersion', n),
+       0, false, false
+     from eventlog.parked_events, lateral (select n, gen_random_uuid() as id from generate_series(2, 5000) n) as later
+     returning event_id as id`,
+  );
+  let receivedBytes = 0;
+  proxy.judge = ({ direction, bytes }) => {
+    if (direction === 'to-client') receivedBytes += bytes.length;
+    return 'forward';
+  };
+  onTestFinished(() => {
+    proxy.judge = () => 'forward';
+  });
+  const { sentences } = await operator.why(last?.id ?? '');
+  expect(sentences[1]).toContain(`it waits for the earlier event ${firstId} of its model, a dead letter`);
+  expect(receivedBytes).toBeLessThan(20_000);
+});

@@ -59,6 +59,21 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(await context.heads()).toMatchObject([{ event: { id: events[1].id } }]);
   });
 
+  test('Operators find the first blocked event of a model, in the order of versions', async () => {
+    const [first, second, third] = await context.holdWith('a', 1, 2, 3);
+    await context.block({ event: third }, { event: second }, { event: first, handler: 'elsewhere' });
+    const { slot, modelName, modelId } = first;
+    const { deadLetters } = context.store;
+    const firstOf = async (handler: string): Promise<string | undefined> =>
+      (await deadLetters.firstOf({ slot, handler, modelName, modelId }))?.event.id;
+    expect(await firstOf('notify')).toBe(second.id);
+    expect(await firstOf('nobody')).toBeUndefined();
+    await context.block({ event: first });
+    expect(await firstOf('notify')).toBe(first.id);
+    const ofOther = { slot, handler: 'notify', modelName: 'Other', modelId };
+    expect(await deadLetters.firstOf(ofOther)).toBeUndefined();
+  });
+
   test('The events of one handler do not crowd out those of another one, and each has its own limit', async () => {
     await context.holdWith('a', 1);
     for (const id of ['b', 'c', 'd']) await context.write(id, 1);

@@ -222,6 +222,8 @@ export interface DeadLetters {
     filter: BlockedFilter,
     page: { readonly limit: number; readonly after?: string },
   ): Promise<Page<BlockedRow>>;
+  /** The first blocked event of a model, in the order of versions; it is tried before all others, however many there are. */
+  firstOf(model: BlockedModel): Promise<BlockedRow | undefined>;
   /** Gives dead letters their attempts back, so that they are tried again; oldest first, step by step. */
   replay(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep>;
   /**

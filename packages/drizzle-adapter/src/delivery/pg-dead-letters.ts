@@ -3,6 +3,7 @@ import {
   type DeadLetters,
   type DeadLettersStep,
   type BlockedFilter,
+  type BlockedModel,
   type BlockedRow,
   type StepPlace,
   isStorableText,
@@ -17,7 +18,7 @@ import { settleModels } from './pg-blocked-events.js';
 /** How many bytes of events a page may hold before its last event. A read of the log has the same limit by default. */
 const pageBytesMax = 16_777_216;
 
-interface Row extends Record<string, unknown> {
+interface StoredRow extends Record<string, unknown> {
   readonly handler: string;
   readonly event: unknown;
   readonly attempts: number;
@@ -26,6 +27,9 @@ interface Row extends Record<string, unknown> {
   readonly dead: boolean;
   readonly parked_date: string;
   readonly next_attempt_date: string | null;
+}
+
+interface Row extends StoredRow {
   readonly cursor: string;
   /** How many rows match after the previous page, counted up to one more than the limit. */
   readonly found: number;
@@ -62,6 +66,14 @@ export class PgDeadLetters implements DeadLetters {
     const last = items.at(-1);
     const next = last !== undefined && last.found > items.length ? last.cursor : undefined;
     return { items: items.map(blockedRow), next };
+  }
+
+  async firstOf({ slot, handler, modelName, modelId }: BlockedModel): Promise<BlockedRow | undefined> {
+    const { rows } = await this.#manager.db.execute<StoredRow>(sql`
+      select handler, event, attempts, uncounted, error, dead, parked_date, next_attempt_date from eventlog.parked_events
+      where (slot, handler, model_name, model_id) = (${slot}::smallint, ${handler}, ${modelName}, ${modelId})
+      order by model_version, ordinal limit 1`);
+    return rows[0] && blockedRow(rows[0]);
   }
 
   replay(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep> {
@@ -138,7 +150,7 @@ function beyond(cursor: string): SQL {
   return sql`(parked_date, event_id, handler) > (to_timestamp(${seconds}::numeric), ${eventId}::uuid, ${handler})`;
 }
 
-function blockedRow(row: Row): BlockedRow {
+function blockedRow(row: StoredRow): BlockedRow {
   return {
     handler: row.handler,
     event: blockedEvent(row.event),

@@ -67,7 +67,9 @@ async function blockedStanding(
 ): Promise<DistributiveOmit<BlockedStanding, 'handler' | 'paused'>> {
   const { attempts, error } = row;
   if (row.dead) return { kind: 'dead-letter', attempts, error };
-  const first = await firstOfModel(letters, row);
+  const { handler, event } = row;
+  // Without one, it was replayed or skipped meanwhile.
+  const first = (await letters.firstOf({ ...event, handler })) ?? row;
   if (first.event.id !== row.event.id) {
     return { kind: 'behind', behindEventId: first.event.id, behindDeadLetter: first.dead };
   }
@@ -75,16 +77,6 @@ async function blockedStanding(
 }
 
 type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never;
-
-/** The first blocked event of the model, which is tried before all others. */
-async function firstOfModel(letters: DeadLetters, row: BlockedRow): Promise<BlockedRow> {
-  const { handler, event } = row;
-  let first = row;
-  for await (const each of eachBlocked(letters, { handler, modelId: event.modelId })) {
-    if (each.event.modelName === event.modelName && isBefore(each.event, first.event)) first = each;
-  }
-  return first;
-}
 
 /** All blocked events that match, page by page. */
 async function* eachBlocked(letters: DeadLetters, filter: BlockedFilter): AsyncGenerator<BlockedRow> {
@@ -94,10 +86,6 @@ async function* eachBlocked(letters: DeadLetters, filter: BlockedFilter): AsyncG
     yield* page.items;
     after = page.next;
   } while (after !== undefined);
-}
-
-function isBefore(one: DeliverableEvent, other: DeliverableEvent): boolean {
-  return (one.modelVersion - other.modelVersion || one.ordinal - other.ordinal) < 0;
 }
 
 /** The state of an event for one handler, and what it waits for. */

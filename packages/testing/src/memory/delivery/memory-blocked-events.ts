@@ -262,6 +262,15 @@ export class MemoryDeadLetters implements DeadLetters {
     });
   }
 
+  firstOf({ slot, handler, modelName, modelId }: BlockedModel): Promise<BlockedRow | undefined> {
+    return this.#access.answer('deadLetters.firstOf', (tables) => {
+      const first = heads(tables, [{ handler, slot }]).find(
+        ({ event }) => event.modelName === modelName && event.modelId === modelId,
+      );
+      return first && blockedRow(first);
+    });
+  }
+
   replay(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep> {
     return this.#access.answer('deadLetters.replay', (tables) => {
       if (filter.dead === false) return { count: 0, next: undefined };
