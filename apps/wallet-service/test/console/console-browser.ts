@@ -64,7 +64,7 @@ export async function barriersIn(page: Page): Promise<readonly string[]> {
 }
 
 /** The pictures of the documents. */
-const documented = [
+const documented = new Set([
   'overview',
   'dead-letters',
   'replay',
@@ -73,7 +73,7 @@ const documented = [
   'model',
   'transfers',
   'why-phone',
-];
+]);
 
 /** Writes pictures into a folder that is thrown away; those of the documents into theirs if `CONSOLE_PICTURES` is `docs`. */
 export async function pictureTaker(): Promise<(page: Page, name: string) => Promise<void>> {
@@ -82,7 +82,7 @@ export async function pictureTaker(): Promise<(page: Page, name: string) => Prom
   const isForDocs = process.env['CONSOLE_PICTURES'] === 'docs';
   if (isForDocs) await mkdir(docs, { recursive: true });
   return async (page, name) => {
-    const path = join(isForDocs && documented.includes(name) ? docs : folder, `${name}.png`);
+    const path = join(isForDocs && documented.has(name) ? docs : folder, `${name}.png`);
     await page.screenshot({ path });
   };
 }

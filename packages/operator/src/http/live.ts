@@ -58,7 +58,11 @@ export function liveOperation(app: OpenAPIHono, operator: Operator, { closing, o
   app.get('/live', async (context) => {
     if (closing?.aborted === true) throw new RequestProblem(503, 'closing', 'The process is stopping');
     if (listenerCount >= listenersMax)
-      throw new RequestProblem(503, 'too-many-listeners', `At most ${listenersMax} may listen: try again later`);
+      throw new RequestProblem(
+        503,
+        'too-many-listeners',
+        `At most ${listenersMax} may listen: try again later`,
+      );
     listenerCount++;
     try {
       const first = await feed.after(0);
