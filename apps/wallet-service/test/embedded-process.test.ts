@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { ServiceProcess, fromSources } from './service-process.js';
-import { WalletClient } from './wallet-client.js';
+import { type Answer, WalletClient } from './wallet-client.js';
 
 const timeout = 240_000;
 /** The databases are created first, which takes seconds, and much longer if many start at the same time. */
@@ -43,6 +43,8 @@ test('an embedded server that is killed is restarted, and the service recovers',
 test('the embedded server stops after the service on a single Ctrl-C', { timeout }, async () => {
   const client = new WalletClient(await service.served(startTimeoutMs));
   await client.openWallet();
+  // Whoever reads the terminal may look at it as an operator.
+  expect((await ask('about')).body).toMatchObject({ readOnly: false });
   service.interruptGroup();
   // The signal comes once more from the parent, which passes it on.
   service.kill('SIGINT');
@@ -51,6 +53,27 @@ test('the embedded server stops after the service on a single Ctrl-C', { timeout
   expect(service.stdout).not.toContain('has ended');
   expect(await readFile(join(folder, 'server.log'), 'utf8')).toMatch(/database system is shut down\s*$/);
 });
+
+test('a demonstration lives by itself, with databases and a handler of its own', { timeout }, async () => {
+  service.kill('SIGTERM');
+  await service.exitCode();
+  service = new ServiceProcess({ WALLET_DATA: folder }, [...fromSources, 'demo'], { leadsGroup: true });
+  await service.served(startTimeoutMs);
+  await expect
+    .poll(async () => (await ask('views/transfers')).body['items'], { timeout: startTimeoutMs })
+    .not.toEqual([]);
+  expect((await ask('consumers')).body['items']).toContainEqual(
+    expect.objectContaining({ handler: 'demo-send-receipt' }),
+  );
+  expect(service.stdout).not.toContain('The demonstration ends');
+});
+
+/** Asks the operator whose address the service has printed. */
+async function ask(question: string): Promise<Answer> {
+  await service.printed('Console', startTimeoutMs);
+  const [, url = '', token = ''] = /Console {2}(\S+)\/console\/#token=(\w+)/.exec(service.stdout) ?? [];
+  return new WalletClient(url).send(`/${question}`, { headers: { authorization: `Bearer ${token}` } });
+}
 
 /** Checks that wallets are opened on both shards, money goes from one to the other, and the service reports that it is ready. */
 async function seeThatAllIsWell(client: WalletClient, withinMs: number): Promise<void> {

@@ -1,16 +1,19 @@
 import { Operator } from '@framework/operator';
 import { operatorApp } from '@framework/operator/http';
+import type { FaultProxy } from '@framework/testing';
 import { readConsole } from '@framework/console';
-import { createAdaptorServer } from '@hono/node-server';
+import { getRequestListener } from '@hono/node-server';
 import { Hono } from 'hono';
 import { once } from 'node:events';
+import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { walletExtension } from '../../src/operator/wallet-extension.js';
 import { rowsOf } from '../database-session.js';
-import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
+import { type ProxiedService, startProxiedService } from '../start-proxied-service.js';
+import type { TestService } from '../start-test-service.js';
 import type { WalletBody } from '../wallet-client.js';
 import {
   barriersIn,
@@ -26,7 +29,9 @@ const token = 'a-token-that-is-only-used-in-tests-0123456789';
 const handler = 'notify-recipient-on-deposit';
 const cause = 'mailbox full';
 
+let proxied: ProxiedService;
 let service: TestService;
+let proxy: FaultProxy;
 let browser: Browser;
 let take: Awaited<ReturnType<typeof pictureTaker>>;
 let mexican: WalletBody;
@@ -39,11 +44,13 @@ let phone: Tab;
 beforeAll(async () => {
   if (browserPath === undefined) return;
   await buildConsole();
-  service = await startTestService({
+  proxied = await startProxiedService({
     login: 'owner',
+    mexico: { 'acquisition-timeout-ms': 2_000 },
     operator: { port: 0, token, 'read-only': false },
     delivery: { 'poll-max-ms': 100, retry: { 'attempts-max': 1 } },
   });
+  ({ service, proxy } = proxied);
   browser = await openBrowser();
   take = await pictureTaker();
   await liven();
@@ -55,7 +62,7 @@ beforeAll(async () => {
 afterAll(async () => {
   if (browserPath === undefined) return;
   await browser.close();
-  await stopTestService(service);
+  await proxied.stop();
 });
 
 /** Wallets on both shards, and transfers between them. */
@@ -219,14 +226,14 @@ describe.skipIf(browserPath === undefined)('the console, in a browser,', () => {
     await page.context().close();
   });
 
-  test('works behind a prefix, and disables changes with the reason where nothing may be changed', async () => {
+  test('works behind a prefix, disables changes where it must, and connects again after a break', async () => {
     const { databases } = service.service;
     const operator = new Operator({ databases, extensions: [walletExtension(databases)] });
     const app = new Hono().mount(
       '/behind/a-prefix',
       operatorApp(operator, { token, console: readConsole }).fetch,
     );
-    const server = createAdaptorServer({ fetch: app.fetch });
+    const server = createServer(getRequestListener(app.fetch));
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;
@@ -241,10 +248,33 @@ describe.skipIf(browserPath === undefined)('the console, in a browser,', () => {
     expect(await pause.getAttribute('title')).toContain('read-only');
     expect(await barriersIn(page)).toEqual([]);
     expect(mistakes).toEqual([]);
+    // The stream breaks, and begins again by itself.
+    await page.getByText('live', { exact: true }).waitFor();
+    server.closeAllConnections();
+    await page.getByText('reconnecting', { exact: true }).waitFor();
+    await page.getByText('live', { exact: true }).waitFor();
     await page.context().close();
     const closed = once(server, 'close');
     server.close();
-    if ('closeAllConnections' in server) server.closeAllConnections();
+    server.closeAllConnections();
     await closed;
+  });
+
+  test('names a database that does not answer, and says that what it shows is a part', async () => {
+    const { page, mistakes } = await openTab(browser);
+    await signedIn(page);
+    await page.getByText('live', { exact: true }).waitFor();
+    await proxy.refuse();
+    await page.getByRole('link', { name: 'Shard 1/0 does not answer' }).waitFor();
+    await show(page, '#/events', 'Events');
+    await page.getByText('Shard 1/0 did not answer').waitFor();
+    await page.getByText('WalletMoneyDepositedEvent').first().waitFor();
+    expect(await barriersIn(page)).toEqual([]);
+    await take(page, 'partial');
+    await proxy.accept();
+    await show(page, '#/', 'Overview');
+    await page.getByText('Nothing is wrong.').waitFor();
+    expect(mistakes).toEqual([]);
+    await page.context().close();
   });
 });
