@@ -1,6 +1,6 @@
 import axe from 'axe-core';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,9 +17,17 @@ export const browserPath: string | undefined = [
   chromium.executablePath(),
 ].find((path) => existsSync(path));
 
-/** Builds the page, as the package does. */
+/** Builds the page, as the package does. Files replace those of an earlier build one by one: other test files may be reading them. */
 export async function buildConsole(): Promise<void> {
-  await build({ configFile: join(consoleFolder, 'vite.config.ts'), logLevel: 'error' });
+  const built = join(consoleFolder, 'dist/page');
+  await mkdir(join(built, 'assets'), { recursive: true });
+  const fresh = await mkdtemp(join(consoleFolder, 'node_modules/.page-'));
+  const configFile = join(consoleFolder, 'vite.config.ts');
+  await build({ configFile, logLevel: 'error', build: { outDir: fresh, emptyOutDir: true } });
+  for (const file of await readdir(join(fresh, 'assets')))
+    await rename(join(fresh, 'assets', file), join(built, 'assets', file));
+  await rename(join(fresh, 'index.html'), join(built, 'index.html'));
+  await rm(fresh, { recursive: true });
 }
 
 export function openBrowser(): Promise<Browser> {
