@@ -231,6 +231,31 @@ describe('the history of a model', () => {
     ]);
   });
 
+  test('has a fault if a version occurs twice where a page ends', async () => {
+    const versions = Array.from({ length: 1_000 }, (_each, index) => index + 1);
+    await all.first.query(
+      `insert into eventlog.events (id, epoch, action_id, ordinal, namespace, action_name, action_params, principal, model_id, model_name,
+         model_version, event_type, payload, headers, started_date, created_date, slot, early_xid)
+       select gen_random_uuid(), (select max(epoch) from eventlog.epochs), gen_random_uuid(), 0, 'test', 'ChangeThing', '{}', 'alice',
+         'long', 'Thing', version, 'ThingChangedEvent', '{}', '{}', now(), now(), 0, false
+       from unnest($1::integer[]) as versions (version)`,
+      [[...versions, 1_000]],
+    );
+    expect(parsed(await run('model long --verify'))).toMatchObject({
+      count: 1_001,
+      faults: [expect.stringMatching(/^Version 1000 occurs twice/)],
+    });
+  });
+
+  test('is without fault if another model has the same id', async () => {
+    await all.first.write('shared', [1, 2]);
+    await all.first.query(`update eventlog.events set model_name = 'Other' where model_id = 'shared'`);
+    await all.first.write('shared', [1, 2, 3]);
+    await all.second.write('shared', [1]);
+    await all.second.query(`update eventlog.events set model_name = 'Third' where model_id = 'shared'`);
+    expect(parsed(await run('model shared --verify'))).toMatchObject({ count: 6, faults: [] });
+  });
+
   test('is not proved while a database is down', async () => {
     await all.first.write('a', [1]);
     const verified = await runWithoutSecond('model a --verify');

@@ -1,14 +1,19 @@
 import type { TrackedEvent } from '@framework/core/adapter';
 import type { OfShards } from '@framework/operator';
 
-/** What one database has of a model. */
+/** The history of one model in one database, up to the last event that was seen. */
 interface Seen {
-  version: number;
-  ordinal: number;
-  actionId: string;
+  readonly model: string;
+  readonly where: string;
+  readonly version: number;
+  readonly ordinal: number;
+  readonly actionId: string;
 }
 
-/** Looks for gaps and repeats in the history of a model, event by event in the order of the log's answers. */
+/**
+ * Looks for gaps and repeats in the history of a model, event by event in the order of the log's answers. Models of different names may
+ * have the same id; each of them has a history of its own.
+ */
 export class HistoryCheck {
   /** What is wrong, in sentences. */
   readonly faults: string[] = [];
@@ -25,15 +30,16 @@ export class HistoryCheck {
 
   /** Events of one database come by version, and then by ordinal. */
   add({ event, shards }: OfShards<TrackedEvent>): void {
-    const { id, modelVersion: version, ordinal, actionId } = event;
+    const { id, modelName: model, modelVersion: version, ordinal, actionId } = event;
     const where = shards.join(', ');
     this.count++;
     this.#first = Math.min(version, this.#first ?? version);
     if (this.#eventIds.has(id))
       this.faults.push(`The event ${id} of version ${version} occurs twice (${where}).`);
     this.#eventIds.add(id);
-    const last = this.#last.get(where);
-    this.#last.set(where, { version, ordinal, actionId });
+    const key = JSON.stringify([model, where]);
+    const last = this.#last.get(key);
+    this.#last.set(key, { model, where, version, ordinal, actionId });
     if (last === undefined) return;
     if (version > last.version + 1) {
       const missing =
@@ -49,8 +55,10 @@ export class HistoryCheck {
 
   /** Adds what only shows when every database was read. */
   end(): void {
-    if (this.#last.size < 2) return;
-    const databases = [...this.#last.keys()].join('; ');
-    this.faults.push(`Several databases have a history of the model: ${databases}.`);
+    for (const histories of Map.groupBy(this.#last.values(), ({ model }) => model).values()) {
+      if (histories.length < 2) continue;
+      const databases = histories.map(({ where }) => where).join('; ');
+      this.faults.push(`Several databases have a history of the model: ${databases}.`);
+    }
   }
 }

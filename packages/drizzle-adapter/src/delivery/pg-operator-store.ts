@@ -160,6 +160,7 @@ export class PgOperatorStore implements OperatorStore {
     return searchLog(this.#manager, filter, page);
   }
 
+  /** Two models may have the same id, and a damaged log a version twice, so the place in the log decides between equals. */
   async history(
     modelId: string,
     { limit, after }: { readonly limit: number; readonly after?: string | undefined },
