@@ -26,7 +26,7 @@ const applicationSections: SectionSchemas = {
 };
 const ofApplication = /^FRAMEWORK_(HTTP|METRICS|SECURITY|OPERATOR)_/;
 const readOfApplication =
-  /^FRAMEWORK_(HTTP_TLS_(CERTFILE|KEYFILE)|HTTP_LIMITS_REQUESTTIMEOUTMS|SECURITY_JWT_(ISSUER|AUDIENCE|JWKSURI|JWKSFILE)|OPERATOR_(HOST|PORT|TOKEN|MODULE))(_FILE)?$/;
+  /^FRAMEWORK_(HTTP_TLS_(CERTFILE|KEYFILE)|HTTP_LIMITS_REQUESTTIMEOUTMS|SECURITY_JWT_(ISSUER|AUDIENCE|JWKSURI|JWKSFILE)|OPERATOR_(HOST|PORT|TOKEN|TOKENFILE|MODULE))(_FILE)?$/;
 
 /**
  * Reads the configuration of the service: its file, and the `FRAMEWORK_…` variables. From then on, the terminal shows none of its

@@ -186,6 +186,34 @@ test.each([
   });
 });
 
+test.each([
+  ['an alias within its own anchor', 'framework: &a\n  sharding: [*a, *a]\n'],
+  ['too many sections within each other', `framework: ${'['.repeat(200)}${']'.repeat(200)}`],
+])('a configuration with %s is refused', async (_what, text) => {
+  const { code, stdout } = await run(['doctor'], await framework.write('deep.yaml', text));
+  expect(code).toBe(3);
+  expect(JSON.parse(stdout)).toMatchObject({
+    findings: [{ name: 'configuration-invalid', found: expect.stringContaining('100 deep') as string }],
+  });
+});
+
+test.each([
+  ['a variable', { FRAMEWORK_OPERATOR_TOKENFILE: '/run/token' }],
+  ['a file that a variable names', { FRAMEWORK_OPERATOR_TOKENFILE_FILE: 'token-name' }],
+])('the file with the token of operators may be named by %s', async (_what, given) => {
+  await framework.write('token-name', '/run/token\n');
+  const environment = Object.fromEntries(
+    Object.entries(given).map(([name, value]) => [
+      name,
+      value.replace('token-name', `${framework.folder}/token-name`),
+    ]),
+  );
+  const terminal = new Terminal({ stdout: new PassThrough(), stderr: new PassThrough() });
+  expect(await loadConfig(config, environment, terminal)).toMatchObject({
+    operator: { tokenFile: '/run/token' },
+  });
+});
+
 test('a module that is never ready is given up', async () => {
   await framework.write('never.mjs', 'export default () => new Promise(() => undefined);');
   const file = await write('never.json', { operator: { module: './never.mjs' } });

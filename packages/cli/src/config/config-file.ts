@@ -1,6 +1,6 @@
 import { ConfigurationError } from '@framework/core';
 import { readFile } from 'node:fs/promises';
-import { LineCounter, type YAMLError, parseDocument } from 'yaml';
+import { type Document, LineCounter, type YAMLError, parseDocument } from 'yaml';
 
 /**
  * Reads a configuration file in YAML or JSON, for `withEnvironment` and then `parseFrameworkConfig`.
@@ -23,6 +23,9 @@ async function readText(file: string, setBy: string): Promise<string> {
   }
 }
 
+/** No configuration needs as many sections within each other. */
+const depthMax = 100;
+
 function parseYaml(file: string, text: string): unknown {
   const lineCounter = new LineCounter();
   // Otherwise warnings would be printed to the console, with the text that they refer to.
@@ -32,6 +35,21 @@ function parseYaml(file: string, text: string): unknown {
     return { path: `${file}, line ${line}, column ${col}`, message: textOf(error) };
   });
   if (faults.length > 0) throw new ConfigurationError(faults);
+  const tree = treeOf(document, file);
+  if (!isTree(tree)) {
+    const message = `is nested more than ${depthMax} deep, or uses an alias (*name) within its own anchor (&name)`;
+    throw new ConfigurationError([{ path: file, message }]);
+  }
+  return tree;
+}
+
+/** Whether it has an end: an alias may lead back to what it is a part of. */
+function isTree(value: unknown, depth = 0): boolean {
+  if (typeof value !== 'object' || value === null) return true;
+  return depth < depthMax && Object.values(value).every((each) => isTree(each, depth + 1));
+}
+
+function treeOf(document: Document.Parsed, file: string): unknown {
   try {
     return document.toJS();
   } catch (error) {
