@@ -31,8 +31,6 @@ const stateOption = new Option('--state <state>', 'dead letters, or events that 
   .choices(['dead', 'waiting'] as const)
   .default('dead' as const)
   .env('FRAMEWORK_CLI_STATE');
-/** How many events one step changes in each database. */
-const stepMax = 10_000;
 
 /** `framework dead-letters`: lists events that handlers could not handle, and replays or skips them. */
 export const deadLetters: CommandGroup = (program, context) => {
@@ -190,7 +188,6 @@ function change(
     isOfEvents: true,
     question: ({ count, mayBeMore }) =>
       `${name === 'replay' ? 'Replay' : 'Skip'} ${mayBeMore ? 'at least ' : ''}${count} ${what}?`,
-    make: (signed) =>
-      session.operator[name](filter, { ...signed, limit: signed.dryRun === true ? 100_000 : stepMax }),
+    make: (signed, limit) => session.operator[name](filter, { ...signed, limit }),
   });
 }

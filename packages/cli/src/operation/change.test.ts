@@ -15,7 +15,12 @@ function answerOf([count, mayBeMore = false, code]: Step, changeId: string | und
 }
 
 /** Makes a change whose count and steps are given; returns what was written, and how many steps were made. */
-async function changed(counted: Step, steps: readonly Step[], isOfEvents = true) {
+async function changed(
+  counted: Step,
+  steps: readonly Step[],
+  isOfEvents = true,
+  given?: (dryRun: boolean, limit: number) => ChangeAnswer,
+) {
   let text = '';
   const stream = new Writable({
     write: (chunk, _encoding, done) => {
@@ -26,8 +31,10 @@ async function changed(counted: Step, steps: readonly Step[], isOfEvents = true)
   const terminal = new Terminal({ stdout: stream, stderr: stream });
   const session = { terminal, format: 'json', fail: () => 0 } as unknown as OperatorSession;
   let stepCount = 0;
-  const make = async ({ dryRun = false }: ChangeOptions): Promise<ChangeAnswer> =>
-    dryRun ? answerOf(counted, undefined) : answerOf(steps[stepCount++] ?? [0], `change-${stepCount}`);
+  const make = async ({ dryRun = false }: ChangeOptions, limit: number): Promise<ChangeAnswer> => {
+    if (given !== undefined) return given(dryRun, limit);
+    return dryRun ? answerOf(counted, undefined) : answerOf(steps[stepCount++] ?? [0], `change-${stepCount}`);
+  };
   await makeChange(
     session,
     { by: 'olivia', reason: 'x', yes: true },
@@ -68,6 +75,44 @@ test.each<[string, Step, readonly Step[], object]>([
   ['that would change nothing is not made', [0], [[1]], { stepCount: 0, count: 0 }],
 ])('a change of events %s', async (_what, counted, steps, expected) => {
   expect(await changed(counted, steps)).toMatchObject(expected);
+});
+
+test('what is blocked again in one database does not count for what another one has left', async () => {
+  const of = (first: number, second: number, mayBeMore: readonly [boolean, boolean]): ChangeAnswer => ({
+    changeId: 'c',
+    count: first + second,
+    mayBeMore: mayBeMore.includes(true),
+    items: [
+      { shards: ['0/0'], count: first, mayBeMore: mayBeMore[0] },
+      { shards: ['1/0'], count: second, mayBeMore: mayBeMore[1] },
+    ],
+    failures: [],
+  });
+  const steps = [
+    of(9_000, 10_000, [false, true]),
+    of(9_000, 10_000, [true, true]),
+    of(5_000, 5_000, [true, true]),
+  ];
+  const limits: number[] = [];
+  const { count, mayBeMore } = await changed([0], [], true, (dryRun, limit) => {
+    if (dryRun) return of(9_000, 25_000, [false, false]);
+    limits.push(limit);
+    return steps.shift() ?? of(0, 0, [false, false]);
+  });
+  expect({ limits, count, mayBeMore }).toEqual({
+    limits: [10_000, 10_000, 5_000],
+    count: 48_000,
+    mayBeMore: false,
+  });
+});
+
+test('a change is limited to what was counted', async () => {
+  const limits: number[] = [];
+  await changed([0], [], true, (dryRun, limit) => {
+    if (!dryRun) limits.push(limit);
+    return answerOf([5, !dryRun], 'c');
+  });
+  expect(limits).toEqual([5]);
 });
 
 test('a change of a handler is one step, although no event is counted', async () => {

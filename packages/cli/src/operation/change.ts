@@ -34,9 +34,14 @@ export interface Change {
   readonly isOfEvents: boolean;
   /** What is asked, such as `Replay 3 dead letters?`. */
   readonly question: (counted: ChangeAnswer) => string;
-  /** Makes the change, or counts what it would change. */
-  readonly make: (options: ChangeOptions) => Promise<ChangeAnswer>;
+  /** Makes the change, or counts what it would change; of events, at most `limit` in each database. */
+  readonly make: (options: ChangeOptions, limit: number) => Promise<ChangeAnswer>;
 }
+
+/** How many events are counted in each database. */
+const countMax = 100_000;
+/** How many events one step changes in each database. */
+const stepMax = 10_000;
 
 /** What a whole change did: the sum of its steps. */
 interface Changed {
@@ -64,48 +69,65 @@ export async function makeChange(
     throw new UsageError(
       'nobody can be asked whether to make this change: use --yes, or look with --dry-run',
     );
-  const counted = await make({ ...signature, dryRun: true });
+  const counted = await make({ ...signature, dryRun: true }, countMax);
   const isNothing = isOfEvents && counted.count === 0 && counted.failures.length === 0;
   if (values.dryRun === true || isNothing)
     return write(session, { ...counted, changeIds: [] }, { isOfEvents, isDryRun: values.dryRun === true });
+  // Before the question, because it is about less than everything then.
+  session.fail(counted.failures);
   if (values.yes !== true && !(await terminal.confirm(question(counted)))) {
     terminal.fail('Nothing was changed.');
     return exitCode.usage;
   }
-  const changed = await inSteps(session, isOfEvents ? counted : undefined, () => make(signature));
+  const changed = await inSteps(session, isOfEvents ? counted : undefined, (limit) => make(signature, limit));
   return write(session, changed, { isOfEvents, isDryRun: false });
 }
 
 /**
- * Stops at what was counted: what is blocked again meanwhile would otherwise be changed again and again.
+ * Stops in each database at what was counted there: what is blocked meanwhile, perhaps once more, would otherwise be changed as well, and
+ * would count for events of other databases that are left.
  *
  * @param counted `undefined` for a change of one step
  */
 async function inSteps(
   { terminal }: OperatorSession,
   counted: ChangeAnswer | undefined,
-  step: () => Promise<ChangeAnswer>,
+  step: (limit: number) => Promise<ChangeAnswer>,
 ): Promise<Changed> {
-  const isExact = counted === undefined || !(counted.mayBeMore || counted.failures.length > 0);
-  const countMax = isExact ? (counted?.count ?? 0) : Infinity;
   const items = new Map<string, ChangeAnswer['items'][number]>();
+  const leftIn = (key: string): number => countedIn(counted, key) - (items.get(key)?.count ?? 0);
   const changeIds: string[] = [];
-  let count = 0;
+  let keys = counted?.items.map(keyOf) ?? [];
   for (;;) {
-    const answer = await step();
-    count += answer.count;
+    // A database that could not be counted may have any number.
+    const lefts = (counted?.failures.length ?? 0) > 0 ? [stepMax] : keys.map(leftIn);
+    const answer = await step(Math.min(stepMax, Math.max(1, ...lefts)));
     if (answer.changeId !== undefined) changeIds.push(answer.changeId);
     for (const item of answer.items) {
-      const key = item.shards.join();
+      const key = keyOf(item);
       items.set(key, { ...item, count: (items.get(key)?.count ?? 0) + item.count });
     }
-    const isOver = !answer.mayBeMore || count >= countMax;
-    if (isOver || answer.failures.length > 0) {
-      const mayBeMore = answer.mayBeMore && count < countMax;
+    const unfinished = answer.items.filter((item) => item.mayBeMore && leftIn(keyOf(item)) > 0);
+    const count = [...items.values()].reduce((sum, item) => sum + item.count, 0);
+    if (unfinished.length === 0 || answer.failures.length > 0) {
+      const mayBeMore = unfinished.length > 0;
       return { changeIds, count, mayBeMore, items: [...items.values()], failures: answer.failures };
     }
+    keys = unfinished.map(keyOf);
     terminal.progress(`${count} events …`);
   }
+}
+
+/** How many events a database has to change, by what was counted there. */
+function countedIn(counted: ChangeAnswer | undefined, key: string): number {
+  if (counted === undefined) return 0;
+  const item = counted.items.find((each) => keyOf(each) === key);
+  if (item === undefined) return counted.failures.length > 0 ? Infinity : 0;
+  return item.mayBeMore ? Infinity : item.count;
+}
+
+function keyOf({ shards }: ChangeAnswer['items'][number]): string {
+  return shards.join();
 }
 
 function write(session: OperatorSession, changed: Changed, { isOfEvents, isDryRun }: Written): ExitCode {
