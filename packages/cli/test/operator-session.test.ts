@@ -65,6 +65,19 @@ test('a database that never answers costs its part and no more than the timeout'
   }
 });
 
+test('a migration waits for a server that never answers no longer than the timeout', async () => {
+  all.proxy.silence();
+  try {
+    const startedMs = performance.now();
+    const ended = await run(['migrate', 'up', '--timeout-ms', '500']);
+    expect(performance.now() - startedMs).toBeLessThan(500 + 4_000);
+    expect(ended.code).toBe(1);
+    expect(parsed(ended)).toMatchObject({ databases: [{ applied: [] }, { applied: null }] });
+  } finally {
+    all.proxy.resume();
+  }
+});
+
 test('a request is found by its idempotency key, and its action by its id', async () => {
   const [row] = await all.first.query<{ action_id: string }>(
     'select action_id from eventlog.events where model_version = 2',

@@ -16,7 +16,7 @@ import {
 import { onConnection } from '../connect.js';
 import { type ExitCode, exitCode } from '../exit-code.js';
 import { type ListedDatabase, databasesOf, loadConfig } from '../loaded-config.js';
-import { type OutputFormat, type Terminal, table } from '../terminal.js';
+import { type OutputFormat, type Terminal, plain, table } from '../terminal.js';
 import { Option } from '@commander-js/extra-typings';
 
 const dryRunOption = new Option('--dry-run', 'only say what would be applied, as plan does').env(
@@ -149,13 +149,14 @@ async function plan(options: Values, { environment, terminal, end }: CommandCont
 }
 
 function scriptOf({ database, state, reason }: DatabaseState): string {
-  if (state === null) return `-- ${database}: not reachable: ${reason}`;
-  if (state.pending.length === 0) return `-- ${database}: nothing to apply`;
+  // On one line, because what follows would be a statement of the script.
+  if (state === null) return `-- ${plain(`${database}: not reachable: ${reason}`)}`;
+  if (state.pending.length === 0) return `-- ${plain(database)}: nothing to apply`;
   const parts = state.pending.map((each) => {
     const statements = each.statements.map((statement) => `${statement.trim().replace(/;$/, '')};`);
-    return [`-- ${nameOf(each)}`, ...statements].join('\n');
+    return [`-- ${plain(nameOf(each))}`, ...statements].join('\n');
   });
-  return [`-- ${database}`, ...parts].join('\n');
+  return [`-- ${plain(database)}`, ...parts].join('\n');
 }
 
 /** What was done to one database. */
@@ -176,6 +177,8 @@ async function up(options: Values, { environment, terminal, end }: CommandContex
     }
     terminal.progress(`migrating ${where} …`);
     try {
+      // Migrations wait longer for a server that does not answer than the command may.
+      await onConnection(database, options.timeoutMs, (client) => client.query('select 1'));
       const migrated = await migrateShards({ ...config.sharding, members }, options.migrations);
       done.push({ database: where, applied: migrated.flatMap(({ applied }) => applied), reason: null });
     } catch (error) {

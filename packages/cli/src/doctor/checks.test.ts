@@ -140,6 +140,17 @@ test('the connections of all databases of one server count together', () => {
   expect(together({ server: 'another server' }, 4)).toEqual([]);
 });
 
+test('the limit of a role counts for all databases of its server, and for no superuser', () => {
+  // Two databases need 15 each.
+  expect(together({ roleConnectionsMax: 29 })).toEqual(['connections-insufficient']);
+  expect(together({ roleConnectionsMax: 30 })).toEqual([]);
+  expect(together({ roleConnectionsMax: 14, server: 'another server' })).toEqual([
+    'connections-insufficient',
+  ]);
+  expect(together({ databaseConnectionsMax: 15 })).toEqual([]);
+  expect(together({ roleConnectionsMax: 1, databaseConnectionsMax: 1, isSuperuser: true })).toEqual([]);
+});
+
 test('each streaming relay needs a slot in each database of a server', () => {
   const few = { ...sound, ...withSettings({ max_replication_slots: '1' }) };
   const seen = primaries.map((each, index) => ({

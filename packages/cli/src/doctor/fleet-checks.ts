@@ -69,16 +69,30 @@ function connectionFindings(seen: readonly SeenDatabase[], { processes }: FleetO
       const found = `${processes} × (pools + 5) are ${needed} connections, and the server has ${free}`;
       beyond.push(finding('connections-insufficient', wheres(those), found));
     }
-    for (const each of those) {
-      const { roleConnectionsMax, databaseConnectionsMax } = each.facts;
-      const limits = [roleConnectionsMax, databaseConnectionsMax].filter((limit) => limit >= 0);
-      const limit = Math.min(...limits);
-      if (neededBy(each, processes) <= limit) continue;
-      const found = `${processes} × (pool + 5) are ${neededBy(each, processes)} connections, and role or database have ${limit}`;
-      beyond.push(finding('connections-insufficient', each.database.where, found));
-    }
-    return beyond;
+    return [...beyond, ...ownLimitFindings(those, processes)];
   });
+}
+
+/** The limits of a role hold for all databases of its server together, and neither they nor those of a database for superusers. */
+function ownLimitFindings(ofServer: readonly SeenDatabase[], processes: number): readonly Finding[] {
+  const limited = ofServer.filter(({ facts }) => !facts.isSuperuser);
+  const limits = [
+    { what: 'role', of: ({ facts }: SeenDatabase) => facts.role, max: 'roleConnectionsMax' },
+    {
+      what: 'database',
+      of: ({ facts, database }: SeenDatabase) => facts.database ?? database.where,
+      max: 'databaseConnectionsMax',
+    },
+  ] as const;
+  return limits.flatMap(({ what, of, max }) =>
+    [...Map.groupBy(limited, of).values()].flatMap((those) => {
+      const limit = Math.max(...those.map(({ facts }) => facts[max]));
+      const needed = those.reduce((sum, each) => sum + neededBy(each, processes), 0);
+      if (limit < 0 || needed <= limit) return [];
+      const found = `${processes} × (pools + 5) are ${needed} connections, and the ${what} has ${limit}`;
+      return [finding('connections-insufficient', wheres(those), found)];
+    }),
+  );
 }
 
 function neededBy({ database }: SeenDatabase, processes: number): number {
