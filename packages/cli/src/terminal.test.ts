@@ -1,4 +1,4 @@
-import { Writable } from 'node:stream';
+import { PassThrough, Writable } from 'node:stream';
 import { expect, test } from 'vitest';
 
 import { Terminal, cellOf, fieldLines, table } from './terminal.js';
@@ -89,6 +89,22 @@ test.each(['1', 'events', '"', 'null'])('JSON stays JSON if the secret is %s', (
   terminal.hide(secret);
   terminal.writeJson({ events: 11, text: `a ${secret} b`, nothing: null });
   expect(JSON.parse(written())).toEqual({ events: 11, text: 'a ****** b', nothing: null });
+});
+
+test.each([
+  ['y\n', true],
+  ['no\n', false],
+  ['', false],
+  ['\u0003', false],
+  ['\u0004', false],
+])('a person who types %j says yes: %s', async (typed, isYes) => {
+  const stream = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const stderr = Object.assign(stream, { isTTY: true });
+  const stdin = Object.assign(new PassThrough(), { isTTY: true });
+  const answer = new Terminal({ stdin, stdout: stream, stderr }).confirm('Skip 5 dead letters?');
+  if (typed === '') stdin.end();
+  else stdin.write(typed);
+  expect(await answer).toBe(isYes);
 });
 
 test('a reader of messages that has gone does not end the process', () => {

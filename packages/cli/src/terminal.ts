@@ -93,7 +93,9 @@ export class Terminal {
     const lines = createInterface({ input: stdin, output: stderr });
     try {
       const closed = once(lines, 'close').then(() => '');
-      const answer = await Promise.race([lines.question(`${this.#lines(question)} [y/N] `), closed]);
+      // Ctrl-C and Ctrl-D reject it.
+      const asked = lines.question(`${this.#lines(question)} [y/N] `).catch(() => '');
+      const answer = await Promise.race([asked, closed]);
       return /^y(es)?$/i.test(answer.trim());
     } finally {
       lines.close();

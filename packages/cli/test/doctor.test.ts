@@ -156,7 +156,7 @@ const plants: readonly Plant[] = [
     name: 'connections-insufficient',
     on: 'settings',
     statements: 'alter database … connection limit 3',
-    found: /6 connections, and role or database have 3/,
+    found: /6 connections, and the database has 3/,
     advice: /maximum-pool-size/,
   },
   {
