@@ -233,7 +233,8 @@ describe.skipIf(browserPath === undefined)('the console, in a browser,', () => {
       '/behind/a-prefix',
       operatorApp(operator, { token, console: readConsole }).fetch,
     );
-    const server = createServer(getRequestListener(app.fetch));
+    const answer = getRequestListener(app.fetch);
+    const server = createServer((request, response) => void answer(request, response));
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;
