@@ -79,11 +79,12 @@ test('nobody asks the databases any more when the last listener has left', async
   await listener.next();
   const asked = vi.spyOn(operator, 'consumers');
   await listener.leave();
-  // Another app waits as long as three more snapshots take: meanwhile this one asks at most for the one that it was waiting for.
+  // Another app waits as long as four more snapshots take. Meanwhile this one asks at most for the one that it was waiting for, and the
+  // other one may already be asking for a sixth.
   const other = new Listener(await operatorApp(operator, { token }).request('/live', { headers }));
-  for (let number = 1; number <= 4; number++) await other.next();
+  for (let number = 1; number <= 5; number++) await other.next();
   await other.leave();
-  expect(asked.mock.calls.length).toBeLessThanOrEqual(4 + 1);
+  expect(asked.mock.calls.length).toBeLessThanOrEqual(5 + 1 + 1);
 });
 
 test('a database that does not answer is a failure of the snapshot', async () => {
