@@ -4,6 +4,7 @@ import { type ConsoleFiles, operatorApp, operatorTokenMin } from '@framework/ope
 import { createAdaptorServer } from '@hono/node-server';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
+import type { Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Logger } from 'pino';
 import * as z from 'zod';
@@ -44,15 +45,13 @@ export interface OperatorListener {
   readonly url: string;
   /** The page for operators, for example `http://127.0.0.1:9090/console/`; `undefined` when it is not served. */
   readonly consoleUrl: string | undefined;
-  /** Stops accepting connections, and resolves when running requests are answered. */
+  /** Stops accepting connections, drops incomplete requests, and resolves when running ones are answered. */
   readonly close: () => Promise<void>;
 }
 
 /** How long a client may take to send a request, in milliseconds. */
 const requestTimeoutMs = 10_000;
 const connectionsMax = 64;
-/** How often idle connections are looked for while it closes, in milliseconds. */
-const idleCheckMs = 50;
 
 /**
  * Serves the operator on a listener of its own, if the configuration has a port for it.
@@ -84,6 +83,11 @@ export async function listenForOperators(
   const server = createAdaptorServer({
     fetch: app.fetch,
     serverOptions: { requestTimeout: requestTimeoutMs, headersTimeout: requestTimeoutMs },
+  }) as Server;
+  const running = new Set<ServerResponse>();
+  server.on('request', (_request, response) => {
+    running.add(response);
+    response.once('close', () => running.delete(response));
   });
   server.maxConnections = connectionsMax;
   server.listen(settings.port, settings.host);
@@ -99,11 +103,11 @@ export async function listenForOperators(
       const closed = once(server, 'close');
       closing.abort();
       server.close();
-      // A connection is idle as soon as its answer has ended; its client might keep it for seconds.
-      const closeIdle = (): void => void ('closeIdleConnections' in server && server.closeIdleConnections());
-      const timer = setInterval(closeIdle, idleCheckMs);
+      for (const { req } of running) if (!req.complete) req.socket.destroy();
+      await Promise.all([...running].map((response) => once(response, 'close')));
+      // Node leaves those open that have sent nothing yet, or a part of a request, and its timeouts are over for them.
+      server.closeAllConnections();
       await closed;
-      clearInterval(timer);
     },
   };
 }
