@@ -76,6 +76,8 @@ const texts: Readonly<Record<string, (value: string) => string>> = {
   cookies: (value) => `Cookie: session=1; other=${value}`,
   'a key of webhooks': (value) => `cannot sign with whsec_${value}`,
   'a password': (value) => `{"user":"wallet","password":"${value}"}`,
+  'a password with a quotation mark': (value) => `{"user":"wallet","password":"a\\"${value}"}`,
+  'a key of a cloud': (value) => `AWS_SECRET_ACCESS_KEY=${value}`,
   'a setting': (value) => `client_secret=${value} is refused`,
   'a key in PEM': (value) => `-----BEGIN PRIVATE KEY-----\n${value}\n-----END PRIVATE KEY-----`,
 };

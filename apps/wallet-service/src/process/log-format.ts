@@ -96,7 +96,7 @@ const secrets: readonly (readonly [pattern: RegExp, instead: string])[] = [
   [/\beyJ[\w-]{4,}(?:\.[\w-]*)+/g, censor],
   [/\bwhsec_[\w+/=-]+/g, censor],
   [
-    /((?:password|passwd|pwd|secret|token|api[-_]?key|private[-_]?key)["']?\s*[:=]\s*)(?!\[redacted\])(?:"[^"]*"|'[^']*'|[^\s,;&]+)/gi,
+    /((?:password|passwd|pwd|secret|token|api[-_]?key|(?:private|access)[-_]?key)["']?\s*[:=]\s*)(?!\[redacted\])(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&]+)/gi,
     `$1${censor}`,
   ],
 ];

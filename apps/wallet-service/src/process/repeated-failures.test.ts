@@ -57,3 +57,10 @@ test('failures that repeat by themselves are over when they do not come', () => 
   expect(totals).toEqual([{ subject: 'one', count: 2, durationMs: 0 }]);
   expect(repeated.isAny).toBe(false);
 });
+
+test('failures that are repeated after the longest wait that can be configured are not over at once', () => {
+  const { repeated, totals } = failures('end');
+  repeated.failed('one', 'one', 'down', 2 ** 31 - 1 + 10_000);
+  vi.advanceTimersByTime(60_000);
+  expect(totals).toEqual([]);
+});

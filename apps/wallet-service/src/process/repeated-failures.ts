@@ -1,3 +1,5 @@
+/** Timers cannot wait for longer: they would end at once. */
+const timerMaxMs = 2 ** 31 - 1;
 /** How many different reasons of failures that go on are told. */
 const reasonsMax = 8;
 
@@ -55,7 +57,7 @@ export class RepeatedFailures<Subject> {
     ongoing.count += 1;
     ongoing.lastMs = nowMs;
     clearTimeout(ongoing.quiet);
-    ongoing.quiet = setTimeout(() => this.#quiet(key, ongoing), quietMs).unref();
+    ongoing.quiet = setTimeout(() => this.#quiet(key, ongoing), Math.min(quietMs, timerMaxMs)).unref();
     if (ongoing.reasons.has(reason) || ongoing.reasons.size === reasonsMax) return false;
     ongoing.reasons.add(reason);
     return true;
