@@ -187,6 +187,13 @@ describe('over HTTP', () => {
     expect(() => operatorApp(all.operator, { token: 'short' })).toThrow(/at least 32/);
   });
 
+  test.each(['two words', 'two\nlines', 'ünicode'])(
+    'a token that no header can carry is refused: %j',
+    (text) => {
+      expect(() => operatorApp(all.operator, { token: text.repeat(8) })).toThrow(/no header can carry/);
+    },
+  );
+
   test('a dry run of a writer changes nothing', async () => {
     const before = await state();
     const dryRun = { ...bodies['/replay'], dryRun: true };

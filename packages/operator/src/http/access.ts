@@ -10,11 +10,16 @@ export const operatorTokenMin = 32;
 /**
  * Lets only those in who have the token; compares in constant time.
  *
- * @throws ConfigurationError `invalid-configuration` when the token is too short
+ * @throws ConfigurationError `invalid-configuration` when the token is too short, or no header can carry it
  */
 export function requireToken(token: string): MiddlewareHandler {
   if (token.length < operatorTokenMin) {
     const message = `has ${token.length} characters: write at least ${operatorTokenMin}, such as those of \`openssl rand -hex 32\``;
+    throw new ConfigurationError([{ path: 'framework.operator.token', message }]);
+  }
+  if (!/^[\x21-\x7e]+$/.test(token)) {
+    const message =
+      'contains a space, a line break or another character that no header can carry: write letters and digits';
     throw new ConfigurationError([{ path: 'framework.operator.token', message }]);
   }
   const expected = digest(token);

@@ -35,7 +35,7 @@ export interface OperatorAppOptions {
  * Answers contain params and payloads of the log, but no address, password or driver's message of a database. Serve it where only
  * operators can reach it.
  *
- * @throws ConfigurationError `invalid-configuration` when the token is too short
+ * @throws ConfigurationError `invalid-configuration` when the token is too short, or no header can carry it
  */
 export function operatorApp(operator: Operator, options: OperatorAppOptions): OpenAPIHono {
   const { token, readOnly = true, console: files, onError } = options;
