@@ -22,7 +22,7 @@ async function listen(find: DeadLetters['find']): Promise<OperatorListener> {
   const config = parseFrameworkConfig({ framework: { namespace: 'test', sharding, operator } });
   const databases = openDatabases(config.sharding, postgres());
   onTestFinished(() => databases.close());
-  const store = { deadLetters: { find } } as unknown as DeliveryStore;
+  const store = { deadLetters: { find }, operator: {} } as unknown as DeliveryStore;
   vi.spyOn(databases, 'deliveries').mockReturnValue([
     { shards: databases.shards, store, ready: async () => undefined },
   ]);
@@ -83,4 +83,15 @@ test('a request that runs is answered before the listener for operators has clos
   setImmediate(answered.resolve, { items: [], next: undefined });
   expect(await (await answer).json()).toEqual({ items: [], failures: [] });
   await closed;
+});
+
+test('a client that follows the live snapshots does not keep the listener for operators open', async () => {
+  const listener = await listen(nothing);
+  const live = await fetch(`${listener.url}/live`, { headers: { authorization: `Bearer ${token}` } });
+  expect(live.status).toBe(200);
+  const reader = live.body?.getReader();
+  await reader?.read();
+  await listener.close();
+  const rest = await reader?.read().catch(() => ({ done: true }));
+  expect(rest?.done).toBe(true);
 });
