@@ -78,8 +78,14 @@ const misbehaviours: readonly (readonly [string, Misbehaviour, 'warned' | 'silen
   ['calls run twice', async (run) => [await run(), await run()], 'silent'],
   ['returns something else', async (run) => void (await run()), 'silent'],
   ['never returns', (run) => run().then(() => new Promise(() => undefined)), 'silent'],
+  ['returns a promise that is none', (run) => (void run(), hostilePromise()), 'warned'],
   ['fails afterwards', (run) => run().then(() => Promise.reject(bug)), 'warned'],
 ];
+
+/** A promise that throws when somebody looks at it. */
+function hostilePromise(): Promise<unknown> {
+  return Object.defineProperty(Promise.resolve(), 'constructor', { get: () => thrown(bug) });
+}
 
 /** An observer whose type does not say what it does. */
 function misbehaving(misbehave: Misbehaviour, kind?: Operation['kind']): Observer {

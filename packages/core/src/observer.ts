@@ -80,7 +80,8 @@ export function observeWith(observer: Observer | undefined): Observe {
     }
     const outcome = observed.begin();
     if (seen !== outcome)
-      Promise.resolve(seen).catch((error: unknown) =>
+      // Not `Promise.resolve`, which looks at a promise of others at once, and throws what that throws.
+      new Promise((resolve) => resolve(seen)).catch((error: unknown) =>
         outcome.then(
           () => warn(operation.kind, error),
           (failure: unknown) => failure === error || warn(operation.kind, error),

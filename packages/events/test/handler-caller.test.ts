@@ -97,6 +97,31 @@ test('an observer sees a call end when nobody waits for it any longer', async ()
   expect(ended).toEqual([reason, expect.objectContaining({ code: 'handler-timeout' })]);
 });
 
+test('an observer gets a list of its own, whose events have no payload', async () => {
+  const received: string[] = [];
+  class Batches implements BatchEventHandler<DepositedEvent> {
+    readonly event = DepositedEvent;
+    async handleBatch(envelopes: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
+      received.push(...envelopes.map(({ eventId }) => eventId));
+    }
+  }
+  FrameworkEventHandler({ name: 'one' })(Batches);
+  const seen: unknown[] = [];
+  const observer: Observer = {
+    observe: (operation, run) => {
+      if (operation.kind === 'handle') seen.push(...(operation.events as unknown[]).splice(0).toReversed());
+      return run();
+    },
+  };
+  const { caller } = callerOf(new Batches(), nothing, observer);
+  expect(await caller.call([deposited('a', 1), deposited('a', 2)], 1, slotOf(0))).toEqual({ kind: 'done' });
+  expect(received).toEqual(['a1', 'a2']);
+  expect(seen.map((event) => Object.keys(event as object).toSorted())).toEqual([
+    ['createdDate', 'headers', 'id', 'modelId', 'modelName', 'type'],
+    ['createdDate', 'headers', 'id', 'modelId', 'modelName', 'type'],
+  ]);
+});
+
 test('nothing waits for the clock when all calls were abandoned', async () => {
   const { caller, clock } = callerOf(
     handlerOf({ name: 'one' }, () => new Promise(() => undefined)),

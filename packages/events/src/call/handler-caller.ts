@@ -10,6 +10,7 @@ import {
   type DeliveryLog,
   HandlerTimeoutError,
   type Observe,
+  type ObservedEvent,
   actionNameOf,
 } from '@framework/core/adapter';
 
@@ -187,7 +188,14 @@ export class HandlerCaller {
     this.#running.add(call);
     const { name, handler } = this.#handler;
     const isBatch = 'handleBatch' in handler;
-    const observed = this.#observe({ kind: 'handle', handler: name, attempt, isBatch, events }, () => {
+    const handling = {
+      kind: 'handle',
+      handler: name,
+      attempt,
+      isBatch,
+      events: events.map(observedEvent),
+    } as const;
+    const observed = this.#observe(handling, () => {
       const invoked = this.#invoke(events, attempt, context);
       invoked.then(ended.resolve, ended.reject);
       invoked.then(
@@ -227,6 +235,18 @@ export class HandlerCaller {
     call.onGivenUp(reason);
     call.onOutcome(outcome);
   }
+}
+
+/** Only what an observer may know: not the payload, and nothing that the call uses. */
+function observedEvent({
+  id,
+  type,
+  modelName,
+  modelId,
+  headers,
+  createdDate,
+}: DeliverableEvent): ObservedEvent {
+  return { id, type, modelName, modelId, headers, createdDate };
 }
 
 function failureOf(error: unknown, events: readonly DeliverableEvent[]): CallOutcome {
