@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline/promises';
 import { styleText } from 'node:util';
 
 /** What a process reads from and writes to, and whether people are at the other end. */
-export interface Streams {
+interface Streams {
   /** Default: nobody can be asked. */
   readonly stdin?: NodeJS.ReadableStream & { readonly isTTY?: boolean };
   readonly stdout: NodeJS.WritableStream & { readonly isTTY?: boolean };

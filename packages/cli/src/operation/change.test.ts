@@ -77,8 +77,9 @@ test.each<[string, Step, readonly Step[], object]>([
   expect(await changed(counted, steps)).toMatchObject(expected);
 });
 
-test('what is blocked again in one database does not count for what another one has left', async () => {
-  const of = (first: number, second: number, mayBeMore: readonly [boolean, boolean]): ChangeAnswer => ({
+/** What two databases answer. */
+function of(first: number, second: number, mayBeMore: readonly [boolean, boolean]): ChangeAnswer {
+  return {
     changeId: 'c',
     count: first + second,
     mayBeMore: mayBeMore.includes(true),
@@ -87,7 +88,10 @@ test('what is blocked again in one database does not count for what another one 
       { shards: ['1/0'], count: second, mayBeMore: mayBeMore[1] },
     ],
     failures: [],
-  });
+  };
+}
+
+test('what is blocked again in one database does not count for what another one has left', async () => {
   const steps = [
     of(9_000, 10_000, [false, true]),
     of(9_000, 10_000, [true, true]),
