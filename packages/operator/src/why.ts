@@ -132,13 +132,17 @@ function explainedEvents(what: 'model' | 'action', id: string, events: readonly 
   const counted = `${events.length}${isCut ? ' newest' : ''} events of the ${what} ${id}`;
   if (waiting.length === 0)
     return { sentences: [`Every handler has passed the ${counted}.`], data: { events, waiting } };
-  const groups = Map.groupBy(waiting, ({ handler, state }) => `${handler}: ${stateText[state]}`);
+  const worstFirst = waiting.toSorted((one, other) => severity[other.state] - severity[one.state]);
+  const groups = Map.groupBy(worstFirst, ({ handler, state }) => `${handler}: ${stateText[state]}`);
   const lines = [...groups].map(
     ([text, all]) =>
       `${text} ${all.length} of the ${counted}; ask about ${all.at(what === 'model' ? -1 : 0)?.eventId ?? ''}, the first one.`,
   );
   return { sentences: lines, data: { events, waiting } };
 }
+
+/** How much a state needs somebody. */
+const severity = { passed: 0, pending: 1, blocked: 2, 'dead-letter': 3 } as const;
 
 const stateText = {
   passed: 'has passed',
