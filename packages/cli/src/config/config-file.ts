@@ -36,17 +36,34 @@ function parseYaml(file: string, text: string): unknown {
   });
   if (faults.length > 0) throw new ConfigurationError(faults);
   const tree = treeOf(document, file);
-  if (!isTree(tree)) {
-    const message = `is nested more than ${depthMax} deep, or uses an alias (*name) within its own anchor (&name)`;
-    throw new ConfigurationError([{ path: file, message }]);
-  }
+  const fault = faultOfTree(tree, { file, path: '', within: [] });
+  if (fault !== undefined) throw new ConfigurationError([fault]);
   return tree;
 }
 
-/** Whether it has an end: an alias may lead back to what it is a part of. */
-function isTree(value: unknown, depth = 0): boolean {
-  if (typeof value !== 'object' || value === null) return true;
-  return depth < depthMax && Object.values(value).every((each) => isTree(each, depth + 1));
+/** Where a value is: its path, and the sections around it. */
+interface Place {
+  readonly file: string;
+  readonly path: string;
+  readonly within: readonly unknown[];
+}
+
+/** Why a value has no end, or none that is worth reading: an alias (`*name`) may lead back to the section that it is in. */
+function faultOfTree(
+  value: unknown,
+  { file, path, within }: Place,
+): ConfigurationError['faults'][number] | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (within.includes(value)) return { path, message: 'contains itself' };
+  if (within.length > depthMax) return { path: file, message: `is nested more than ${depthMax} deep` };
+  for (const [key, each] of Object.entries(value)) {
+    const inner = Array.isArray(value)
+      ? `${path}[${key}]`
+      : [path, key].filter((name) => name !== '').join('.');
+    const fault = faultOfTree(each, { file, path: inner, within: [...within, value] });
+    if (fault !== undefined) return fault;
+  }
+  return undefined;
 }
 
 function treeOf(document: Document.Parsed, file: string): unknown {
