@@ -102,6 +102,8 @@ export default defineConfig({
   ...base,
   test: {
     ...test,
+    // Tests of what is discovered in a process must share theirs with no other file.
+    isolate: true,
     ...(databaseProjects.length > 0 && { globalSetup }),
     expect: { poll: { timeout: 1_000, interval: 20 } },
     sequence: { sequencer: NearestFirst },

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { rowsOf } from './database-session.js';
-import { bundleProgram } from './delivery/bundle-program.js';
+import { bundledProgram } from './delivery/bundle-program.js';
 import { ServiceProcess, main } from './service-process.js';
 import { configTree } from './start-test-service.js';
 import { WalletClient } from './wallet-client.js';
@@ -24,10 +24,9 @@ const started: ServiceProcess[] = [];
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'wallet-secrets-'));
-  program = join(folder, 'main.mjs');
   secretFile = join(folder, 'secret');
   await writeFile(secretFile, `${canary}\n`);
-  await bundleProgram(main, program);
+  program = await bundledProgram(main);
   [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
   await rowsOf(global, `create role ${role} login superuser password '${canary}'`);
 });

@@ -7,7 +7,7 @@ import { type TestDatabase, createTestDatabase } from '@framework/testing/postgr
 import type pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { lockedCount, rowsOf, withSession } from './database-session.js';
-import { bundleProgram } from './delivery/bundle-program.js';
+import { bundledProgram } from './delivery/bundle-program.js';
 import { RawConnection } from './raw-connection.js';
 import { ServiceProcess, main } from './service-process.js';
 import { type TestServiceOptions, configTree } from './start-test-service.js';
@@ -57,8 +57,7 @@ let mexico: TestDatabase;
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'wallet-process-'));
-  program = join(folder, 'main.mjs');
-  await bundleProgram(main, program);
+  program = await bundledProgram(main);
   [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
 });
 afterEach(() => {

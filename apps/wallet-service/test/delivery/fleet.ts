@@ -15,7 +15,7 @@ import { type Login, createShardDatabases, leastPrivileges, loginOf } from '../d
 import { ServiceProcess, main } from '../service-process.js';
 import { type ShardDatabases, configTree } from '../start-test-service.js';
 import { anOwner } from '../wallet-client.js';
-import { bundleProgram } from './bundle-program.js';
+import { bundledProgram } from './bundle-program.js';
 import { Deliveries } from './deliveries.js';
 
 const programs = {
@@ -23,6 +23,9 @@ const programs = {
   recording: fileURLToPath(new URL('./recording-worker.ts', import.meta.url)),
   impatient: fileURLToPath(new URL('./impatient-service.ts', import.meta.url)),
 } as const;
+
+/** The bundles of the programs. */
+type ProgramFiles = Readonly<Record<keyof typeof programs, string>>;
 
 const principal = { name: 'test' };
 
@@ -45,6 +48,7 @@ export class Fleet {
   readonly service: WalletService;
   readonly deliveries: Deliveries;
   readonly #folder: string;
+  readonly #files: ProgramFiles;
   readonly #hasLogins: boolean;
   readonly #started: ServiceProcess[] = [];
   #ended = false;
@@ -54,12 +58,14 @@ export class Fleet {
     readonly config: FrameworkConfig;
     readonly deliveries: Deliveries;
     readonly folder: string;
+    readonly files: ProgramFiles;
     readonly hasLogins: boolean;
   }) {
     this.databases = options.databases;
     this.config = options.config;
     this.deliveries = options.deliveries;
     this.#folder = options.folder;
+    this.#files = options.files;
     this.#hasLogins = options.hasLogins;
     this.service = composeWalletService(options.config, { delivers: false });
   }
@@ -78,9 +84,11 @@ export class Fleet {
   ): Promise<Fleet> {
     const databases = await createShardDatabases(hasLogins);
     const folder = await mkdtemp(join(tmpdir(), 'wallet-fleet-'));
-    await Promise.all(
-      Object.entries(programs).map(([name, program]) => bundleProgram(program, programFile(folder, name))),
-    );
+    const files = Object.fromEntries(
+      await Promise.all(
+        Object.entries(programs).map(async ([name, program]) => [name, await bundledProgram(program)]),
+      ),
+    ) as ProgramFiles;
     const options = { global: connections, mexico: connections };
     const treeAs = (login: Login): unknown =>
       configTree(databases, { ...options, login, relay, delivery: { ...quickDelivery, ...delivery } });
@@ -90,7 +98,7 @@ export class Fleet {
     await writeFile(join(folder, noRelay), JSON.stringify(withoutRelays(tree)));
     const config = parseFrameworkConfig(tree);
     const deliveries = await Deliveries.in(databases.global);
-    const fleet = new Fleet({ databases, config, deliveries, folder, hasLogins });
+    const fleet = new Fleet({ databases, config, deliveries, folder, files, hasLogins });
     await fleet.service.databases.ready();
     return fleet;
   }
@@ -156,14 +164,10 @@ export class Fleet {
 
   #start(program: keyof typeof programs, environment: Readonly<Record<string, string>>): ServiceProcess {
     const settings = { WALLET_CONFIG: this.#configOf('worker'), LOG_LEVEL: 'warn', ...environment };
-    const started = new ServiceProcess(settings, [programFile(this.#folder, program)]);
+    const started = new ServiceProcess(settings, [this.#files[program]]);
     this.#started.push(started);
     return started;
   }
-}
-
-function programFile(folder: string, name: string): string {
-  return join(folder, `${name}.mjs`);
 }
 
 function withoutRelays(tree: unknown): unknown {

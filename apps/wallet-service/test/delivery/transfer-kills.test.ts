@@ -9,9 +9,9 @@ import { MortalProcess } from './mortal-process.js';
 import { seed } from '../seed.js';
 import { TransferClient } from './transfer-client.js';
 
-const httpKillsMin = 3;
-const workerKillsMin = 5;
-const transfersMin = 100;
+const httpKillsMin = 2;
+const workerKillsMin = 4;
+const transfersMin = 60;
 /** The longest time that a client waits between two transfers. */
 const pauseMaxMs = 200;
 

@@ -6,7 +6,7 @@ import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { FaultProxy } from '@framework/testing';
 import { TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { vi } from 'vitest';
-import { bundleProgram } from '../delivery/bundle-program.js';
+import { bundledProgram } from '../delivery/bundle-program.js';
 import { leastPrivileges, loginOf, prepareDatabases } from '../database-logins.js';
 import { rowsOf } from '../database-session.js';
 import { ServiceProcess, main } from '../service-process.js';
@@ -89,7 +89,7 @@ export class FaultHarness {
     const [global, first] = await Promise.all([
       createTestDatabase(),
       startServer(folder),
-      bundleProgram(main, join(folder, 'main.mjs')),
+      bundledProgram(main),
     ]);
     await first.ensureDatabase(mexicoName);
     const { server, standby } =
@@ -166,7 +166,7 @@ export class FaultHarness {
     const file = join(this.#folder, `wallet-${this.#processes.length}.json`);
     await writeFile(file, JSON.stringify(withShards(tree, knows)));
     const environment = { WALLET_CONFIG: file, WALLET_ROLE: role, LOG_LEVEL: 'warn' };
-    const started = new ServiceProcess(environment, [join(this.#folder, 'main.mjs')]);
+    const started = new ServiceProcess(environment, [await bundledProgram(main)]);
     this.#processes.push(started);
     return started;
   }
