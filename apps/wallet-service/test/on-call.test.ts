@@ -112,7 +112,7 @@ test('a handler fails since the deployment', async () => {
   expect((await exercise.next('pause')).code).toBe(0);
   await rowsOf(service.global, 'drop trigger refuse on notifications');
   expect((await exercise.next('resume')).code).toBe(0);
-  expect((await exercise.next('dead-letters replay')).stdout).toContain('2');
+  expect((await exercise.next('dead-letters replay')).stdout).toContain('2 events would be changed');
   expect(await rowsOf(service.global, dead)).toHaveLength(2);
   expect((await exercise.next('dead-letters replay')).code).toBe(0);
   await vi.waitFor(async () => {
@@ -132,8 +132,10 @@ test('the log grows and grows', async () => {
   expect((await exercise.next('shards')).code).toBe(0);
   const behind = /old-statistics +handler +0\/0 +no +[1-9]\d* +[1-9]/;
   expect((await exercise.next('consumers')).stdout).toMatch(behind);
-  expect((await exercise.next('doctor')).stdout).not.toBe('');
-  expect((await exercise.next('retire')).stdout).not.toBe('');
+  expect((await exercise.next('doctor')).stdout).not.toMatch(
+    /database-unreachable|long-transaction|slot-inactive/,
+  );
+  expect((await exercise.next('retire')).stdout).toContain('would be made in 1 database');
   expect((await exercise.next('retire')).code).toBe(0);
   expect((await exercise.next('consumers')).stdout).not.toContain('old-statistics');
   expect((await exercise.next('audit')).stdout).toMatch(/retire.*removed in release 12/);

@@ -1,7 +1,10 @@
 import type { PartialPage } from '@framework/operator';
+import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
 
-import { type PageValues, readAll } from './answer.js';
+import { exitCode } from '../exit-code.js';
+import { Terminal } from '../terminal.js';
+import { type PageValues, readAll, writeAnswer } from './answer.js';
 
 const failure = { shards: ['1/0'], code: 'shard-unavailable' };
 
@@ -50,4 +53,23 @@ test('reading ends where only a database is left that fails, and names it once',
       [9, 'b'],
     ],
   });
+});
+
+test.each([
+  ['of all databases', [], 'No consumers.'],
+  [
+    'without that of a database that failed',
+    [{ shards: ['1/0'], code: 'shard-unavailable' }],
+    'in the databases that answered',
+  ],
+])('an empty answer %s says so', (_what, failures, expected) => {
+  const stdout = new PassThrough();
+  const terminal = new Terminal({ stdout, stderr: new PassThrough() });
+  const session = { terminal, format: 'table', fail: () => exitCode.failed } as const;
+  writeAnswer(
+    session,
+    { items: [], next: undefined, failures },
+    { head: [], rows: () => [], none: 'No consumers.' },
+  );
+  expect(String(stdout.read())).toContain(expected);
 });

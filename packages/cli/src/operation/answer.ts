@@ -70,14 +70,16 @@ function distinct(failures: readonly OperatorFailure[]): readonly OperatorFailur
 
 /** Writes an answer; what is missing is told on standard error, too. */
 export function writeAnswer<Item>(
-  session: OperatorSession,
+  session: Pick<OperatorSession, 'terminal' | 'format' | 'fail'>,
   answer: Answer<Item>,
   { head, rows, none }: Columns<Item>,
 ): ExitCode {
   const { terminal, format } = session;
   if (format === 'json') terminal.writeJson(answer);
   else {
-    terminal.write(answer.items.length === 0 ? none : table(head, answer.items.flatMap(rows)));
+    // Nothing is known about databases that did not answer.
+    const nothing = answer.failures.length === 0 ? none : 'Nothing was found in the databases that answered.';
+    terminal.write(answer.items.length === 0 ? nothing : table(head, answer.items.flatMap(rows)));
     if (answer.next !== undefined) terminal.progress(`There may be more: --after '${answer.next}'`);
   }
   return session.fail(answer.failures);
