@@ -27,7 +27,14 @@ export class Durations {
   readonly #groupSize: Histogram;
   readonly #retries: Counter;
   /** Made once for each combination, because they are needed very often. */
-  readonly #attributes = new Map<string, Attributes>();
+  readonly #attributes = {
+    execute: new Map<string, Attributes>(),
+    persist: new Map<string, Attributes>(),
+    'write-group': new Map<string, Attributes>(),
+    handle: new Map<string, Attributes>(),
+    publish: new Map<string, Attributes>(),
+  };
+  #failedCount = 0;
 
   constructor(meter: Meter) {
     const seconds = (name: string, description: string): Histogram =>
@@ -76,13 +83,14 @@ export class Durations {
   }
 
   #attributesOf(kind: Measured['kind'], subject: string, error: string | undefined): Attributes {
-    const key = error === undefined ? `${kind} ${subject}` : `${kind} ${subject} ${error}`;
-    const known = this.#attributes.get(key);
+    // Nearly all operations succeed: these need no key but what the operation has.
+    const key = error === undefined ? subject : `${subject} ${error}`;
+    const known = this.#attributes[kind].get(key);
     if (known !== undefined) return known;
-    if (error !== undefined && error !== otherError && this.#attributes.size >= attributesMax)
+    if (error !== undefined && error !== otherError && ++this.#failedCount > attributesMax)
       return this.#attributesOf(kind, subject, otherError);
     const attributes = { [subjectNames[kind]]: subject, ...(error !== undefined && { 'error.type': error }) };
-    this.#attributes.set(key, attributes);
+    this.#attributes[kind].set(key, attributes);
     return attributes;
   }
 }

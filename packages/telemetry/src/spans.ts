@@ -29,6 +29,7 @@ export interface OpenSpans {
 }
 
 type Handled = Extract<Operation, { readonly kind: 'handle' }>;
+type Part = Extract<Operation, { readonly kind: 'perform' | 'read' | 'persist' | 'publish' }>;
 
 /**
  * Begins the spans of an operation:
@@ -46,33 +47,12 @@ export function beginSpans(tracer: Tracer, operation: Operation): OpenSpans | un
   switch (operation.kind) {
     case 'execute':
       return ofTrace(tracer, `execute ${operation.action}`, { 'framework.action': operation.action });
-    case 'perform':
-      return ofRecorded(tracer, 'perform', { 'framework.attempt': operation.attempt });
-    case 'read':
-      return ofRecorded(tracer, `read ${operation.model}`, {
-        'framework.model': operation.model,
-        'framework.model_count': operation.count,
-      });
-    case 'persist':
-      return ofRecorded(tracer, 'persist', {
-        'framework.shards': operation.shards.map(shardName),
-        'framework.event_count': operation.eventCount,
-      });
     case 'write-group':
       return undefined;
     case 'handle':
       return beginHandling(tracer, operation);
     default:
-      return ofRecorded(
-        tracer,
-        `publish ${operation.relay}`,
-        {
-          'messaging.operation.name': 'publish',
-          'messaging.operation.type': 'send',
-          'messaging.batch.message_count': operation.messageCount,
-        },
-        SpanKind.PRODUCER,
-      );
+      return beginPart(tracer, operation);
   }
 }
 
@@ -141,16 +121,32 @@ function isSampled(span: Span): boolean {
   return span.isRecording() || (span.spanContext().traceFlags & TraceFlags.SAMPLED) !== 0;
 }
 
-/** A part of a span, if that is recorded. */
-function ofRecorded(
-  tracer: Tracer,
-  name: string,
-  attributes: Attributes,
-  kind: SpanKind = SpanKind.INTERNAL,
-): OpenSpans | undefined {
+/** A part of the active span, if that is recorded: seldom, so nothing is described before. */
+function beginPart(tracer: Tracer, operation: Part): OpenSpans | undefined {
   const parent = context.active();
   if (trace.getSpan(parent)?.isRecording() !== true) return undefined;
-  return within(tracer, name, parent, attributes, { kind });
+  switch (operation.kind) {
+    case 'perform':
+      return within(tracer, 'perform', parent, { 'framework.attempt': operation.attempt });
+    case 'read':
+      return within(tracer, `read ${operation.model}`, parent, {
+        'framework.model': operation.model,
+        'framework.model_count': operation.count,
+      });
+    case 'persist':
+      return within(tracer, 'persist', parent, {
+        'framework.shards': operation.shards.map(shardName),
+        'framework.event_count': operation.eventCount,
+      });
+    default: {
+      const attributes = {
+        'messaging.operation.name': 'publish',
+        'messaging.operation.type': 'send',
+        'messaging.batch.message_count': operation.messageCount,
+      };
+      return within(tracer, `publish ${operation.relay}`, parent, attributes, { kind: SpanKind.PRODUCER });
+    }
+  }
 }
 
 function beginHandling(

@@ -41,31 +41,29 @@ export class Telemetry implements Observer {
       for (const durations of this.#durations) unlessThrown(() => durations.recordRetry(operation.action));
     const measured = this.#durations.length > 0 && isMeasured(operation) ? operation : undefined;
     if (opened === undefined && measured === undefined) return run();
-    return this.#observe(opened, measured, run);
-  }
-
-  async #observe<T>(
-    opened: OpenSpans | undefined,
-    measured: Measured | undefined,
-    run: () => Promise<T>,
-  ): Promise<T> {
     const startedMs = performance.now();
+    const outcome = opened === undefined ? run() : runWithin(opened, run);
     const end = (failure?: { readonly error: unknown }): void => {
-      const durationMs = performance.now() - startedMs;
-      if (measured !== undefined)
-        for (const durations of this.#durations)
-          unlessThrown(() => durations.record(measured, durationMs, failure && errorType(failure.error)));
+      if (measured !== undefined) this.#record(measured, performance.now() - startedMs, failure);
       if (opened !== undefined) endSpans(opened, failure);
     };
-    try {
-      const result = await (opened === undefined ? run() : context.with(opened.within, run));
-      end();
-      return result;
-    } catch (error) {
-      end({ error });
-      throw error;
-    }
+    outcome.then(
+      () => end(),
+      (error: unknown) => end({ error }),
+    );
+    // Not what `then` returns: the caller would go on later than without telemetry, and would have to compare two outcomes.
+    return outcome;
   }
+
+  #record(operation: Measured, durationMs: number, failure: { readonly error: unknown } | undefined): void {
+    for (const durations of this.#durations)
+      unlessThrown(() => durations.record(operation, durationMs, failure && errorType(failure.error)));
+  }
+}
+
+/** Runs in the context of spans, or without it when the context manager throws: what is run begins only once. */
+function runWithin<T>({ within }: OpenSpans, run: () => Promise<T>): Promise<T> {
+  return unlessThrown(() => context.with(within, run)) ?? run();
 }
 
 function isMeasured(operation: Operation): operation is Measured {
