@@ -1,14 +1,14 @@
 import { fileURLToPath } from 'node:url';
+import type { Observer } from '@framework/core/adapter';
 import { Telemetry } from '@framework/telemetry';
-import { ProxyTracerProvider, createNoopMeter } from '@opentelemetry/api';
+import { ProxyTracerProvider, context, createNoopMeter, trace } from '@opentelemetry/api';
 import type { BenchContext, Benchmark } from '../benchmark/benchmark.js';
-import { startSdk } from '../load/telemetry-sdk.js';
+import { type TelemetrySdk, startSdk } from '../load/telemetry-sdk.js';
 import { frameworkContender } from './contenders/framework-contender.js';
 import { httpContender } from './contenders/http-contender.js';
 import { type DepositEnvironment, openEnvironment } from './deposit-environment.js';
-import { measureDeposits } from './measure-deposits.js';
+import { measureInTurns } from './measure-in-turns.js';
 import { ServiceProcess } from './service-process.js';
-import { valuesOf } from './values-of.js';
 
 const load = { clientCount: 16, walletCount: 2_000 } as const;
 const sdkFile = fileURLToPath(new URL('./processes/register-sdk.js', import.meta.url));
@@ -19,45 +19,54 @@ export const telemetryCost: Benchmark = {
   async run(benchContext) {
     const environment = await openEnvironment(benchContext.server);
     const sdk = startSdk();
-    const telemetry = new Telemetry(sdk);
     const contenders = [
       { ...frameworkContender(environment), name: 'untraced' },
       { ...frameworkContender(environment, { observer: withoutSdk() }), name: 'without SDK' },
-      { ...frameworkContender(environment, { observer: telemetry }), name: 'with SDK' },
+      { ...frameworkContender(environment, { observer: new Telemetry(sdk) }), name: 'with SDK' },
+      { ...frameworkContender(environment, { observer: leastPossible(sdk) }), name: 'by hand' },
     ] as const;
-    const found = await measureDeposits(contenders, load, benchContext);
+    const found = await measureInTurns(contenders, load, benchContext);
     await sdk.stop();
     const overHttp = await measureOverHttp(environment, benchContext);
     await environment.close();
-    const { untraced, 'without SDK': idle, 'with SDK': traced } = found;
-    const rates = valuesOf(found, 'perSecond');
+    const { untraced, 'without SDK': idle, 'with SDK': traced, 'by hand': byHand } = found;
     return [
       {
         title: 'telemetry with an SDK, 1 % sampled ÷ none: deposits/s, 16 clients',
-        value: traced.perSecond / untraced.perSecond,
+        value: traced.ratio,
         unit: '×',
         atLeast: 0.97,
-        measured: rates,
+        measured: { untraced: untraced.perSecond, 'with SDK': traced.perSecond, error: traced.ratioError },
       },
       {
         title: 'telemetry without an SDK ÷ none: deposits/s, 16 clients',
-        value: idle.perSecond / untraced.perSecond,
+        value: idle.ratio,
         unit: '×',
         atLeast: 0.97,
-        measured: rates,
+        measured: { untraced: untraced.perSecond, 'without SDK': idle.perSecond, error: idle.ratioError },
       },
       {
         title: 'telemetry with an SDK, 1 % sampled: CPU of the process per deposit',
         value: 1_000 * (traced.cpuMs - untraced.cpuMs),
         unit: 'µs more',
-        measured: valuesOf(found, 'cpuMs'),
+        measured: { untraced: untraced.cpuMs, 'with SDK': traced.cpuMs, 'by hand': byHand.cpuMs },
+      },
+      {
+        title: 'one span and one histogram by hand ÷ none: deposits/s, 16 clients',
+        value: byHand.ratio,
+        unit: '×',
+        measured: { untraced: untraced.perSecond, 'by hand': byHand.perSecond, error: byHand.ratioError },
       },
       {
         title: 'a service with an SDK, 1 % sampled ÷ one without, deposits/s over HTTP',
-        value: overHttp['http, with SDK'].perSecond / overHttp.http.perSecond,
+        value: overHttp['http, with SDK'].ratio,
         unit: '×',
         atLeast: 0.97,
-        measured: valuesOf(overHttp, 'perSecond'),
+        measured: {
+          http: overHttp.http.perSecond,
+          'http, with SDK': overHttp['http, with SDK'].perSecond,
+          error: overHttp['http, with SDK'].ratioError,
+        },
       },
     ];
   },
@@ -72,7 +81,7 @@ async function measureOverHttp(environment: DepositEnvironment, benchContext: Be
       httpContender(environment, plain.url, load.clientCount),
       { ...httpContender(environment, traced.url, load.clientCount), name: 'http, with SDK' },
     ] as const;
-    return await measureDeposits(contenders, load, benchContext);
+    return await measureInTurns(contenders, load, benchContext);
   } finally {
     await Promise.all([plain.stop(), traced.stop()]);
   }
@@ -84,4 +93,25 @@ function withoutSdk(): Telemetry {
     tracerProvider: new ProxyTracerProvider(),
     meterProvider: { getMeter: () => createNoopMeter() },
   });
+}
+
+/** The least that an SDK can be asked for: each execution is one span, active while it runs, and one measured duration. */
+function leastPossible({ tracerProvider, meterProvider }: TelemetrySdk): Observer {
+  const tracer = tracerProvider.getTracer('bench');
+  const durations = meterProvider.getMeter('bench').createHistogram('duration', { unit: 's' });
+  return {
+    observe: (operation, run) => {
+      if (operation.kind !== 'execute') return run();
+      const attributes = { action: operation.action };
+      const span = tracer.startSpan('execute', { attributes });
+      const startedMs = performance.now();
+      const outcome = context.with(trace.setSpan(context.active(), span), run);
+      const end = (): void => {
+        durations.record((performance.now() - startedMs) / 1_000, attributes);
+        span.end();
+      };
+      outcome.then(end, end);
+      return outcome;
+    },
+  };
 }
