@@ -11,7 +11,8 @@ export type AttackKind = 'slow' | 'address' | 'principal';
 
 /** The instructions for a process that attacks. */
 export interface Attack {
-  readonly url: string;
+  /** The attacked service. Default: a server in the process of the attack, which refuses every request. */
+  readonly url?: string;
   readonly kind: AttackKind;
   /** The path of the deposits that it sends. */
   readonly path: string;

@@ -1,9 +1,11 @@
-import { connect, type Socket } from 'node:net';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Attack, AttackReport } from '../attacks/attacking-process.js';
 
 const { url, kind, path, token } = JSON.parse(process.argv[2] ?? '') as Attack;
-const port = Number(new URL(url).port);
+const port = url === undefined ? await listenHere() : Number(new URL(url).port);
 const answers: Record<string, number> = {};
 let connections = 0;
 
@@ -25,6 +27,14 @@ process.on('message', send);
 process.on('disconnect', () => process.exit());
 await (kind === 'slow' ? slow() : flood());
 send();
+
+/** A server to attack that has nothing to do with the measured service. */
+async function listenHere(): Promise<number> {
+  const server = createServer((_request, response) => response.writeHead(429).end());
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return (server.address() as AddressInfo).port;
+}
 
 /** Opens a connection, and opens another one whenever it ends. */
 function stay(localAddress: string, use: (socket: Socket) => void): Promise<void> {
