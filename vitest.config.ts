@@ -45,8 +45,9 @@ const isolated = {
   extends: true as const,
   test: { name: 'isolated', include: inOwnProcess, isolate: true },
 };
-/** The same as the projects of packages and applications see them. */
-const isolatedThere = inOwnProcess.map((file) => file.split('/').slice(2).join('/'));
+/** Those of a package or an application, as its own project sees them. */
+const isolatedIn = (root: string): string[] =>
+  inOwnProcess.filter((file) => file.startsWith(`${root}/`)).map((file) => file.slice(root.length + 1));
 
 // The leftover folder of a member that was moved has no manifest.
 const projects = globSync('{packages,apps}/*/package.json', { cwd: import.meta.dirname })
@@ -57,7 +58,7 @@ const projects = globSync('{packages,apps}/*/package.json', { cwd: import.meta.d
       name: basename(root),
       root,
       include: ['{src,test}/**/*.test.ts'],
-      exclude: [onlyGrouped, ...isolatedThere, ...faults],
+      exclude: [onlyGrouped, ...isolatedIn(root), ...faults],
     },
   }));
 
@@ -92,7 +93,7 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
       // What a browser shows, however events were written.
       'test/console/*.test.ts',
       // Once is enough, in processes of their own.
-      ...isolatedThere,
+      ...isolatedIn('apps/wallet-service'),
       // Who is refused, before anything is committed.
       'test/security/*.test.ts',
       // How client connections are handled, and how a process starts and stops, whatever its requests wait for.

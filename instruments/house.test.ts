@@ -1,5 +1,6 @@
+import { execFileSync } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { expect, test } from 'vitest';
@@ -8,6 +9,7 @@ import { parseAst } from 'vitest/node';
 import { defaultDeliverySettings } from '../packages/events/src/index.js';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
+const vitest = join(root, 'node_modules/vitest/vitest.mjs');
 const sources = globSync('{packages,apps}/*/src/**/*.ts', { cwd: root }).filter(
   (file) =>
     !/\.test(-d)?\.ts$/.test(file) &&
@@ -27,6 +29,21 @@ const testFiles = globSync(
 );
 
 const testPackages = ['testing', 'conformance'];
+
+test('every test file is in a project, or it would never run', () => {
+  // Templates that tests of `e2e` copy and run elsewhere.
+  const templates = /^e2e\/(first-application|other-tools)\//;
+  const { FAULT_TESTS: _without, ...env } = process.env;
+  const printed = execFileSync(process.execPath, [vitest, 'list', '--filesOnly', '--json'], {
+    cwd: root,
+    env,
+    encoding: 'utf8',
+  });
+  const listed = JSON.parse(printed) as readonly { readonly file: string }[];
+  const inProjects = new Set(listed.map(({ file }) => relative(root, file)));
+  const tests = testFiles.filter((file) => file.endsWith('.test.ts') && !templates.test(file));
+  expect(tests.filter((file) => !inProjects.has(file))).toEqual([]);
+});
 
 test('the number of source files stays small enough for one reader to know them', () => {
   const ofRelay = sources.filter((file) => file.startsWith('packages/relay/'));

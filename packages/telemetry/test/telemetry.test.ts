@@ -1,5 +1,5 @@
 import { ShardIdentifier, ShardUnavailableError } from '@framework/core';
-import type { ObservedEvent, Operation } from '@framework/core/adapter';
+import { type ObservedEvent, type Operation, observeWith } from '@framework/core/adapter';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import { W3CTraceContextPropagator } from '@opentelemetry/core';
 import { ROOT_CONTEXT, SpanStatusCode, context, metrics, propagation, trace } from '@opentelemetry/api';
@@ -136,6 +136,37 @@ describe('an observed operation', () => {
     await new Telemetry({ meterProvider: { getMeter: () => meter } }).observe(execute, async () => undefined);
     expect(spanOf('execute DepositAction').ended).toBe(true);
   });
+
+  test.each([
+    ['with an SDK', () => traced()],
+    ['without an SDK', () => new Telemetry()],
+  ] as const)('returns the promise that the operation has returned, %s', async (_what, create) => {
+    const telemetry = create();
+    for (const operation of [execute, perform, read, persist, publish, handling(eventOf('1'))]) {
+      const outcome = Promise.resolve('done');
+      expect(telemetry.observe(operation, () => outcome)).toBe(outcome);
+      await outcome;
+    }
+  });
+
+  test.each(['before', 'after'] as const)(
+    'begins once and has its span if the context manager throws %s it has begun',
+    async (when) => {
+      const telemetry = traced();
+      const manager = new AsyncLocalStorageContextManager().enable();
+      context.disable();
+      const working = manager.with.bind(manager);
+      manager.with = (_inner, run, thisArgument, ...others) => {
+        manager.with = working;
+        if (when === 'after') void run.call(thisArgument as never, ...others);
+        throw new Error('the context manager has a bug');
+      };
+      context.setGlobalContextManager(manager);
+      let calls = 0;
+      expect(await observeWith(telemetry)(execute, async () => ++calls)).toBe(1);
+      expect(spanOf('execute DepositAction').ended).toBe(true);
+    },
+  );
 
   test('changes no context without an SDK', async () => {
     const telemetry = new Telemetry();
