@@ -88,6 +88,21 @@ test('a deposit is added to the balance', async () => {
 
 test('the balance is read back', expectBalance);
 
+test('the command line that it prints knows the databases and the application', async () => {
+  const [, file = ''] = /npm run framework -- doctor --config (\S+)/.exec(service.output) ?? [];
+  const framework = async (...command: readonly string[]): Promise<unknown> => {
+    const args = ['run', '--silent', 'framework', '--', ...command, '--json', '--config', file];
+    const { stdout } = await execa('npm', args, { cwd: checkout, env: { PATH: hostPath } });
+    return JSON.parse(stdout);
+  };
+  expect(await framework('model', wallet)).toMatchObject({
+    items: [{ event: { type: 'WalletCreatedEvent' } }, { event: { type: 'WalletMoneyDepositedEvent' } }],
+  });
+  expect(await framework('check', 'wallet-balances')).toMatchObject({
+    invariants: [{ examinedCount: 1, violationCount: 0 }],
+  });
+});
+
 test('SIGTERM stops the service with nothing left running', terminate);
 
 test('the second npm start is ready within 5 s', () => expectReady(againReadyMs));

@@ -1,5 +1,6 @@
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
 import { randomBytes } from 'node:crypto';
+import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 
@@ -79,7 +80,7 @@ interface Around {
 }
 
 async function serve(settings: ServiceSettings, { logger, shutdown, demo }: Around): Promise<void> {
-  const { config, consoleToken } = await configOf(settings, shutdown, demo);
+  const { config, consoleToken, embeddedFile } = await configOf(settings, shutdown, demo);
   const onRestartNeeded = (): void => void shutdown.exit(1);
   const options = { ...settings, config, logger, onRestartNeeded };
   const { role } = settings;
@@ -107,6 +108,7 @@ async function serve(settings: ServiceSettings, { logger, shutdown, demo }: Arou
           ...settings,
           isOpen: service.authentication === undefined,
           consoleUrl: consoleUrl && `${consoleUrl}${fragment}`,
+          embeddedFile,
         }),
       );
     },
@@ -121,7 +123,11 @@ async function configOf(
   { configFile, dataFolder, firstRelay }: ServiceSettings,
   shutdown: Shutdown,
   demo: Demo | undefined,
-): Promise<{ readonly config: FrameworkConfig; readonly consoleToken?: string }> {
+): Promise<{
+  readonly config: FrameworkConfig;
+  readonly consoleToken?: string;
+  readonly embeddedFile?: string;
+}> {
   if (configFile !== undefined) {
     if (demo === undefined) return { config: await readConfigFile(configFile, process.env) };
     const message = 'names databases, but the demonstration has its own: leave it out';
@@ -132,10 +138,18 @@ async function configOf(
   shutdown.add(embedded.stop);
   const relay = [...firstRelay, ...embedded.config.relay];
   const config = { ...embedded.config, relay, ...(demo && { delivery: demo.deliveryIn(embedded.config) }) };
-  if (Object.keys(config.operator).length > 0) return { config };
+  const embeddedFile = shortened(embedded.configFile);
+  if (Object.keys(config.operator).length > 0) return { config, embeddedFile };
   // Whoever tries the service may look at it as an operator does: only who reads the terminal has the token.
   const consoleToken = randomBytes(32).toString('hex');
-  return { config: { ...config, operator: { port: 0, token: consoleToken, readOnly: false } }, consoleToken };
+  const operator = { port: 0, token: consoleToken, readOnly: false };
+  return { config: { ...config, operator }, consoleToken, embeddedFile };
+}
+
+/** A path as somebody in this folder would type it. */
+function shortened(file: string): string {
+  const fromHere = relative(process.cwd(), file);
+  return fromHere.startsWith('..') ? file : fromHere;
 }
 
 function say(line: string): void {

@@ -1,19 +1,25 @@
 import { ConfigurationError, type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
 import type { EmbeddedPostgres } from '@framework/embedded-postgres';
-import { relative } from 'node:path';
+import { writeFile } from 'node:fs/promises';
+import { join, relative } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 
 import { withEnvironment } from './environment-config.js';
 
 /** The databases of the two example shards, on a server that runs only as long as this process. */
 export interface EmbeddedDatabases {
   readonly config: FrameworkConfig;
+  /** The same, without what variables add, for the command line. Only the user of this process can read it: passwords are in it. */
+  readonly configFile: string;
   readonly stop: () => Promise<void>;
 }
 
 /** The namespace of a service that has no configuration. */
 export const embeddedNamespace = 'com.example.wallet';
 
+/** What the command line asks about the application, when the service runs from its bundle. */
+const operatorModule = fileURLToPath(new URL('operator-module.js', import.meta.url));
 const maximumPoolSize = 20;
 /** How long to wait before trying again to start a server that has ended, in milliseconds. */
 const restartDelayMs = 1_000;
@@ -58,8 +64,11 @@ export async function startEmbeddedDatabases(
     },
   };
   const config = parseFrameworkConfig(withEnvironment(tree, environment));
+  const configFile = join(directory, 'wallet.json');
+  const forOperators = { framework: { ...tree.framework, operator: { module: operatorModule } } };
+  await writeFile(configFile, JSON.stringify(forOperators, undefined, 2), { mode: 0o600 });
   const stop = keepRunning(server, progress, (port) => EmbeddedPostgres.start({ directory, port }));
-  return { config, stop };
+  return { config, configFile, stop };
 }
 
 /** Otherwise, variables for other databases would be mixed with the address of the embedded ones. */

@@ -97,7 +97,14 @@ export function readyText(
     docs,
     isOpen,
     consoleUrl,
-  }: { readonly docs: boolean; readonly isOpen: boolean; readonly consoleUrl?: string | undefined },
+    embeddedFile,
+  }: {
+    readonly docs: boolean;
+    readonly isOpen: boolean;
+    readonly consoleUrl?: string | undefined;
+    /** The configuration of the embedded databases. */
+    readonly embeddedFile?: string | undefined;
+  },
 ): string {
   const example = examples.find(({ country }) => isReady(placementOf(country), starts));
   const wallet = {
@@ -115,6 +122,9 @@ export function readyText(
     `  Address  ${url}`,
     ...(docs ? [`  Docs     ${url}/docs`] : []),
     ...(consoleUrl === undefined ? [] : [`  Console  ${consoleUrl}`]),
+    ...(embeddedFile === undefined
+      ? []
+      : [`  Operate  npm run framework -- doctor --config ${embeddedFile}`]),
     ...(isOpen ? ['  Access   everybody on this computer, without a token: see framework.security.jwt'] : []),
     ...shardLines(starts),
     ...(example === undefined ? [] : [`  Try      ${curl}`]),
