@@ -1,8 +1,10 @@
 import { ShardedId, parseFrameworkConfig } from '@framework/core';
 import { type EventHandler, FrameworkEventHandler } from '@framework/events';
 import { Big } from 'big.js';
+import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parse } from 'yaml';
@@ -118,6 +120,12 @@ test('the dashboard is what its builder makes', async () => {
   await expect(text).toMatchFileSnapshot(`${pages}/grafana/framework.json`);
 });
 
+test('the alerts fire when they should, and only then', async ({ skip }) => {
+  const said = await promtool('test', 'rules', `${pages}/prometheus/alerts.test.yml`);
+  if (said === undefined) skip('promtool is not installed: it comes with Prometheus');
+  expect(said).toContain('SUCCESS');
+});
+
 test('dashboard and alerts use only metrics, labels and values that the processes show', async () => {
   const { alerts, panels } = await expressions();
   expect(panels.length).toBeGreaterThan(15);
@@ -194,6 +202,17 @@ function missingOf(text: string, samples: readonly Sample[]): readonly string[] 
     return own.length === 0 ? [metric] : absent.map((pair) => `${metric} ${pair.join('=')}`);
   });
   return [...missing, ...grouping.filter((label) => !labels.has(label)).map((label) => `${text}: ${label}`)];
+}
+
+/** Prometheus' own tool, if it is installed. */
+async function promtool(...args: readonly string[]): Promise<string | undefined> {
+  try {
+    const { stdout } = await promisify(execFile)('promtool', [...args]);
+    return stdout;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw error;
+  }
 }
 
 interface Sample {
