@@ -306,6 +306,21 @@ describe('metrics', () => {
     ]);
   });
 
+  test('count errors as one kind once there are a thousand kinds', async () => {
+    const { meterProvider, points } = measured();
+    const telemetry = new Telemetry({ meterProvider });
+    for (let kind = 1; kind <= 1_500; kind++) {
+      const error = Object.assign(new Error('refused'), { name: `Error${kind}` });
+      for (const _time of ['first', 'second'])
+        await telemetry.observe(execute, () => Promise.reject(error)).catch(() => undefined);
+    }
+    const counts = new Map(
+      (await points()).map(([, attributes, count]) => [attributes['error.type'], count]),
+    );
+    expect(counts.size).toBe(1_001);
+    expect([counts.get('Error1'), counts.get('Error1000'), counts.get('_OTHER')]).toEqual([2, 2, 1_000]);
+  });
+
   test('do not tell the combinations of shards apart', async () => {
     const { meterProvider, points } = measured();
     const telemetry = new Telemetry({ meterProvider });
