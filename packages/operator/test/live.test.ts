@@ -116,6 +116,18 @@ test('sixteen may listen, and a place that is left is taken again', async () => 
     .toBe(200);
 });
 
+test('a request for the headers alone takes no place', async () => {
+  const app = operatorApp(all.operator, { token });
+  for (let number = 0; number < 17; number++) {
+    const response = await app.request('/live', { method: 'HEAD', headers });
+    expect([response.status, response.body]).toEqual([200, null]);
+    expect(response.headers.get('content-type')).toMatch(/^text\/event-stream/);
+  }
+  const listener = new Listener(await app.request('/live', { headers }));
+  await listener.next();
+  await listener.leave();
+});
+
 test('all streams end when the server closes, and none begins', async () => {
   const closing = new AbortController();
   const app = operatorApp(all.operator, { token, closing: closing.signal });
