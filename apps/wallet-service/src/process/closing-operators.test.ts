@@ -1,6 +1,7 @@
 import { openDatabases, parseFrameworkConfig } from '@framework/core';
-import type { DeadLetters, DeliveryStore } from '@framework/core/adapter';
+import type { DeadLetters, DeliveryStore, OperatorStore } from '@framework/core/adapter';
 import { postgres } from '@framework/drizzle-adapter';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
 import { pino } from 'pino';
@@ -11,7 +12,10 @@ import { type OperatorListener, listenForOperators } from './operator-listener.j
 const token = 'a-token-that-is-only-used-in-tests-0123456789';
 
 /** A listener whose database finds blocked events as a test says, and was never opened. */
-async function listen(find: DeadLetters['find']): Promise<OperatorListener> {
+async function listen(
+  find: DeadLetters['find'],
+  stored: Partial<OperatorStore> = {},
+): Promise<OperatorListener> {
   const configs = { 'primary-config': { 'jdbc-url': 'postgres://nobody@127.0.0.1:1/nothing' } };
   const members = [{ member: 0, name: 'member-0', configs }];
   const sharding = {
@@ -22,7 +26,7 @@ async function listen(find: DeadLetters['find']): Promise<OperatorListener> {
   const config = parseFrameworkConfig({ framework: { namespace: 'test', sharding, operator } });
   const databases = openDatabases(config.sharding, postgres());
   onTestFinished(() => databases.close());
-  const store = { deadLetters: { find }, operator: {} } as unknown as DeliveryStore;
+  const store = { deadLetters: { find }, operator: stored } as unknown as DeliveryStore;
   vi.spyOn(databases, 'deliveries').mockReturnValue([
     { shards: databases.shards, store, ready: async () => undefined },
   ]);
@@ -94,4 +98,24 @@ test('a client that follows the live snapshots does not keep the listener for op
   await listener.close();
   const rest = await reader?.read().catch(() => ({ done: true }));
   expect(rest?.done).toBe(true);
+});
+
+test('a client that does not read the live snapshots does not keep the listener for operators open', async () => {
+  // More than the buffers of both ends of a connection take.
+  const group = {
+    handler: 'notify',
+    errorLine: 'x'.repeat(32_000_000),
+    count: 1,
+    isLowerBound: false,
+    exampleEventId: randomUUID(),
+    oldestDate: new Date(),
+  };
+  const groupDeadLetters = vi.fn(async () => ({ items: [group], next: undefined }));
+  const listener = await listen(nothing, { groupDeadLetters });
+  const request = `GET /live HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n\r\n`;
+  const socket = await connect(listener, request);
+  socket.pause();
+  await vi.waitFor(() => expect(groupDeadLetters).toHaveBeenCalled());
+  await untilRead(listener);
+  await listener.close();
 });

@@ -45,13 +45,18 @@ export interface OperatorListener {
   readonly url: string;
   /** The page for operators, for example `http://127.0.0.1:9090/console/`; `undefined` when it is not served. */
   readonly consoleUrl: string | undefined;
-  /** Stops accepting connections, drops incomplete requests, and resolves when running ones are answered. */
+  /**
+   * Stops accepting connections, drops incomplete requests, and resolves when running ones are answered. A client has 2 s to read what
+   * was written.
+   */
   readonly close: () => Promise<void>;
 }
 
 /** How long a client may take to send a request, in milliseconds. */
 const requestTimeoutMs = 10_000;
 const connectionsMax = 64;
+/** How long a client may take to read an answer when the listener closes, in milliseconds. */
+const readTimeoutMs = 2_000;
 
 /**
  * Serves the operator on a listener of its own, if the configuration has a port for it.
@@ -104,7 +109,11 @@ export async function listenForOperators(
       closing.abort();
       server.close();
       for (const { req } of running) if (!req.complete) req.socket.destroy();
+      const unread = setInterval(() => {
+        for (const { req } of running) if (req.socket.writableLength > 0) req.socket.destroy();
+      }, readTimeoutMs);
       await Promise.all([...running].map((response) => once(response, 'close')));
+      clearInterval(unread);
       // Node leaves those open that have sent nothing yet, or a part of a request, and its timeouts are over for them.
       server.closeAllConnections();
       await closed;
