@@ -100,6 +100,29 @@ test('a client that follows the live snapshots does not keep the listener for op
   expect(rest?.done).toBe(true);
 });
 
+test('clients that leave while a database hangs keep no place in the stream', async () => {
+  const asked = Promise.withResolvers<void>();
+  const answered = Promise.withResolvers<Awaited<ReturnType<OperatorStore['groupDeadLetters']>>>();
+  const groupDeadLetters = vi.fn(async () => {
+    asked.resolve();
+    return answered.promise;
+  });
+  const listener = await listen(nothing, { groupDeadLetters });
+  const request = `GET /live HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n\r\n`;
+  const sockets = await Promise.all(Array.from({ length: 16 }, () => connect(listener, request)));
+  await asked.promise;
+  await untilRead(listener);
+  for (const socket of sockets) socket.destroy();
+  // One that is refused is answered at once; one that has a place waits for the database.
+  await vi.waitFor(async () => {
+    const signal = AbortSignal.timeout(200);
+    const refused = fetch(`${listener.url}/live`, { headers: { authorization: `Bearer ${token}` }, signal });
+    await expect(refused).rejects.toThrow(/timeout/);
+  });
+  answered.resolve({ items: [], next: undefined });
+  await listener.close();
+});
+
 test('a client that does not read the live snapshots does not keep the listener for operators open', async () => {
   // More than the buffers of both ends of a connection take.
   const group = {

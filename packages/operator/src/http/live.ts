@@ -66,10 +66,18 @@ export function liveOperation(app: OpenAPIHono, operator: Operator, { closing, o
         `At most ${listenersMax} may listen: try again later`,
       );
     listenerCount++;
+    let isListening = true;
+    const leave = (): void => {
+      if (isListening) listenerCount--;
+      isListening = false;
+    };
+    // At once: while a database hangs, whoever connects again and again would take place after place.
+    context.req.raw.signal.addEventListener('abort', leave);
     try {
       const first = await feed.after(0);
       return streamSSE(context, async (stream) => {
         const close = (): void => stream.abort();
+        stream.onAbort(leave);
         closing?.addEventListener('abort', close);
         try {
           for (let next = first; !stream.aborted; next = await feed.after(next.number))
@@ -78,11 +86,11 @@ export function liveOperation(app: OpenAPIHono, operator: Operator, { closing, o
           onError?.(error);
         } finally {
           closing?.removeEventListener('abort', close);
-          listenerCount--;
+          leave();
         }
       });
     } catch (error) {
-      listenerCount--;
+      leave();
       throw error;
     }
   });
