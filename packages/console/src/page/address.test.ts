@@ -5,14 +5,15 @@ import { parseAddress, to } from './address.js';
 test.each<[readonly string[], Readonly<Record<string, string>>]>([
   [[], {}],
   [['dead-letters'], { handler: 'notify', errorLine: 'Error: 100% full & more? #1' }],
+  [['dead-letters'], { handler: 'notify', errorLine: '' }],
   [['why', 'a/b?c#d%e'], {}],
   [['events'], { after: '{"0/0":"x=y"}' }],
 ])('the address of %j with %j leads back to it', (path, query) => {
   expect(parseAddress(to(path, query))).toEqual({ path, query });
 });
 
-test('filters that are empty are in no address', () => {
-  expect(to(['events'], { type: '', shard: undefined, action: 'Pay' })).toBe('#/events?action=Pay');
+test('filters that are not given are in no address', () => {
+  expect(to(['events'], { type: undefined, shard: undefined, action: 'Pay' })).toBe('#/events?action=Pay');
 });
 
 test('a link that was cut off still leads somewhere', () => {

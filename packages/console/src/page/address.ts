@@ -16,8 +16,8 @@ export function parseAddress(text: string): Address {
   };
 }
 
-/** A link that somebody has cut off must not end the page. */
-function decoded(part: string): string {
+/** Decodes a part of an address. A link that somebody has cut off must not end the page. */
+export function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -25,12 +25,12 @@ function decoded(part: string): string {
   }
 }
 
-/** The address of a screen; filters that are empty are left out. */
+/** The address of a screen; filters that are not given are left out. An empty one is given: there are errors without a text. */
 export function to(
   path: readonly string[],
   query: Readonly<Record<string, string | undefined>> = {},
 ): string {
-  const given = Object.entries(query).filter((entry): entry is [string, string] => Boolean(entry[1]));
+  const given = Object.entries(query).filter((entry): entry is [string, string] => entry[1] !== undefined);
   const search = new URLSearchParams(given).toString();
   return `#/${path.map(encodeURIComponent).join('/')}${search === '' ? '' : `?${search}`}`;
 }

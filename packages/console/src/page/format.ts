@@ -34,8 +34,9 @@ export function shortId(id: string): string {
 
 const isoDate = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
 
+/** Whether a value is an instant; there are texts that only look like one, such as the 45th of a month. */
 export function isDate(value: unknown): value is string {
-  return typeof value === 'string' && isoDate.test(value);
+  return typeof value === 'string' && isoDate.test(value) && !Number.isNaN(Date.parse(value));
 }
 
 const uuid = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i;
@@ -45,12 +46,31 @@ export function isUuid(value: unknown): value is string {
   return typeof value === 'string' && uuid.test(value);
 }
 
+/** What a field for a local time has, as an instant; anything else as it is, to be refused. */
+export function instantOf(local: string): string {
+  const date = new Date(local);
+  return Number.isNaN(date.getTime()) ? local : date.toISOString();
+}
+
+/** An instant as a field for a local time has it; empty for anything else. */
+export function fieldTime(iso: string): string {
+  const date = new Date(iso);
+  return Number.isNaN(date.getTime()) ? '' : `${dayOf(date)}T${clockOf(date)}`;
+}
+
 /** In the zone of the reader; without the day if that is today. Always with all digits, so that columns line up. */
 export function localTime(iso: string): string {
   const date = new Date(iso);
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  const time = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
-  return date.toDateString() === new Date().toDateString() ? time : `${day} ${time}`;
+  const time = clockOf(date);
+  return date.toDateString() === new Date().toDateString() ? time : `${dayOf(date)} ${time}`;
+}
+
+function dayOf(date: Date): string {
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+}
+
+function clockOf(date: Date): string {
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
 function two(value: number): string {

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { to } from './address.js';
 import type { Failure } from './answers.js';
 import type { Asked } from './asking.js';
-import { isDate, isUuid, localTime, shortId, valueText } from './format.js';
+import { fieldTime, instantOf, isDate, isUuid, localTime, shortId, valueText } from './format.js';
 import { go, route } from './route.js';
 
 type Children = { readonly children?: ComponentChildren };
@@ -233,7 +233,8 @@ export function Field(props: {
   isRequired?: boolean;
 }): JSX.Element {
   const { name, label, placeholder, isTime = false, isRequired = false } = props;
-  const given = { name, required: isRequired, defaultValue: route.value.query[name] ?? '' };
+  const { [name]: value = '' } = route.value.query;
+  const given = { name, required: isRequired, defaultValue: isTime ? fieldTime(value) : value };
   return (
     <label class="field">
       <span>{label}</span>
@@ -251,10 +252,13 @@ export function Filters({ label, children }: Children & { label: string }): JSX.
   const { path, query } = route.value;
   const submit = (event: TargetedSubmitEvent<HTMLFormElement>): void => {
     event.preventDefault();
-    const entries = [...new FormData(event.currentTarget)].map(([name, value]): [string, string] => [
-      name,
-      typeof value === 'string' ? value.trim() : '',
-    ]);
+    const form = event.currentTarget;
+    const entries = [...new FormData(form)].flatMap(([name, value]): [string, string][] => {
+      if (typeof value !== 'string' || value.trim() === '') return [];
+      // In the address it is the same instant for a reader in another zone.
+      const isTime = form.querySelector(`[name="${name}"]`)?.getAttribute('type') === 'datetime-local';
+      return [[name, isTime ? instantOf(value) : value.trim()]];
+    });
     go(to(path, Object.fromEntries(entries)));
   };
   // A new key fills the fields anew when the address changes.

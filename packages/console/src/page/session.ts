@@ -1,5 +1,6 @@
 import { signal } from '@preact/signals';
 
+import { decoded } from './address.js';
 import type { About } from './answers.js';
 import { parseExact } from './exact-json.js';
 
@@ -27,12 +28,22 @@ export class ApiError extends Error {
   }
 }
 
+// The address of a page that is already open may be replaced by one with a token: the page is not loaded again.
+addEventListener('hashchange', () => {
+  const given = takenFromAddress();
+  if (given === undefined) return;
+  dispatchEvent(new HashChangeEvent('hashchange'));
+  signIn(given).catch((error: unknown) => {
+    if (error instanceof ApiError && error.status !== 401) refusal.value = error.message;
+  });
+});
+
 /** A token in the fragment is taken out of the address, so that it is in no history and in no link that is copied. */
 function takenFromAddress(): string | undefined {
   const [, given] = /^#token=([^&]+)/.exec(location.hash) ?? [];
   if (given === undefined) return undefined;
-  history.replaceState(null, '', `${location.pathname}${location.search}#/`);
-  const value = decodeURIComponent(given);
+  history.replaceState(null, '', '#/');
+  const value = decoded(given);
   sessionStorage.setItem(tokenKey, value);
   return value;
 }
@@ -54,15 +65,18 @@ export function signOut(reason?: string): void {
 
 /** Sends a request to the API, which lies beside the page, whatever prefix is in front of both. */
 export async function send(path: string, init: RequestInit = {}): Promise<Response> {
-  const url = new URL(`../${path}`, new URL(location.pathname, location.origin));
+  // Not the path alone: one that begins with two slashes would name another host.
+  const url = new URL(`../${path}`, `${location.origin}${location.pathname}`);
   const headers = new Headers(init.headers);
-  headers.set('authorization', `Bearer ${token.value ?? ''}`);
+  const used = token.value;
+  headers.set('authorization', `Bearer ${used ?? ''}`);
   const response = await fetch(url, { ...init, headers }).catch((error: unknown) => {
     if (init.signal?.aborted === true) throw error;
     throw new ApiError(0, 'no-answer', 'The service does not answer.');
   });
   if (response.ok) return response;
-  if (response.status === 401) signOut('This token is not accepted.');
+  // The answer to a token that was replaced meanwhile says nothing about the present one.
+  if (response.status === 401 && token.value === used) signOut('This token is not accepted.');
   throw await problemIn(response);
 }
 
@@ -81,7 +95,7 @@ type Query = Readonly<Record<string, string | number | undefined>>;
 /** @throws ApiError when the answer is not the one that is asked for */
 export async function ask<Answer>(path: string, query: Query = {}, stop?: AbortSignal): Promise<Answer> {
   const given = Object.entries(query).flatMap(([name, value]): [string, string][] =>
-    value === undefined || value === '' ? [] : [[name, `${value}`]],
+    value === undefined ? [] : [[name, `${value}`]],
   );
   const search = given.length === 0 ? '' : `?${new URLSearchParams(given).toString()}`;
   const response = await send(`${path}${search}`, stop && { signal: stop });

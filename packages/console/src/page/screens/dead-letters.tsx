@@ -58,7 +58,7 @@ function Grouped({ handler }: { handler: string | undefined }): JSX.Element {
 
 function Group({ of: group, again }: { of: DeadLetterGroup; again: () => void }): JSX.Element {
   const { handler, errorLine, isLowerBound, shards, exampleEventId, oldestDate } = group;
-  const filter = { handler, ...(errorLine !== '' && { errorLine }) };
+  const filter = { handler, errorLine };
   return (
     <section class="card" aria-label={`${handler}: ${errorLine}`}>
       <header class="card-head">
@@ -126,7 +126,7 @@ function Blocked(): JSX.Element {
       <ul class="chips" aria-label="Filters">
         {Object.entries(filter).map(([name, value]) => (
           <li key={name}>
-            {name}: {value}{' '}
+            {name}: {value === '' ? '(empty)' : value}{' '}
             <button
               type="button"
               class="plain"

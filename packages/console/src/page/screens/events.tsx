@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 
 import type { EventPage, TrackedEvent } from '../answers.js';
 import { useAnswer } from '../asking.js';
-import { count } from '../format.js';
+import { count, instantOf } from '../format.js';
 import { snapshot } from '../live.js';
 import {
   Answered,
@@ -23,7 +23,7 @@ import { Deliveries, EventDetails } from '../tracked-event.js';
 export function Events(): JSX.Element {
   const { tail, since, until, ...filter } = route.value.query;
   const isTail = tail === 'on' && filter['after'] === undefined;
-  const query = { ...filter, since: instant(since), until: instant(until), limit: 50 };
+  const query = { ...filter, since: since && instantOf(since), until: until && instantOf(until), limit: 50 };
   const asked = useAnswer<EventPage>('events', query, isTail ? snapshot.value?.date : undefined);
   return (
     <Screen
@@ -75,12 +75,6 @@ export function Events(): JSX.Element {
       </Answered>
     </Screen>
   );
-}
-
-/** What a field for a local time has, as an instant. */
-function instant(local: string | undefined): string | undefined {
-  const date = new Date(local ?? '');
-  return Number.isNaN(date.getTime()) ? undefined : date.toISOString();
 }
 
 const columns: readonly Column<TrackedEvent>[] = [
