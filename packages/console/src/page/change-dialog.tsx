@@ -2,10 +2,11 @@ import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
+import { to } from './address.js';
 import type { Change } from './answers.js';
 import { asApiError } from './asking.js';
 import { count, counted } from './format.js';
-import { Failures, Problem } from './parts.js';
+import { Facts, Failures, Problem } from './parts.js';
 import { type ApiError, about, change } from './session.js';
 
 const nameKey = 'operator-name';
@@ -82,6 +83,9 @@ function ChangeDialog({
   const [made, setMade] = useState<Change>();
   const [error, setError] = useState<ApiError>();
   const [isBusy, setBusy] = useState(false);
+  /** Whether it was sent: then something may be changed, whatever the answer. */
+  const [isSent, setSent] = useState(false);
+  const isLeft = useRef(false);
   useEffect(() => {
     dialog.current?.showModal();
     const signature = { by: 'console', reason: 'dry run', dryRun: true };
@@ -91,7 +95,9 @@ function ChangeDialog({
   }, []);
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
+    if (isBusy) return;
     setBusy(true);
+    setSent(true);
     setError(undefined);
     try {
       setMade(
@@ -110,12 +116,26 @@ function ChangeDialog({
       ref={dialog}
       class="change"
       aria-labelledby="change-title"
-      onClose={() => close(made !== undefined)}
+      onClose={() => {
+        // The Escape key must not hide the outcome.
+        if (isBusy && !isLeft.current) dialog.current?.showModal();
+        else close(isSent);
+      }}
     >
       <form onSubmit={(event) => void submit(event)}>
         <h2 id="change-title">{wanted.title}</h2>
         <p>{wanted.consequence}</p>
+        {wanted.countsEvents && <Facts of={filterOf(wanted)} />}
         {error !== undefined && <Problem error={error} />}
+        {error !== undefined && isSent && isUnknown(error) && (
+          <p>
+            It is not known whether the change was made. The{' '}
+            <a href={to(['audit'])} onClick={() => dialog.current?.close()}>
+              audit
+            </a>{' '}
+            says what was begun and how it ended.
+          </p>
+        )}
         {made === undefined ? (
           <>
             <DryRun of={dryRun} countsEvents={wanted.countsEvents} />
@@ -140,11 +160,17 @@ function ChangeDialog({
             <p class="muted">Both are recorded.</p>
           </>
         ) : (
-          <Report of={made} countsEvents={wanted.countsEvents} />
+          <Report of={made} expected={dryRun} countsEvents={wanted.countsEvents} />
         )}
         <div class="dialog-actions">
-          <button type="button" onClick={() => dialog.current?.close()}>
-            {made === undefined ? 'Cancel' : 'Close'}
+          <button
+            type="button"
+            onClick={() => {
+              isLeft.current = true;
+              dialog.current?.close();
+            }}
+          >
+            {isBusy ? 'Do not wait' : isSent ? 'Close' : 'Cancel'}
           </button>
           {made === undefined && (
             <button type="submit" class="primary" disabled={!isPossible || isBusy}>
@@ -179,17 +205,38 @@ function DryRun({ of, countsEvents }: { of: Change | undefined; countsEvents: bo
   );
 }
 
-function Report({ of, countsEvents }: { of: Change; countsEvents: boolean }): JSX.Element {
+/** Says what was changed, and only that. */
+function Report(props: { of: Change; expected: Change | undefined; countsEvents: boolean }): JSX.Element {
+  const { of, expected, countsEvents } = props;
+  const isDone = of.failures.length === 0;
+  const isNothing = of.items.length === 0;
   return (
     <>
-      <div class="notice ok" role="status">
+      <div class={isDone ? 'notice ok' : 'notice bad'} role="status">
         <p>
-          <strong>Done.</strong> {countsEvents && `${count(of.count)} changed. `}
+          <strong>{isDone ? 'Done.' : isNothing ? 'It failed.' : 'Done in part.'}</strong>{' '}
+          {countsEvents && `${count(of.count)} changed. `}
+          {countsEvents &&
+            expected !== undefined &&
+            expected.count !== of.count &&
+            `The dry run had counted ${count(expected.count, expected.mayBeMore)}. `}
           {of.mayBeMore && 'There may be more: repeat the change. '}
-          The change is recorded as <code>{of.changeId}</code>.
+          {isNothing ? 'No database says that it was changed. If it was begun, it' : 'The change'} is recorded
+          as <code>{of.changeId}</code>.
         </p>
       </div>
       <Failures of={of.failures} />
     </>
   );
+}
+
+/** Which events are changed, as the filter says. */
+function filterOf({ body }: WantedChange): Readonly<Record<string, unknown>> {
+  const { errorLine, ...filter } = body['filter'] as Readonly<Record<string, unknown>>;
+  return { ...filter, errorLine: errorLine === '' ? 'none was recorded' : errorLine };
+}
+
+/** Whether a change may be made although its answer is an error. */
+function isUnknown({ status }: ApiError): boolean {
+  return status === 0 || status >= 500;
 }

@@ -42,7 +42,6 @@ export function Consumers({ relays }: { relays: boolean }): JSX.Element {
 function ConsumerCard({ consumer }: { consumer: Consumer }): JSX.Element {
   const { handler, names, databases } = consumer;
   const points = history.get(handler) ?? [];
-  const isPaused = databases.some(({ paused }) => paused);
   const aliases = names.filter((name) => name !== handler);
   return (
     <section class="card" aria-label={handler}>
@@ -50,11 +49,13 @@ function ConsumerCard({ consumer }: { consumer: Consumer }): JSX.Element {
         <h2>{handler}</h2>
         <State of={databases} />
         <div class="actions">
-          <ChangeButton
-            label={isPaused ? 'Resume …' : 'Pause …'}
-            onDone={nothing}
-            wanted={isPaused ? resuming(handler) : pausing(handler)}
-          />
+          {/* Both, where a database did not answer when it was paused. */}
+          {databases.some(({ paused }) => paused) && (
+            <ChangeButton label="Resume …" onDone={nothing} wanted={resuming(handler)} />
+          )}
+          {databases.some(({ paused }) => !paused) && (
+            <ChangeButton label="Pause …" onDone={nothing} wanted={pausing(handler)} />
+          )}
           {databases.every(({ processes }) => processes.length === 0) && (
             <ChangeButton label="Retire …" onDone={nothing} wanted={retiring(handler)} />
           )}
