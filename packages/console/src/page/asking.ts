@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { ApiError, ask } from './session.js';
 
@@ -24,7 +24,7 @@ interface State<Answer> {
  * Asks the API whenever the question changes, and gives up the one before.
  *
  * @param path `undefined` asks nothing
- * @param repeat asks again whenever it changes, without showing that something is loaded
+ * @param repeat asks again whenever it changes, without showing that something is loaded; an answer that takes longer is awaited first
  */
 export function useAnswer<Answer>(
   path: string | undefined,
@@ -34,18 +34,39 @@ export function useAnswer<Answer>(
   const [state, setState] = useState<State<Answer>>({ isLoading: path !== undefined });
   const [times, setTimes] = useState(0);
   const question = JSON.stringify(query);
+  /** Stops the question whose answer is awaited; `undefined` if there is none. */
+  const asking = useRef<AbortController>(undefined);
+  const isRepeatWanted = useRef(false);
+  const begin = (asked: string): void => {
+    const stop = new AbortController();
+    asking.current = stop;
+    isRepeatWanted.current = false;
+    const end = (outcome: Partial<State<Answer>>): void => {
+      if (stop.signal.aborted) return;
+      asking.current = undefined;
+      setState({ path: asked, ...outcome, isLoading: false });
+      if (isRepeatWanted.current) begin(asked);
+    };
+    ask<Answer>(asked, query, stop.signal).then(
+      (answer) => end({ answer }),
+      (error: unknown) => end({ error: asApiError(error) }),
+    );
+  };
   useEffect(() => {
     if (path === undefined) return setState({ isLoading: false });
-    const stop = new AbortController();
     setState((before) => (before.path === path ? { ...before, isLoading: true } : { path, isLoading: true }));
-    ask<Answer>(path, query, stop.signal).then(
-      (answer) => setState({ path, answer, isLoading: false }),
-      (error: unknown) => {
-        if (!stop.signal.aborted) setState({ path, error: asApiError(error), isLoading: false });
-      },
-    );
-    return () => stop.abort();
-  }, [path, question, times, repeat]);
+    begin(path);
+    return () => {
+      asking.current?.abort();
+      asking.current = undefined;
+    };
+  }, [path, question, times]);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    if (isFirst.current) isFirst.current = false;
+    else if (asking.current !== undefined) isRepeatWanted.current = true;
+    else if (path !== undefined) begin(path);
+  }, [repeat]);
   return {
     answer: state.answer,
     error: state.error,

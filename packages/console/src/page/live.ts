@@ -7,6 +7,8 @@ import { send } from './session.js';
 
 /** How long charts reach back: half an hour of snapshots. */
 const pointsMax = 900;
+/** Snapshots come every two seconds: a connection that is silent for so long, in milliseconds, is given up. */
+const silenceMaxMs = 10_000;
 const pauseMinMs = 500;
 const pauseMaxMs = 15_000;
 
@@ -26,23 +28,34 @@ export interface LagPoint {
 /** The points of each consumer since the page was opened, by permanent id. */
 export const history: Map<string, readonly LagPoint[]> = new Map();
 
-/** Reads snapshots until the signal says stop; reconnects after pauses that grow. */
+/** Reads snapshots until the signal says stop; reconnects after a silence, and after pauses that grow. */
 export async function follow(stop: AbortSignal): Promise<void> {
   for (let pauseMs = pauseMinMs; !stop.aborted; pauseMs = Math.min(pauseMs * 2, pauseMaxMs)) {
+    const silence = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const listen = (): void => {
+      clearTimeout(timer);
+      timer = setTimeout(() => silence.abort(), silenceMaxMs);
+    };
+    listen();
     try {
-      const response = await send('live', { signal: stop });
-      const reader = response.body?.pipeThrough(new TextDecoderStream());
+      const response = await send('live', { signal: AbortSignal.any([stop, silence.signal]) });
+      const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
       const parser = createParser({
         onEvent: ({ event, data }) => {
           if (event !== 'snapshot') return;
           pauseMs = pauseMinMs;
+          listen();
           take(parseExact(data) as Snapshot);
         },
       });
-      if (reader !== undefined) for await (const text of reader) parser.feed(text);
+      // Not `for await`, which Safari does not have for streams.
+      for (let read = await reader?.read(); read?.done === false; read = await reader?.read())
+        parser.feed(read.value);
     } catch {
       // Whatever it was: it is tried again, and the page says that it is not connected.
     }
+    clearTimeout(timer);
     if (stop.aborted) break;
     isConnected.value = false;
     await pause(pauseMs, stop);
