@@ -87,7 +87,7 @@ export function EventDetails({ of: { event, deliveries } }: { of: TrackedEvent }
 }
 
 /** Fields as they are; what is nested as JSON. */
-function Payload({ of }: { of: unknown }): JSX.Element {
+export function Payload({ of }: { of: unknown }): JSX.Element {
   if (typeof of !== 'object' || of === null || Array.isArray(of)) return <Value of={of} />;
   return Object.keys(of).length === 0 ? (
     <p class="muted">empty</p>

@@ -4,7 +4,7 @@ import type { Keys as Answer } from '../answers.js';
 import { useAnswer } from '../asking.js';
 import { Answered, Empty, Facts, Field, Filters, IdLink, Screen, Table } from '../parts.js';
 import { route } from '../route.js';
-import { Deliveries, EventDetails } from '../tracked-event.js';
+import { Deliveries, EventDetails, Payload } from '../tracked-event.js';
 
 /** What was committed under an idempotency key. */
 export function Keys(): JSX.Element {
@@ -51,7 +51,7 @@ function Found({ of }: { of: Answer['items'][number] }): JSX.Element {
       ) : (
         <>
           <h3>Params</h3>
-          <Facts of={action.actionParams as Readonly<Record<string, unknown>>} />
+          <Payload of={action.actionParams} />
           <h3>Events</h3>
           <Table
             label="Events"

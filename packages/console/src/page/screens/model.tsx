@@ -59,7 +59,7 @@ function History({ id }: { id: string }): JSX.Element {
               <Empty>No database has events of this model.</Empty>
             ) : (
               <>
-                <Line items={items} />
+                <Line items={items} isNewest={next === undefined} />
                 <Table
                   label="Events of the model"
                   items={items}
@@ -78,7 +78,8 @@ function History({ id }: { id: string }): JSX.Element {
 }
 
 /** A field that is a number in most events makes a line over the versions, such as that of a balance. */
-function Line({ items }: { items: readonly TrackedEvent[] }): JSX.Element | null {
+function Line(props: { items: readonly TrackedEvent[]; isNewest: boolean }): JSX.Element | null {
+  const { items, isNewest } = props;
   const fields = numericFields(items);
   const { field = fields[0] } = route.value.query;
   if (field === undefined) return null;
@@ -86,6 +87,7 @@ function Line({ items }: { items: readonly TrackedEvent[] }): JSX.Element | null
     const value = payloadOf(event.payload)[field];
     return isNumeric(value) ? [{ version: event.modelVersion, value }] : [];
   });
+  const last = points.at(-1);
   return (
     <figure class="card">
       <figcaption>
@@ -99,7 +101,12 @@ function Line({ items }: { items: readonly TrackedEvent[] }): JSX.Element | null
             ))}
           </select>
         </label>
-        <span class="muted"> now {points.at(-1)?.value}, by version</span>
+        {last !== undefined && (
+          <span class="muted">
+            {' '}
+            {isNewest ? `now ${last.value}` : `${last.value} in version ${count(last.version)}`}, by version
+          </span>
+        )}
       </figcaption>
       <Chart
         key={field}
