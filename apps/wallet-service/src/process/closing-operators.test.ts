@@ -103,7 +103,7 @@ test('a client that follows the live snapshots does not keep the listener for op
 test('clients that leave while a database hangs keep no place in the stream', async () => {
   const asked = Promise.withResolvers<void>();
   const answered = Promise.withResolvers<Awaited<ReturnType<OperatorStore['groupDeadLetters']>>>();
-  const groupDeadLetters = vi.fn(async () => {
+  const groupDeadLetters = vi.fn<OperatorStore['groupDeadLetters']>(async () => {
     asked.resolve();
     return answered.promise;
   });
@@ -133,7 +133,10 @@ test('a client that does not read the live snapshots does not keep the listener 
     exampleEventId: randomUUID(),
     oldestDate: new Date(),
   };
-  const groupDeadLetters = vi.fn(async () => ({ items: [group], next: undefined }));
+  const groupDeadLetters = vi.fn<OperatorStore['groupDeadLetters']>(async () => ({
+    items: [group],
+    next: undefined,
+  }));
   const listener = await listen(nothing, { groupDeadLetters });
   const request = `GET /live HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n\r\n`;
   const socket = await connect(listener, request);

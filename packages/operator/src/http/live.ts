@@ -57,7 +57,8 @@ export function liveOperation(app: OpenAPIHono, operator: Operator, { closing, o
   let listenerCount = 0;
   app.get('/live', async (context) => {
     // Without a body, nobody would read what is written, and its place would never become free.
-    if (context.req.method === 'HEAD') return context.body(null, 200, { 'content-type': 'text/event-stream' });
+    if (context.req.method === 'HEAD')
+      return context.body(null, 200, { 'content-type': 'text/event-stream' });
     if (closing?.aborted === true) throw new RequestProblem(503, 'closing', 'The process is stopping');
     if (listenerCount >= listenersMax)
       throw new RequestProblem(
