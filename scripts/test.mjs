@@ -72,7 +72,8 @@ async function runTests(words) {
 function failuresOf(vitest) {
   const failures = vitest.state
     .getUnhandledErrors()
-    .map((error) => ({ key: 'outside of tests', text: String(error) }));
+    // What comes from a worker has no prototype, and so no text of its own.
+    .map((error) => ({ key: 'outside of tests', text: `${error.name}: ${error.message}` }));
   for (const module of vitest.state.getTestModules().filter((one) => !one.ok())) {
     const file = `${module.project.name} › ${relative(root, module.moduleId)}`;
     const failed = testsOf(module).filter((test) => test.result().state === 'failed');
