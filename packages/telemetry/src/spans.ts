@@ -180,7 +180,9 @@ function beginHandling(
     { kind: SpanKind.CONSUMER, startTime: event.createdDate, attributes: ofEvent },
     origin,
   );
-  const opened = within(tracer, name, trace.setSpan(origin, delivering), ofEvent);
+  const opened = unlessThrown(() => within(tracer, name, trace.setSpan(origin, delivering), ofEvent));
+  // Nobody would end it.
+  if (opened === undefined) unlessThrown(() => delivering.end());
   return opened && { ...opened, spans: [...opened.spans, delivering] };
 }
 

@@ -61,9 +61,18 @@ export class Telemetry implements Observer {
   }
 }
 
-/** Runs in the context of spans, or without it when the context manager throws: what is run begins only once. */
+/**
+ * Runs in the context of spans, or without it when the context manager throws, and returns what was run itself: what a context manager
+ * returns may end at another time, otherwise or never.
+ */
 function runWithin<T>({ within }: OpenSpans, run: () => Promise<T>): Promise<T> {
-  return unlessThrown(() => context.with(within, run)) ?? run();
+  let outcome: Promise<T> | undefined;
+  const begin = (): Promise<T> => (outcome ??= run());
+  const returned = unlessThrown<unknown>(() => context.with(within, begin));
+  const begun = begin();
+  // Nobody waits for it. Not `Promise.resolve`, which looks at a promise of others at once, and throws what that throws.
+  if (returned !== begun) new Promise((resolve) => resolve(returned)).catch(() => undefined);
+  return begun;
 }
 
 function isMeasured(operation: Operation): operation is Measured {

@@ -1,8 +1,17 @@
 import { ShardIdentifier, ShardUnavailableError } from '@framework/core';
-import { type ObservedEvent, type Operation, observeWith } from '@framework/core/adapter';
+import type { ObservedEvent, Operation } from '@framework/core/adapter';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import { W3CTraceContextPropagator } from '@opentelemetry/core';
-import { ROOT_CONTEXT, SpanStatusCode, context, metrics, propagation, trace } from '@opentelemetry/api';
+import {
+  type Context,
+  ROOT_CONTEXT,
+  SpanStatusCode,
+  type Tracer,
+  context,
+  metrics,
+  propagation,
+  trace,
+} from '@opentelemetry/api';
 import {
   AggregationTemporality,
   type DataPoint,
@@ -149,24 +158,74 @@ describe('an observed operation', () => {
     }
   });
 
-  test.each(['before', 'after'] as const)(
-    'begins once and has its span if the context manager throws %s it has begun',
-    async (when) => {
-      const telemetry = traced();
-      const manager = new AsyncLocalStorageContextManager().enable();
-      context.disable();
-      const working = manager.with.bind(manager);
-      manager.with = (_inner, run, thisArgument, ...others) => {
-        manager.with = working;
-        if (when === 'after') void run.call(thisArgument as never, ...others);
-        throw new Error('the context manager has a bug');
-      };
-      context.setGlobalContextManager(manager);
-      let calls = 0;
-      expect(await observeWith(telemetry)(execute, async () => ++calls)).toBe(1);
-      expect(spanOf('execute DepositAction').ended).toBe(true);
-    },
-  );
+  test('begins once and has its span if the context manager throws before it has begun', async () => {
+    const telemetry = traced();
+    const manager = new AsyncLocalStorageContextManager().enable();
+    const working = manager.with.bind(manager);
+    manager.with = () => {
+      manager.with = working;
+      throw new Error('the context manager has a bug');
+    };
+    context.disable();
+    context.setGlobalContextManager(manager);
+    let calls = 0;
+    expect(await telemetry.observe(execute, async () => ++calls)).toBe(1);
+    expect(spanOf('execute DepositAction').ended).toBe(true);
+  });
+
+  test.each<[string, (run: Promise<unknown>) => unknown]>([
+    ['never ends', () => new Promise(() => undefined)],
+    ['ends later', (run) => run.finally(() => new Promise(setImmediate))],
+    ['ends at once', () => Promise.resolve('foreign')],
+    ['fails', () => Promise.reject(new Error('foreign'))],
+    ['is nothing', () => undefined],
+    ['is no promise', () => 42],
+    ['cannot be looked at', () => Object.defineProperty({}, 'then', { get: throwing })],
+    ['is thrown', throwing],
+  ])('ends its span as it ends itself, if what a context manager returns %s', async (_what, behave) => {
+    traced();
+    const manager = new AsyncLocalStorageContextManager().enable();
+    const runIn = manager.with.bind(manager);
+    manager.with = ((within: Context, run: () => Promise<unknown>) =>
+      // The SDK uses it as well, without a span.
+      trace.getSpan(within) === undefined
+        ? runIn(within, run)
+        : behave(runIn(within, run))) as typeof manager.with;
+    context.disable();
+    context.setGlobalContextManager(manager);
+    const { meterProvider, points } = measured();
+    const telemetry = new Telemetry({ meterProvider });
+    const error = new Error('refused');
+    const seen: unknown[] = [];
+    const observe = (work: () => Promise<unknown>): Promise<void> =>
+      telemetry.observe(execute, work).then(
+        (value) => void seen.push(value, spans.getFinishedSpans().length),
+        (thrown: unknown) => void seen.push(thrown, spans.getFinishedSpans().length),
+      );
+    await observe(async () => 'done');
+    await observe(() => Promise.reject(error));
+    expect(seen).toEqual(['done', 1, error, 2]);
+    expect(spans.getFinishedSpans().map(({ status }) => status.code)).toEqual([
+      SpanStatusCode.UNSET,
+      SpanStatusCode.ERROR,
+    ]);
+    expect(await points()).toEqual([
+      ['framework.execute.duration', { 'framework.action': 'DepositAction' }, 1],
+      ['framework.execute.duration', { 'framework.action': 'DepositAction', 'error.type': 'Error' }, 1],
+    ]);
+  });
+
+  test('leaves no span open if the span of its handler cannot begin', async () => {
+    traced();
+    const provider = trace.getTracerProvider();
+    const tracer = provider.getTracer('test');
+    const startSpan: Tracer['startSpan'] = (name, ...given) =>
+      name.startsWith('handle') ? throwing() : tracer.startSpan(name, ...given);
+    const bad = Object.assign(Object.create(tracer) as Tracer, { startSpan });
+    const telemetry = new Telemetry({ tracerProvider: { getTracer: () => bad } });
+    expect(await telemetry.observe(handling(eventOf('1')), async () => 'done')).toBe('done');
+    expect(tree()).toEqual([expect.stringContaining('deliver')]);
+  });
 
   test('changes no context without an SDK', async () => {
     const telemetry = new Telemetry();
