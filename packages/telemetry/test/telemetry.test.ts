@@ -28,6 +28,7 @@ import {
   SimpleSpanProcessor,
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, describe, expect, test } from 'vitest';
 
 import { Telemetry } from '../src/index.js';
@@ -175,12 +176,12 @@ describe('an observed operation', () => {
 
   test.each<[string, (run: Promise<unknown>) => unknown]>([
     ['never ends', () => new Promise(() => undefined)],
-    ['ends later', (run) => run.finally(() => new Promise(setImmediate))],
+    ['ends later', (run) => run.finally(() => delay(1))],
     ['ends at once', () => Promise.resolve('foreign')],
     ['fails', () => Promise.reject(new Error('foreign'))],
     ['is nothing', () => undefined],
     ['is no promise', () => 42],
-    ['cannot be looked at', () => Object.defineProperty({}, 'then', { get: throwing })],
+    ['cannot be looked at', () => new Proxy({}, { get: throwing })],
     ['is thrown', throwing],
   ])('ends its span as it ends itself, if what a context manager returns %s', async (_what, behave) => {
     traced();
