@@ -1,15 +1,27 @@
 #!/usr/bin/env node
+import { createWriteStream, fstatSync } from 'node:fs';
+
 import { exitCode } from './exit-code.js';
 import { errorText, runProgram } from './program.js';
 import { Terminal } from './terminal.js';
 
-const terminal = new Terminal(process);
+// For a file, Node's own stream takes a part that a full disk has taken for the whole.
+const stdout = fstatSync(1).isFile() ? createWriteStream('', { fd: 1, autoClose: false }) : process.stdout;
+const terminal = new Terminal({
+  // Not opened unless a person is asked.
+  get stdin() {
+    return process.stdin;
+  },
+  stdout,
+  stderr: process.stderr,
+});
 // What the application's module throws in the background would be shown by Node, with its stack and whatever secrets it quotes.
 process.on('uncaughtException', (error) => {
   terminal.fail(`error: ${errorText(error)}`);
   process.exit(exitCode.failed);
 });
 const code = await runProgram(process.argv.slice(2), process.env, terminal);
-await terminal.flush();
+const unwritten = await terminal.flush();
+if (unwritten !== undefined) terminal.fail(`error: the output could not be written: ${errorText(unwritten)}`);
 // A timer or a connection of the application's module must not keep a command that is over.
-process.exit(code);
+process.exit(unwritten === undefined ? code : exitCode.failed);

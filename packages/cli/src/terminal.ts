@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { styleText } from 'node:util';
 
 /** What a process reads from and writes to, and whether people are at the other end. */
@@ -20,16 +21,20 @@ export class Terminal {
   readonly #streams: Streams;
   readonly #secrets = new Set<string>();
   readonly #ended = new AbortController();
+  #unwritten: unknown;
 
   constructor(streams: Streams) {
     this.#streams = streams;
-    // A reader that closes the pipe, such as head, is no failure.
-    streams.stdout.on('error', () => this.#ended.abort());
+    streams.stdout.on('error', (error: NodeJS.ErrnoException) => {
+      // A reader that closes the pipe, such as head, is no failure, but a full disk is one.
+      if (error.code !== 'EPIPE' && error.code !== 'ECONNRESET') this.#unwritten ??= error;
+      this.#ended.abort();
+    });
     // Nobody can be told any more. Without a listener, the process would end in the middle of a change.
     streams.stderr.on('error', () => undefined);
   }
 
-  /** Aborted when nobody reads the output any more. */
+  /** Aborted when nobody reads the output any more, or it cannot be written. */
   get readerGone(): AbortSignal {
     return this.#ended.signal;
   }
@@ -80,10 +85,19 @@ export class Terminal {
     await once(stdout, 'drain', { signal: this.#ended.signal }).catch(() => undefined);
   }
 
-  /** Resolves when everything is written, or nobody reads it any more. */
-  async flush(): Promise<void> {
+  /**
+   * Resolves when everything is written, or nobody reads it any more.
+   *
+   * @returns why a part of the results could not be written; `undefined` when that is not the case
+   */
+  async flush(): Promise<unknown> {
     const { stdout, stderr } = this.#streams;
-    await Promise.all([stdout, stderr].map((stream) => new Promise((resolve) => stream.write('', resolve))));
+    // A stream that has failed may never call back.
+    const streams = this.#ended.signal.aborted ? [stderr] : [stdout, stderr];
+    await Promise.all(streams.map((stream) => new Promise((resolve) => stream.write('', resolve))));
+    // A stream calls back before it tells of the error.
+    await nextTurn();
+    return this.#unwritten;
   }
 
   /** Asks a person a question to be answered with yes; everything else, and the end of the input, means no. */

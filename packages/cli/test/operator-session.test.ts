@@ -171,6 +171,27 @@ test('an export ends without a failure if its reader does not want the rest', as
   expect(errors).toBe('');
 });
 
+test.each(['events export', 'events search --limit 400', 'doctor'])(
+  '%s fails if the disk takes only a part of its output',
+  async (command) => {
+    await all.first.write(
+      'large',
+      Array.from({ length: 20 }, (_each, index) => index + 1),
+    );
+    // A file that may not grow beyond two blocks ends as a full disk does: with a part of what was written to it.
+    const words = [framework.file, ...command.split(' '), '--config', config];
+    const script = 'ulimit -f 2; exec "$0" "$@" > "$OUTPUT"';
+    const child = spawn('sh', ['-c', script, process.execPath, ...words], {
+      env: { PATH: process.env['PATH'], OUTPUT: `${framework.folder}/cut-off` },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    let errors = '';
+    child.stderr.on('data', (chunk) => (errors += String(chunk)));
+    expect(await once(child, 'close')).toEqual([1, null]);
+    expect(errors).toContain('the output could not be written: EFBIG');
+  },
+);
+
 test.each([
   ['no file', './nowhere.mjs', '', /nowhere\.mjs cannot be imported/],
   ['a file without a function', './empty.mjs', 'export const open = 1;', /exports no function by default/],
