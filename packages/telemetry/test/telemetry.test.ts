@@ -176,7 +176,16 @@ describe('an observed operation', () => {
 
   test.each<[string, (run: Promise<unknown>) => unknown]>([
     ['never ends', () => new Promise(() => undefined)],
-    ['ends later', (run) => run.finally(() => delay(1))],
+    [
+      'ends later',
+      async (run) => {
+        try {
+          return await run;
+        } finally {
+          await delay(1);
+        }
+      },
+    ],
     ['ends at once', () => Promise.resolve('foreign')],
     ['fails', () => Promise.reject(new Error('foreign'))],
     ['is nothing', () => undefined],
