@@ -1,3 +1,4 @@
+import { UnknownHandlerError } from '@framework/core/adapter';
 import type { ChangeAnswer, ChangeOptions } from '@framework/operator';
 import { Writable } from 'node:stream';
 import { expect, test } from 'vitest';
@@ -108,6 +109,45 @@ test('what is blocked again in one database does not count for what another one 
     count: 48_000,
     mayBeMore: false,
   });
+});
+
+test('a change tells for each database whether something is left, whichever step changed it', async () => {
+  const failed = { ...of(10_000, 1_000, [true, false]), failures: [{ shards: ['1/0'], code: 'internal' }] };
+  const steps = [of(10_000, 10_000, [true, true]), failed];
+  const ended = await changed([0], [], true, (dryRun) =>
+    dryRun ? of(20_000, 15_000, [false, false]) : (steps.shift() ?? of(0, 0, [false, false])),
+  );
+  expect(ended).toMatchObject({
+    count: 31_000,
+    mayBeMore: true,
+    items: [
+      { shards: ['0/0'], count: 20_000, mayBeMore: false },
+      { shards: ['1/0'], count: 11_000, mayBeMore: true },
+    ],
+  });
+});
+
+test('a change tells what it has made if a later step is refused, such as for a handler that was retired', async () => {
+  let stepCount = 0;
+  const make = (dryRun: boolean): ChangeAnswer => {
+    if (!dryRun && ++stepCount > 1) throw new UnknownHandlerError('notify');
+    return dryRun ? answerOf([25], undefined) : answerOf([10, true], 'change-1');
+  };
+  expect(await changed([0], [], true, make)).toMatchObject({
+    changeIds: ['change-1'],
+    count: 10,
+    mayBeMore: true,
+    items: [{ shards: ['0/0'], count: 10, mayBeMore: true }],
+    failures: [{ shards: ['0/0'], code: 'unknown-handler' }],
+  });
+});
+
+test('a change whose first step is refused is not made', async () => {
+  const made = changed([0], [], true, (dryRun) => {
+    if (!dryRun) throw new UnknownHandlerError('notify');
+    return answerOf([25], undefined);
+  });
+  await expect(made).rejects.toMatchObject({ code: 'unknown-handler' });
 });
 
 test('a change is limited to what was counted', async () => {

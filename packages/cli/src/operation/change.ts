@@ -1,4 +1,5 @@
 import { Option } from '@commander-js/extra-typings';
+import { FrameworkError } from '@framework/core';
 import type { ChangeAnswer, ChangeOptions } from '@framework/operator';
 import { userInfo } from 'node:os';
 
@@ -101,21 +102,56 @@ async function inSteps(
   for (;;) {
     // A database that could not be counted may have any number.
     const lefts = (counted?.failures.length ?? 0) > 0 ? [stepMax] : keys.map(leftIn);
-    const answer = await step(Math.min(stepMax, Math.max(1, ...lefts)));
-    if (answer.changeId !== undefined) changeIds.push(answer.changeId);
+    const { changeId, ...answer } = await step(Math.min(stepMax, Math.max(1, ...lefts))).catch(
+      (error: unknown) => {
+        if (changeIds.length === 0) throw error;
+        return refused(error, keys, items);
+      },
+    );
+    if (changeId !== undefined) changeIds.push(changeId);
     for (const item of answer.items) {
       const key = keyOf(item);
       items.set(key, { ...item, count: (items.get(key)?.count ?? 0) + item.count });
     }
-    const unfinished = answer.items.filter((item) => item.mayBeMore && leftIn(keyOf(item)) > 0);
-    const count = [...items.values()].reduce((sum, item) => sum + item.count, 0);
+    const failed = new Set(answer.failures.map(keyOf));
+    const isUnfinished = (item: ChangeAnswer['items'][number]): boolean =>
+      (item.mayBeMore || failed.has(keyOf(item))) && leftIn(keyOf(item)) > 0;
+    const unfinished = answer.items.filter(isUnfinished);
+    const all = [...items.values()];
+    const count = all.reduce((sum, item) => sum + item.count, 0);
     if (unfinished.length === 0 || answer.failures.length > 0) {
-      const mayBeMore = unfinished.length > 0;
-      return { changeIds, count, mayBeMore, items: [...items.values()], failures: answer.failures };
+      // What one step has left, a later one may have changed.
+      const ended = all.map((item) => ({ ...item, mayBeMore: isUnfinished(item) }));
+      return {
+        changeIds,
+        count,
+        mayBeMore: unfinished.length > 0,
+        items: ended,
+        failures: answer.failures,
+      };
     }
     keys = unfinished.map(keyOf);
     terminal.progress(`${count} events …`);
   }
+}
+
+/**
+ * A step that was refused as a whole, such as when the handler was retired meanwhile. The earlier ones are made, so that the command has
+ * failed, and must not look as if it had been wrong.
+ */
+function refused(
+  error: unknown,
+  keys: readonly string[],
+  made: ReadonlyMap<string, ChangeAnswer['items'][number]>,
+): ChangeAnswer {
+  const items = keys.flatMap((key) => made.get(key) ?? []).map((item) => ({ ...item, count: 0 }));
+  const { code, message } = FrameworkError.find(error) ?? { code: 'internal', message: undefined };
+  const failures = items.map(({ shards }) => ({
+    shards,
+    code,
+    ...(message !== undefined && { detail: message }),
+  }));
+  return { changeId: undefined, count: 0, mayBeMore: true, items, failures };
 }
 
 /** How many events a database has to change, by what was counted there. */
@@ -126,7 +162,7 @@ function countedIn(counted: ChangeAnswer | undefined, key: string): number {
   return item.mayBeMore ? Infinity : item.count;
 }
 
-function keyOf({ shards }: ChangeAnswer['items'][number]): string {
+function keyOf({ shards }: { readonly shards: readonly string[] }): string {
   return shards.join();
 }
 
