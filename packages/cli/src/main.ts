@@ -2,6 +2,7 @@
 import { createWriteStream, fstatSync } from 'node:fs';
 
 import { exitCode } from './exit-code.js';
+import { isAboutTimeout } from './operation/open-application.js';
 import { errorText, runProgram } from './program.js';
 import { Terminal } from './terminal.js';
 
@@ -19,6 +20,11 @@ const terminal = new Terminal({
 process.on('uncaughtException', (error) => {
   terminal.fail(`error: ${errorText(error)}`);
   process.exit(exitCode.failed);
+});
+// Node would print what the application's module warns of as it is.
+process.removeAllListeners('warning');
+process.on('warning', (warning: NodeJS.ErrnoException) => {
+  if (!isAboutTimeout(warning.code)) terminal.progress(`warning: ${warning.message}`);
 });
 const code = await runProgram(process.argv.slice(2), process.env, terminal);
 const unwritten = await terminal.flush();

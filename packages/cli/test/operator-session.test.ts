@@ -267,6 +267,7 @@ test.each([
     1,
     /^error: postgres:\/\/u:\*{6}@h failed\n$/,
   ],
+  ['that warns tells a person alone', 'process.emitWarning(`postgres://u:canary@h is slow`);', 0, /^$/],
 ])('a module %s', async (_what, code, exit, stderr) => {
   const empty =
     'export default () => ({ extensions: [], databases: { deliveries: () => [], close: async () => {} } });';

@@ -36,10 +36,19 @@ export async function openApplication(
       applicationName: 'framework command line',
       commands: { migrate: '`framework migrate up`' },
       // Why a database is not ready is told with the answer.
-      onWarning: ({ kind, message }) => kind !== 'not-ready' && terminal.progress(`warning: ${message}`),
+      onWarning: ({ kind, message }) =>
+        kind !== 'not-ready' && !isAboutTimeout(kind) && terminal.progress(`warning: ${message}`),
     }),
   );
   return { databases, extensions: [] };
+}
+
+/**
+ * Whether a warning compares the role's timeout with that of a database, which is not the service's here, but at most what the command may
+ * take. The doctor compares it with that of the service.
+ */
+export function isAboutTimeout(code: string | undefined): boolean {
+  return code === 'pooler-settings';
 }
 
 /** The module that the configuration names; `undefined` when it names none. */
