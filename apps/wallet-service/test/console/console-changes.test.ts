@@ -294,7 +294,7 @@ describe.skipIf(browserPath === undefined)('the address of the console', () => {
 });
 
 describe.skipIf(browserPath === undefined)('the screens of the console', () => {
-  test('run nothing that an event or an error contains, and fit a small phone although words are long', async () => {
+  test('run nothing that events and errors contain, and fit a small phone with long words', async () => {
     const { page, mistakes } = await openTab(browser, { viewport: { width: 320, height: 640 } });
     await feedStrange(page);
     await page.goto(`${service.operatorUrl ?? ''}/console/#token=${token}`);
