@@ -120,7 +120,7 @@ test('the dashboard is what its builder makes', async () => {
   await expect(text).toMatchFileSnapshot(`${pages}/grafana/framework.json`);
 });
 
-test('the alerts fire when they should, and only then', async ({ skip }) => {
+test('each alert fires for what it is about, and for nothing else', async ({ skip }) => {
   const said = await promtool('test', 'rules', `${pages}/prometheus/alerts.test.yml`);
   if (said === undefined) skip('promtool is not installed: it comes with Prometheus');
   expect(said).toContain('SUCCESS');
