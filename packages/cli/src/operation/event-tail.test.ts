@@ -96,6 +96,20 @@ test('events of long ago are not new when their database answers for the first t
   expect(idsOf(await tail.look())).toEqual(['recent']);
 });
 
+test('what is there when the first database answers at last is not new', async () => {
+  const log = new Logs();
+  log.add('old');
+  for (const shard of ['0/0', '1/0']) log.down.add(shard);
+  const tail = new EventTail(log, {});
+  await tail.past(10);
+  const { items, failures } = await tail.look();
+  expect([items, failures.length]).toEqual([[], 2]);
+  log.down.clear();
+  expect(idsOf(await tail.look())).toEqual([]);
+  log.add('new');
+  expect(idsOf(await tail.look())).toEqual(['new']);
+});
+
 test('the past of several databases is shown by their dates', async () => {
   const log = new Logs();
   for (const [createdMs, shard] of [

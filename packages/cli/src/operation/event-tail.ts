@@ -98,10 +98,12 @@ class DatabaseTail {
 
   /** Takes the time of another database for one that did not say what it has. */
   assumeSince(sinceMs: number): void {
-    if (!this.#hasAnswered) this.sinceMs ??= sinceMs;
+    if (!this.#hasAnswered && Number.isFinite(sinceMs)) this.sinceMs ??= sinceMs;
   }
 
   async look(): Promise<TailLook> {
+    // No database has said yet what there was before.
+    if (!this.#hasAnswered && this.sinceMs === undefined) return { ...(await this.past()), items: [] };
     const fresh: OfShards<TrackedEvent>[] = [];
     const failures: OperatorFailure[] = [];
     let after: string | undefined;
