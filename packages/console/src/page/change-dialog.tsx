@@ -100,9 +100,8 @@ function ChangeDialog({
     setSent(true);
     setError(undefined);
     try {
-      setMade(
-        await change<Change>(wanted.operation, { ...wanted.body, by: by.trim(), reason: reason.trim() }),
-      );
+      const signature = { by: by.trim(), reason: reason.trim() };
+      setMade(await change<Change>(wanted.operation, { ...wanted.body, ...boundOf(dryRun), ...signature }));
       localStorage.setItem(nameKey, by.trim());
     } catch (thrown) {
       setError(asApiError(thrown));
@@ -220,7 +219,7 @@ function Report(props: { of: Change; expected: Change | undefined; countsEvents:
             expected !== undefined &&
             expected.count !== of.count &&
             `The dry run had counted ${count(expected.count, expected.mayBeMore)}. `}
-          {of.mayBeMore && 'There may be more: repeat the change. '}
+          {of.mayBeMore && boundOf(expected).limit === undefined && 'There may be more: repeat the change. '}
           {isNothing ? 'No database says that it was changed. If it was begun, it' : 'The change'} is recorded
           as <code>{of.changeId}</code>.
         </p>
@@ -228,6 +227,12 @@ function Report(props: { of: Change; expected: Change | undefined; countsEvents:
       <Failures of={of.failures} />
     </>
   );
+}
+
+/** Keeps a change from more events of a database than were counted in any: what came meanwhile, nobody has confirmed. */
+function boundOf(dryRun: Change | undefined): { readonly limit?: number } {
+  if (dryRun === undefined || dryRun.count === 0 || dryRun.mayBeMore || dryRun.failures.length > 0) return {};
+  return { limit: Math.max(...dryRun.items.map((item) => item.count)) };
 }
 
 /** Which events are changed, as the filter says. */
