@@ -33,10 +33,8 @@ const testPackages = ['testing', 'conformance'];
 test('every test file is in a project, or it would never run', () => {
   // Templates that tests of `e2e` copy and run elsewhere.
   const templates = /^e2e\/(first-application|other-tools)\//;
-  const { FAULT_TESTS: _without, ...env } = process.env;
   const printed = execFileSync(process.execPath, [vitest, 'list', '--filesOnly', '--json'], {
     cwd: root,
-    env,
     encoding: 'utf8',
   });
   const listed = JSON.parse(printed) as readonly { readonly file: string }[];

@@ -21,13 +21,13 @@ const untilInputEnds =
   'wait $program; code=$?; kill -s KILL $watch; exit $code';
 
 /**
- * Runs a program in the workspace's folder and collects its output. A program that cannot be started counts as failed. Resolves
- * to `{ code, output }`.
+ * Runs a program in the workspace's folder and collects its output, each part of which `onOutput` receives at once. A program that
+ * cannot be started counts as failed. Resolves to `{ code, output }`.
  *
  * The program ends with this process, however that ends, and so do the programs that it has started: a package manager that
  * continued would write into the same files as the next one.
  */
-export function run(command, args, { env = {} } = {}) {
+export function run(command, args, { env = {}, onOutput = () => {} } = {}) {
   return new Promise((resolve) => {
     const child = spawn('/bin/sh', ['-c', untilInputEnds, 'sh', command, ...args], {
       cwd: root,
@@ -37,7 +37,11 @@ export function run(command, args, { env = {} } = {}) {
     });
     endTogether(child);
     const chunks = [];
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => chunks.push(chunk));
+    for (const stream of [child.stdout, child.stderr])
+      stream.on('data', (chunk) => {
+        chunks.push(chunk);
+        onOutput(chunk);
+      });
     child.on('error', (error) => resolve({ code: 1, output: `${command}: ${error.message}\n` }));
     child.on('close', (code) => resolve({ code: code ?? 1, output: Buffer.concat(chunks).toString('utf8') }));
   });

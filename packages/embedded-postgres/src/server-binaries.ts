@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
@@ -15,7 +16,7 @@ export interface ServerBinaries {
   readonly initdb: string;
 }
 
-/** PostgreSQL from an npm package: its folder with `bin`, `lib` and `share`, and a name that includes its version. */
+/** A PostgreSQL installation: its folder, which contains `bin`, and a name for a copy of it. */
 export interface PackagedServer {
   readonly native: string;
   readonly name: string;
@@ -48,6 +49,12 @@ export async function serverBinaries(
     `The PostgreSQL programs in ${packaged.native} do not run here: ${fault}. ` +
       'Reinstall the dependencies, or use a PostgreSQL server of your own.',
   );
+}
+
+/** The PostgreSQL installation in a folder, or by default the one from npm. */
+export async function installedServer(folder?: string): Promise<PackagedServer> {
+  if (folder === undefined) return packagedServer();
+  return { native: folder, name: `postgres-${createHash('sha256').update(folder).digest('hex').slice(0, 16)}` };
 }
 
 /**

@@ -5,7 +5,7 @@ import type { OperatorExtension } from '@framework/operator';
 import { TransferDecision } from '../transfer/transfer-decision.js';
 import { Transfer } from '../transfer/transfer.js';
 import { transferDecisions, transfers } from '../transfer/transfer-tables.js';
-import { WalletRepository } from '../wallet/wallet-repository.js';
+import { PgWalletRepository } from '../wallet/wallet-repository.js';
 import { decisionsJustified, transfersDecided, walletBalances } from './invariants.js';
 import { explainTransfer } from './explain-transfer.js';
 import type { OperatedTables } from './operated-tables.js';
@@ -15,7 +15,7 @@ import { allTransfers, reconciliation, transfersInTransit } from './views.js';
 export function walletExtension(databases: DatabaseRegistry): OperatorExtension {
   const tables: OperatedTables = {
     databases,
-    wallets: new WalletRepository(databases),
+    wallets: new PgWalletRepository(databases),
     transfers: new PgRepository({ model: Transfer, table: transfers, databases }),
     decisions: new PgRepository({ model: TransferDecision, table: transferDecisions, databases }),
   };

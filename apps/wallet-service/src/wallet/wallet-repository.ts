@@ -1,4 +1,4 @@
-import type { DatabaseRegistry, Page } from '@framework/core';
+import type { DatabaseRegistry, Page, Repository } from '@framework/core';
 import { PgRepository, bigDecimal, modelColumns } from '@framework/drizzle-adapter';
 import { Big } from 'big.js';
 import { eq } from 'drizzle-orm';
@@ -20,17 +20,24 @@ export const wallets = pgTable(
   (table) => [index('wallets_owner_idx').on(table.ownerId, table.id)],
 );
 
+/** Where a page of at most `limit` wallets begins: after the wallet with this id, or at the first one. */
+interface WalletPage {
+  readonly limit: number;
+  readonly after: string | undefined;
+}
+
 /** Wallets, on the shards that their ids name. */
-export class WalletRepository extends PgRepository<Wallet, typeof wallets> {
+export interface WalletRepository extends Repository<Wallet> {
+  /** One page of an owner's wallets, over all shards, oldest first. */
+  findPageByOwner(ownerId: string, page: WalletPage): Promise<Page<Wallet>>;
+}
+
+export class PgWalletRepository extends PgRepository<Wallet, typeof wallets> implements WalletRepository {
   constructor(databases: DatabaseRegistry) {
     super({ model: Wallet, table: wallets, databases });
   }
 
-  /** One page of an owner's wallets, over all shards, oldest first. */
-  findPageByOwner(
-    ownerId: string,
-    page: { limit: number; after: string | undefined },
-  ): Promise<Page<Wallet>> {
+  findPageByOwner(ownerId: string, page: WalletPage): Promise<Page<Wallet>> {
     return this.findPage({ where: eq(wallets.ownerId, ownerId), ...page });
   }
 }

@@ -1,9 +1,7 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
 import { Big } from 'big.js';
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -16,14 +14,13 @@ import {
 } from '../../src/transfer/transfer-saga.js';
 import { Transfer } from '../../src/transfer/transfer.js';
 import { Wallet } from '../../src/wallet/wallet.js';
-import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
+import { type MemoryService, memoryService } from '../memory-service.js';
 import type { Answer } from '../wallet-client.js';
-import { allRows } from './all-rows.js';
 import { TestIssuer, audience, issuer } from './test-issuer.js';
 
 const owner = randomUUID();
 const other = randomUUID();
-let service: TestService;
+let service: MemoryService;
 let issuing: TestIssuer;
 let folder: string;
 /** What refused requests are about. */
@@ -41,13 +38,11 @@ beforeAll(async () => {
     algorithms: ['ES256'],
     'operator-role': 'operator',
   };
-  // Without delivery, so that nothing but requests changes a row.
   const http = { limits: { 'per-principal': false } };
-  service = await startTestService({ role: 'http', http, security: { jwt } });
+  service = memoryService({ http, security: { jwt } });
   unchanged = await scene();
 });
 afterAll(async () => {
-  await stopTestService(service);
   await rm(folder, { recursive: true });
 });
 
@@ -214,21 +209,21 @@ test('every operation of the OpenAPI document has expectations, and says that it
 describe.each(operations)('%s', (_operation, { request, answers, isPublic = false }) => {
   test.each(Object.keys(known) as Known[])('answers as documented to: %s', async (who) => {
     const sent = request(await scene());
-    const before = await allRows(service);
+    const before = service.contents();
     const answer = await send(sent, await known[who]());
     expect(summary(answer)).toBe(answers[who]);
-    const after = await allRows(service);
+    const after = service.contents();
     const isWritten = answer.status < 400 && sent.body !== undefined;
-    expect(isWritten ? JSON.stringify(after) !== JSON.stringify(before) : after).toEqual(isWritten || before);
+    expect(isWritten ? after !== before : after).toEqual(isWritten || before);
   });
 
   test.each(Object.keys(unknown))('asks for a valid token: %s', async (what) => {
     const sent = request(unchanged);
-    const before = await allRows(service);
+    const before = service.contents();
     const token = await unknown[what]?.();
     const answer = await send(sent, token, { 'idempotency-key': randomUUID() });
     expect(summary(answer)).toBe(isPublic ? '200' : '401 unauthorized');
-    expect(await allRows(service)).toEqual(before);
+    expect(service.contents()).toEqual(before);
     if (isPublic) return;
     const challenge = 'Bearer realm="wallet-service"';
     expect(answer.headers['www-authenticate']).toBe(
@@ -374,24 +369,6 @@ describe('a service with tokens', () => {
     }
   });
 
-  test.each([
-    '/wallets/',
-    '//wallets',
-    '/Wallets',
-    '/%77allets',
-    '/wallets%2F',
-    '/./wallets',
-    '/docs/../wallets',
-    '/wallets;x',
-  ])('answers nothing at another spelling of an address: %s', async (address) => {
-    // Sent as it is: `fetch` would normalize it.
-    const { hostname, port } = new URL(service.url);
-    const sent = httpRequest({ hostname, port, path: `${address}?ownerId=${owner}` }).end();
-    const [response] = (await once(sent, 'response')) as [IncomingMessage];
-    response.resume();
-    expect([401, 404]).toContain(response.statusCode);
-  });
-
   test('tells methods and documents without a token', async () => {
     const options = await service.client.send('/wallets', { method: 'OPTIONS' });
     expect([options.status, options.headers['allow']]).toEqual([204, 'POST, GET, HEAD, OPTIONS']);
@@ -406,7 +383,7 @@ describe('a service with tokens', () => {
     const transferId = ShardedId.of(Transfer, scenes.transfer);
     const walletId = ShardedId.of(Wallet, scenes.wallet);
     const money = { amount: new Big(1), currency: 'EUR' };
-    const before = await allRows(service);
+    const before = service.contents();
     for (const principal of [{ name: owner }, { name: 'operator', roles: ['operator'] }]) {
       const steps = [
         executor.execute(principal, CompleteTransferAction, { transferId, destId: walletId, ...money }),
@@ -417,7 +394,7 @@ describe('a service with tokens', () => {
       for (const step of await Promise.allSettled(steps))
         expect(step).toMatchObject({ status: 'rejected', reason: { code: 'access-denied' } });
     }
-    expect(await allRows(service)).toEqual(before);
+    expect(service.contents()).toEqual(before);
   });
 
   test('logs a request in one line, without its query, headers and body', async () => {

@@ -1,8 +1,11 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { parseFrameworkConfig } from '@framework/core';
 import { pino } from 'pino';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 
-import { startService } from '../../src/process/start.js';
+import { type RunningService, startService } from '../../src/process/start.js';
 import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
 import { type KeyServer, TestIssuer, audience, issuer, serveKeys } from './test-issuer.js';
 
@@ -44,36 +47,54 @@ describe('a service whose keys are at an address', () => {
   });
 });
 
-describe('a service without tokens', () => {
-  const start = (options: object): Promise<unknown> =>
-    startService({
-      config: parseFrameworkConfig({
-        framework: {
-          namespace: 'com.example.wallet',
-          sharding: {
-            'default-shard': { group: 0, member: 0 },
-            groups: [{ group: 0, name: 'global', members: [{ member: 0, name: 'global-1', configs }] }],
-          },
-        },
-      }),
-      host: '127.0.0.1',
-      port: 0,
-      logger: pino({ level: 'silent' }),
-      ...options,
-    });
-  const configs = { 'primary-config': { 'jdbc-url': 'postgres://127.0.0.1:1/none' } };
+describe('a service with tokens', () => {
+  test.each([
+    '/wallets/',
+    '//wallets',
+    '/Wallets',
+    '/%77allets',
+    '/wallets%2F',
+    '/./wallets',
+    '/docs/../wallets',
+    '/wallets;x',
+  ])('answers nothing at another spelling of an address: %s', async (address) => {
+    const jwt = { issuer, audience, 'jwks-file': '/none.json' };
+    const { url, stop } = await startWithoutDatabase({ jwt });
+    onTestFinished(stop);
+    // `fetch` would normalize the address.
+    const { hostname, port } = new URL(url);
+    const sent = httpRequest({ hostname, port, path: `${address}?ownerId=${randomUUID()}` }).end();
+    const [response] = (await once(sent, 'response')) as [IncomingMessage];
+    response.resume();
+    expect([401, 404]).toContain(response.statusCode);
+  });
+});
 
+describe('a service without tokens', () => {
   test('refuses to listen where others could reach it', async () => {
-    await expect(start({ host: '0.0.0.0' })).rejects.toMatchObject({
+    await expect(startWithoutDatabase({}, { host: '0.0.0.0' })).rejects.toMatchObject({
       code: 'invalid-configuration',
       faults: [{ path: 'HOST' }],
     });
   });
 
   test('refuses to start in production', async () => {
-    await expect(start({ isProduction: true })).rejects.toMatchObject({
+    await expect(startWithoutDatabase({}, { isProduction: true })).rejects.toMatchObject({
       code: 'invalid-configuration',
       faults: [{ path: 'NODE_ENV' }],
     });
   });
 });
+
+function startWithoutDatabase(security: object, options: object = {}): Promise<RunningService> {
+  const configs = { 'primary-config': { 'jdbc-url': 'postgres://127.0.0.1:1/none' } };
+  const groups = [{ group: 0, name: 'global', members: [{ member: 0, name: 'global-1', configs }] }];
+  const sharding = { 'default-shard': { group: 0, member: 0 }, groups };
+  return startService({
+    config: parseFrameworkConfig({ framework: { namespace: 'com.example.wallet', sharding, security } }),
+    host: '127.0.0.1',
+    port: 0,
+    logger: pino({ level: 'silent' }),
+    ...options,
+  });
+}

@@ -59,6 +59,9 @@ const image = 'postgres:18-alpine';
  * A PostgreSQL server for tests: the one that `TEST_DATABASE_URL` names, otherwise a container if a Docker daemon answers,
  * otherwise an embedded one in a temporary folder. Only the first outlives the tests.
  *
+ * `TEST_POSTGRES_INSTALLATION` names the folder of another PostgreSQL installation, such as `/usr/lib/postgresql/15`: then the
+ * embedded server runs that version, also where Docker answers.
+ *
  * The user of `TEST_DATABASE_URL` needs the right to create databases. A container needs the package
  * `@testcontainers/postgresql`, an embedded server `@framework/embedded-postgres`.
  *
@@ -68,7 +71,7 @@ const image = 'postgres:18-alpine';
 export async function startTestPostgres(): Promise<TestPostgres> {
   const url = process.env['TEST_DATABASE_URL'];
   if (url) return existing(url);
-  if (await dockerAnswers()) {
+  if (!process.env['TEST_POSTGRES_INSTALLATION'] && (await dockerAnswers())) {
     try {
       return await startContainer();
     } catch (error) {
@@ -126,7 +129,10 @@ async function startEmbeddedTestPostgres(): Promise<TestPostgres> {
     '@framework/embedded-postgres',
     () => import('@framework/embedded-postgres'),
   );
-  const server = await EmbeddedPostgres.startTemporary({ settings });
+  const server = await EmbeddedPostgres.startTemporary({
+    settings,
+    installation: process.env['TEST_POSTGRES_INSTALLATION'],
+  });
   return new TestPostgres(server.url('postgres'), () => server.stop());
 }
 

@@ -15,6 +15,7 @@ describe('a network that fails during a group commit', () => {
 
   beforeAll(async () => {
     ({ service, proxy, stop } = await startProxiedService({
+      groupCommit: true,
       mexico: { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 2_000 },
     }));
   });

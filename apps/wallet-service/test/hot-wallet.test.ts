@@ -7,7 +7,7 @@ const deposits = 64;
 
 let service: TestService;
 beforeAll(async () => {
-  service = await startTestService({});
+  service = await startTestService({ groupCommit: true });
 });
 afterAll(() => stopTestService(service));
 

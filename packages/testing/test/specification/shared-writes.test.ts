@@ -4,7 +4,7 @@ import { TestEnvironment } from '../../src/specification/index.js';
 import { CreditAccountAction, account, accountEnvironment, firstShard } from './accounts.js';
 
 test('concurrent actions of an environment are written together', async () => {
-  const environment = await TestEnvironment.open(accountEnvironment);
+  const environment = await TestEnvironment.open({ ...accountEnvironment, groupCommit: true });
   const accounts = Array.from({ length: 8 }, () => account());
   await environment.store(...accounts);
   const persistAll = vi.spyOn(

@@ -12,7 +12,7 @@ afterEach(async () => {
 });
 
 test('concurrent deposits share transactions', async () => {
-  const service = await startTestService();
+  const service = await startTestService({ groupCommit: true });
   ends.push(() => stopTestService(service));
   expect(await transactionCount(service.client, service)).toBeLessThan(walletCount);
 });
@@ -20,7 +20,7 @@ test('concurrent deposits share transactions', async () => {
 test('concurrent deposits share transactions in a separate process', async () => {
   const fleet = await Fleet.create();
   ends.push(() => fleet.end());
-  const client = new WalletClient(await fleet.start('http').served());
+  const client = new WalletClient(await fleet.start('http', { FRAMEWORK_GROUPCOMMIT: 'true' }).served());
   expect(await transactionCount(client, fleet.databases)).toBeLessThan(walletCount);
 });
 

@@ -11,7 +11,7 @@ test('concurrent executions of a suite share transactions', async () => {
   onTestFinished(() => database.drop());
   const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
   await registry.ready();
-  const suite = suiteOn(registry);
+  const suite = suiteOn(registry, { groupCommit: true });
   await Promise.all(Array.from({ length: accountCount }, () => suite.openAccount(firstShard)));
   const transactions = await query(database.url, 'select distinct xmin::text from accounts');
   expect(transactions.length).toBeGreaterThan(0);

@@ -1,0 +1,80 @@
+import { Readable } from 'node:stream';
+import { inspect } from 'node:util';
+import { openDatabases, parseFrameworkConfig } from '@framework/core';
+import { MemoryRepository, MemoryServer, memory } from '@framework/testing/memory';
+import { TestDatabase } from '@framework/testing/postgres';
+import { pino } from 'pino';
+
+import { composeOn } from '../src/composition.js';
+import { parseHttpSettings } from '../src/http/http-settings.js';
+import { RequestBody } from '../src/http/request-body.js';
+import { ShardCapacity } from '../src/http/shard-capacity.js';
+import type { WalletService } from '../src/http/wallet-app-env.js';
+import { walletApp } from '../src/http/wallet-app.js';
+import { Notification } from '../src/notification/notify-recipient.js';
+import { logOptions } from '../src/process/log-format.js';
+import { RateLimits } from '../src/security/rate-limits.js';
+import { TransferDecision } from '../src/transfer/transfer-decision.js';
+import { Transfer } from '../src/transfer/transfer.js';
+import type { WalletRepository } from '../src/wallet/wallet-repository.js';
+import { Wallet } from '../src/wallet/wallet.js';
+import { type TestServiceOptions, configTree } from './start-test-service.js';
+import { WalletClient } from './wallet-client.js';
+
+/** The HTTP layer and the actions of the wallet service on two shards in memory, without a server and without delivery. */
+export interface MemoryService {
+  readonly client: WalletClient;
+  readonly service: WalletService;
+  /** The lines that the service has logged so far. */
+  readonly log: readonly string[];
+  /** All rows, keys and commits of both shards, as a text that changes whenever something is written. */
+  readonly contents: () => string;
+}
+
+class MemoryWalletRepository extends MemoryRepository<Wallet> implements WalletRepository {
+  readonly findPageByOwner: WalletRepository['findPageByOwner'] = (ownerId, page) =>
+    this.findPage({ where: (wallet) => wallet.ownerId === ownerId, ...page });
+}
+
+export function memoryService(
+  options: Pick<TestServiceOptions, 'security' | 'http' | 'groupCommit' | 'retry'> = {},
+): MemoryService {
+  const named = (name: string): TestDatabase => new TestDatabase('postgres://user:secret@127.0.0.1:1/', name);
+  const shards = { global: named('global'), mexico: named('mexico') };
+  const config = parseFrameworkConfig(configTree(shards, { ...options, login: 'owner' }));
+  const server = new MemoryServer(config.sharding);
+  const databases = openDatabases(config.sharding, memory({ server }));
+  const storage = {
+    databases,
+    wallets: new MemoryWalletRepository({ model: Wallet, databases }),
+    transfers: new MemoryRepository({ model: Transfer, databases }),
+    decisions: new MemoryRepository({ model: TransferDecision, databases }),
+    notifications: new MemoryRepository({ model: Notification, databases }),
+  };
+  const { retry } = options;
+  const service = composeOn(() => storage, config, { delivers: false, ...(retry && { retry }) });
+  const log: string[] = [];
+  const { limits } = parseHttpSettings(config.http);
+  const app = walletApp(service, {
+    logger: pino({ ...logOptions, level: 'debug' }, { write: (line) => log.push(line) }),
+    rates: new RateLimits(limits),
+    capacity: new ShardCapacity(limits.requestsPerShardMax),
+  });
+  const send: typeof fetch = async (input, init) => {
+    const request = new Request(input, init);
+    const bytes = Buffer.from(await request.clone().arrayBuffer());
+    const headers = { ...Object.fromEntries(request.headers), 'content-length': String(bytes.length) };
+    const incoming = Object.assign(Readable.from(bytes.length > 0 ? [bytes] : []), { headers });
+    return app.fetch(request, {
+      body: new RequestBody(incoming as ConstructorParameters<typeof RequestBody>[0], limits.bodyBytesMax),
+      client: { address: '127.0.0.1', isLimited: false, isProxy: false },
+      pause: () => undefined,
+    });
+  };
+  const contents = (): string => {
+    const snapshots = server.databases.map((tables) => tables.snapshot());
+    const stored = snapshots.map(({ rows, keys, commits }) => ({ rows, keys, commits }));
+    return inspect(stored, { depth: Infinity, maxArrayLength: Infinity, maxStringLength: Infinity });
+  };
+  return { client: new WalletClient('http://localhost', send), service, log, contents };
+}
