@@ -11,7 +11,7 @@ const file = new URL('../src/process/service-logger.ts', import.meta.url).href;
  * error with a separate process, which makes writes to it wait.
  */
 function program(code: string): readonly string[] {
-  const logger = `import { logTaken, serviceLogger } from '${file}'; const logger = serviceLogger('info');`;
+  const logger = `import { logTaken, serviceLogger } from '${file}'; const logger = serviceLogger(process, 'info');`;
   return ['--input-type=module', '--eval', `${logger} ${code}`];
 }
 
@@ -60,7 +60,7 @@ describe("the service's log", () => {
   test('is complete even if the process ends before it was read', async () => {
     const child = spawnUnread(
       `for (let i = 0; i < 500; i++) logger.warn({ filler: 'x'.repeat(1_000) }, 'line');
-       process.stdout.write('ending'); await logTaken(); process.exit(0);`,
+       process.stdout.write('ending'); await logTaken(process); process.exit(0);`,
     );
     await once(child.stdout!, 'data');
     const chunks = (await child.stderr!.toArray()) as Buffer[];
@@ -69,7 +69,7 @@ describe("the service's log", () => {
 
   test('blocks nobody after its reader has left', async () => {
     const child = spawnUnread(
-      `process.stdin.once('data', () => { logger.info('early'); logger.warn('late'); void logTaken().then(() => process.exit(0)); });
+      `process.stdin.once('data', () => { logger.info('early'); logger.warn('late'); void logTaken(process).then(() => process.exit(0)); });
        process.stdout.write('waiting');`,
       ['pipe', 'pipe', 'pipe'],
     );
@@ -81,7 +81,7 @@ describe("the service's log", () => {
 
   test.runIf(existsSync('/dev/full'))('blocks nobody when its disk is full', async () => {
     const child = spawnUnread(
-      `logger.warn('one'); logger.info('two'); void logTaken().then(() => process.exit(0));`,
+      `logger.warn('one'); logger.info('two'); void logTaken(process).then(() => process.exit(0));`,
       ['ignore', 'pipe', openSync('/dev/full', 'w')],
     );
     expect(await once(child, 'exit')).toEqual([0, null]);

@@ -9,8 +9,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { lockedCount, rowsOf, withSession } from './database-session.js';
 import { bundledProgram } from './delivery/bundle-program.js';
 import { RawConnection } from './raw-connection.js';
-import { ServiceProcess, main } from './service-process.js';
-import { type TestServiceOptions, configTree } from './start-test-service.js';
+import { ProgramInProcess, type RunningProgram, ServiceProcess, main } from './service-process.js';
+import { type ShardDatabases, type TestServiceOptions, configTree } from './start-test-service.js';
 import { type Answer, WalletClient } from './wallet-client.js';
 
 /** A port on which nothing listens: it is reserved. */
@@ -48,20 +48,17 @@ const oneShardFaults: readonly (readonly [
   ],
 ];
 
-const started: ServiceProcess[] = [];
+const started: RunningProgram[] = [];
 let folder: string;
-/** What the processes run: bundled, because so many are started. */
-let program: string;
 let global: TestDatabase;
 let mexico: TestDatabase;
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'wallet-process-'));
-  program = await bundledProgram(main);
   [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
 });
-afterEach(() => {
-  for (const service of started.splice(0)) service.kill('SIGKILL');
+afterEach(async () => {
+  for (const service of started.splice(0)) await service.end();
 });
 afterAll(async () => {
   await Promise.all([global.drop(), mexico.drop(), rm(folder, { recursive: true })]);
@@ -344,7 +341,7 @@ describe('the service after SIGTERM', () => {
   });
 
   test('exits with 1 when its deadline passes', async () => {
-    const service = await start({}, { SHUTDOWN_TIMEOUT_MS: '300' });
+    const service = await startProcess({ SHUTDOWN_TIMEOUT_MS: '300' });
     await whileDepositing(await service.served(), async (deposit) => {
       service.kill('SIGTERM');
       expect(await service.exitCode()).toBe(1);
@@ -354,7 +351,7 @@ describe('the service after SIGTERM', () => {
   });
 
   test('exits at once on a second signal', async () => {
-    const service = await start({}, { SHUTDOWN_TIMEOUT_MS: '600000' });
+    const service = await startProcess({ SHUTDOWN_TIMEOUT_MS: '600000' });
     const url = await service.served();
     await whileDepositing(url, async (deposit) => {
       service.kill('SIGTERM');
@@ -381,17 +378,32 @@ describe('the service after SIGTERM', () => {
   });
 });
 
-/** Starts the service on the databases of this file by default. */
+/** Runs the service's program, on the databases of this file by default. */
 async function start(
   options: TestServiceOptions = {},
   environment: Readonly<Record<string, string>> = {},
-  databases: { readonly global: TestDatabase; readonly mexico: TestDatabase } = { global, mexico },
-): Promise<ServiceProcess> {
-  const file = join(folder, 'wallet.json');
-  await writeFile(file, JSON.stringify(configTree(databases, { login: 'owner', ...options })));
-  const service = new ServiceProcess({ WALLET_CONFIG: file, ...environment }, [program]);
+  databases: ShardDatabases = { global, mexico },
+): Promise<RunningProgram> {
+  const service = new ProgramInProcess({
+    WALLET_CONFIG: await configFile(options, databases),
+    ...environment,
+  });
   started.push(service);
   return service;
+}
+
+/** Starts the service as a process, which can end in the middle of its work. */
+async function startProcess(environment: Readonly<Record<string, string>>): Promise<RunningProgram> {
+  const WALLET_CONFIG = await configFile({}, { global, mexico });
+  const service = new ServiceProcess({ WALLET_CONFIG, ...environment }, [await bundledProgram(main)]);
+  started.push(service);
+  return service;
+}
+
+async function configFile(options: TestServiceOptions, databases: ShardDatabases): Promise<string> {
+  const file = join(folder, 'wallet.json');
+  await writeFile(file, JSON.stringify(configTree(databases, { login: 'owner', ...options })));
+  return file;
 }
 
 /**
@@ -430,7 +442,7 @@ async function idleConnection(url: string): Promise<Socket> {
 }
 
 /** Sends the request that a process prints as an example. */
-async function exampleOf({ stdout }: ServiceProcess): Promise<{ status: number; body: unknown }> {
+async function exampleOf({ stdout }: RunningProgram): Promise<{ status: number; body: unknown }> {
   const [, url = '', type = '', body = ''] =
     /curl (\S+) -H 'Content-Type: (\S+)' -d '(.*)'/.exec(stdout) ?? [];
   const response = await fetch(url, { method: 'POST', headers: { 'content-type': type }, body });

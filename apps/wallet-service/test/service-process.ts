@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { EventEmitter } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { vi } from 'vitest';
+
+import { type HostProcess, runService } from '../src/run-service.js';
 
 /** The service's program, in its sources. */
 export const main: string = fileURLToPath(new URL('../src/main.ts', import.meta.url));
@@ -12,34 +14,11 @@ const loader = new URL('run-typescript.mjs', import.meta.url).href;
 /** What Node runs: the service's sources. */
 export const fromSources: readonly string[] = ['--conditions=@framework/source', '--import', loader, main];
 
-/** The service as a separate process. */
-export class ServiceProcess {
-  readonly #child: ChildProcess;
-  readonly #exit: Promise<unknown[]>;
+/** A run of the service's program. */
+export abstract class RunningProgram {
+  protected readonly exited: PromiseWithResolvers<unknown> = Promise.withResolvers();
   #stdout = '';
   #stderr = '';
-
-  /**
-   * Starts the service with an environment; PORT is a free port unless set.
-   *
-   * @param program what Node runs. Default: the service's sources.
-   * @param options.leadsGroup whether the service leads a process group, as when a shell starts it. Default: it is in that of the tests
-   */
-  constructor(
-    environment: Readonly<Record<string, string>>,
-    program: readonly string[] = fromSources,
-    { leadsGroup = false }: { readonly leadsGroup?: boolean } = {},
-  ) {
-    const { PATH = '' } = process.env;
-    this.#child = spawn(process.execPath, program, {
-      detached: leadsGroup,
-      env: { PATH, PORT: '0', ...environment },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    this.#exit = once(this.#child, 'exit');
-    this.#child.stdout?.on('data', (chunk: Buffer) => (this.#stdout += chunk.toString()));
-    this.#child.stderr?.on('data', (chunk: Buffer) => (this.#stderr += chunk.toString()));
-  }
 
   /** What the service has printed for people so far. */
   get stdout(): string {
@@ -49,6 +28,14 @@ export class ServiceProcess {
   /** What the service has logged so far. */
   get stderr(): string {
     return this.#stderr;
+  }
+
+  protected print(text: string): void {
+    this.#stdout += text;
+  }
+
+  protected log(text: string): void {
+    this.#stderr += text;
   }
 
   /**
@@ -72,6 +59,90 @@ export class ServiceProcess {
     return url;
   }
 
+  abstract get pid(): number | undefined;
+
+  /** Sends a signal. */
+  abstract kill(signal: NodeJS.Signals): void;
+
+  /** Ends the program, whatever it is doing. */
+  abstract end(): Promise<void>;
+
+  /** Waits for the end of the program and returns its exit code; `null` after a signal that it did not handle. */
+  exitCode(): Promise<unknown> {
+    return this.exited.promise;
+  }
+}
+
+/** The service's program in the process of the tests: it starts in milliseconds, but must not be killed. */
+export class ProgramInProcess extends RunningProgram {
+  readonly #signals = new EventEmitter();
+
+  /** Starts the service with an environment; PORT is a free port unless set. */
+  constructor(environment: Readonly<Record<string, string>>) {
+    super();
+    const host = {
+      argv: ['node', main],
+      env: { PORT: '0', ...environment },
+      exitCode: undefined,
+      stdout: { write: (text: string) => this.print(text) },
+      stderr: {
+        writableLength: 0,
+        on: () => undefined,
+        write: (text: string, taken?: () => void) => {
+          this.log(text);
+          taken?.();
+        },
+      },
+      on: (event: string, listener: () => void) => this.#signals.on(event, listener),
+      exit: (code: number) => {
+        this.#signals.emit('exit');
+        this.exited.resolve(code);
+      },
+    };
+    runService(host as unknown as HostProcess).catch(this.exited.reject);
+  }
+
+  get pid(): number {
+    return process.pid;
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.#signals.emit(signal);
+  }
+
+  async end(): Promise<void> {
+    this.kill('SIGTERM');
+    await this.exitCode();
+  }
+}
+
+/** The service as a separate process. */
+export class ServiceProcess extends RunningProgram {
+  readonly #child: ChildProcess;
+
+  /**
+   * Starts the service with an environment; PORT is a free port unless set.
+   *
+   * @param program what Node runs. Default: the service's sources.
+   * @param options.leadsGroup whether the service leads a process group, as when a shell starts it. Default: it is in that of the tests
+   */
+  constructor(
+    environment: Readonly<Record<string, string>>,
+    program: readonly string[] = fromSources,
+    { leadsGroup = false }: { readonly leadsGroup?: boolean } = {},
+  ) {
+    super();
+    const { PATH = '' } = process.env;
+    this.#child = spawn(process.execPath, program, {
+      detached: leadsGroup,
+      env: { PATH, PORT: '0', ...environment },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#child.on('exit', (code) => this.exited.resolve(code)).on('error', this.exited.reject);
+    this.#child.stdout?.on('data', (chunk: Buffer) => this.print(chunk.toString()));
+    this.#child.stderr?.on('data', (chunk: Buffer) => this.log(chunk.toString()));
+  }
+
   get pid(): number | undefined {
     return this.#child.pid;
   }
@@ -85,15 +156,14 @@ export class ServiceProcess {
     this.#child.kill(signal);
   }
 
+  async end(): Promise<void> {
+    this.kill('SIGKILL');
+    await this.exitCode();
+  }
+
   /** Sends SIGINT to every process of the group that the service leads, like Ctrl-C in a terminal. */
   interruptGroup(): void {
     assert.ok(this.pid !== undefined);
     process.kill(-this.pid, 'SIGINT');
-  }
-
-  /** Waits for the end of the process and returns its exit code; `null` after a signal that it did not handle. */
-  async exitCode(): Promise<unknown> {
-    const [code] = await this.#exit;
-    return code;
   }
 }

@@ -13,6 +13,12 @@ export const linesDropped = 'log lines were dropped here, because standard error
 /** How long the exiting process waits for these bytes to be read, in milliseconds. */
 const endMs = 1_000;
 
+/** The process to whose standard error lines are written. */
+interface LogHost {
+  readonly stderr: Pick<NodeJS.WriteStream, 'write' | 'on' | 'writableLength'>;
+  readonly on: (event: 'exit', listener: () => void) => unknown;
+}
+
 /**
  * Makes the log of the process, on standard error.
  *
@@ -23,14 +29,14 @@ const endMs = 1_000;
  *
  * @param options how lines are made. Default: as pino makes them
  */
-export function serviceLogger(level: string, options: LoggerOptions = {}): Logger {
+export function serviceLogger(host: LogHost, level: string, options: LoggerOptions = {}): Logger {
   let lines = '';
   let dropped = 0;
   let timer: NodeJS.Timeout | undefined;
   const flush = (): void => {
     clearTimeout(timer);
     timer = undefined;
-    if (lines !== '') process.stderr.write(lines);
+    if (lines !== '') host.stderr.write(lines);
     lines = '';
   };
   const output = {
@@ -38,7 +44,7 @@ export function serviceLogger(level: string, options: LoggerOptions = {}): Logge
     [Symbol.for('pino.metadata')]: true,
     lastLevel: 0,
     write(line: string): void {
-      if (process.stderr.writableLength > waitingMax) {
+      if (host.stderr.writableLength > waitingMax) {
         dropped += 1;
         return;
       }
@@ -49,20 +55,20 @@ export function serviceLogger(level: string, options: LoggerOptions = {}): Logge
   };
   const logger = pino({ ...options, level }, output);
   // The service must survive when nobody reads its log any more.
-  process.stderr.on('error', () => undefined);
-  process.stderr.on('drain', () => {
+  host.stderr.on('error', () => undefined);
+  host.stderr.on('drain', () => {
     if (dropped === 0) return;
     logger.warn({ dropped }, linesDropped);
     dropped = 0;
   });
-  process.on('exit', flush);
+  host.on('exit', flush);
   return logger;
 }
 
 /** Resolves when standard error has taken all logged lines, or after a second. */
-export function logTaken(): Promise<void> {
+export function logTaken({ stderr }: LogHost): Promise<void> {
   return new Promise((resolve) => {
     setTimeout(resolve, endMs);
-    process.stderr.write('', () => resolve());
+    stderr.write('', () => resolve());
   });
 }

@@ -26,7 +26,7 @@ afterEach(() => {
 });
 
 function shutdown(timeoutMs = 1_000): Shutdown {
-  return new Shutdown({ timeoutMs, say: (line) => said.push(line) });
+  return new Shutdown(process, { timeoutMs, say: (line) => said.push(line) });
 }
 
 describe('the shutdown of a process', () => {

@@ -10,8 +10,11 @@ const signals = ['SIGTERM', 'SIGINT'] as const;
  */
 const repeatMs = 1_000;
 
+type ShutdownHost = Pick<NodeJS.Process, 'on' | 'exit'>;
+
 /** Ends the process cleanly: closes everything that was opened, in reverse order, within a deadline. */
 export class Shutdown {
+  readonly #host: ShutdownHost;
   readonly #timeoutMs: number;
   readonly #say: (line: string) => void;
   readonly #steps: (() => Promise<void>)[] = [];
@@ -19,12 +22,16 @@ export class Shutdown {
   #begunMs = Infinity;
 
   /** Begins the shutdown at the first SIGTERM or SIGINT. Another signal, a second or more later, ends the process at once. */
-  constructor(options: { readonly timeoutMs: number; readonly say: (line: string) => void }) {
+  constructor(
+    host: ShutdownHost,
+    options: { readonly timeoutMs: number; readonly say: (line: string) => void },
+  ) {
+    this.#host = host;
     this.#timeoutMs = options.timeoutMs;
     this.#say = options.say;
     for (const signal of signals) {
-      process.on(signal, () => {
-        if (this.#begun && performance.now() - this.#begunMs >= repeatMs) process.exit(1);
+      host.on(signal, () => {
+        if (this.#begun && performance.now() - this.#begunMs >= repeatMs) host.exit(1);
         void this.exit(0);
       });
     }
@@ -45,9 +52,9 @@ export class Shutdown {
     if (this.#begun) return;
     this.#begun = true;
     this.#begunMs = performance.now();
-    setTimeout(() => {
+    const late = setTimeout(() => {
       this.#say(`Stopping took longer than ${this.#timeoutMs} ms: exiting now`);
-      process.exit(1);
+      this.#host.exit(1);
     }, this.#timeoutMs);
     let failed = false;
     // Takes steps off the list one by one, because an interrupted start may still add some.
@@ -57,7 +64,8 @@ export class Shutdown {
         this.#say(`Error while stopping: ${String(error)}`);
       });
     }
-    process.exit(failed ? 1 : code);
+    clearTimeout(late);
+    this.#host.exit(failed ? 1 : code);
   }
 }
 

@@ -9,7 +9,7 @@ import { recordingHandlers } from './recording-handlers.js';
 const settings = readServiceSettings(process.env);
 const { WALLET_CONFIG = '', RECORDS_URL = '' } = process.env;
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
-const shutdown = new Shutdown({ timeoutMs: settings.shutdownTimeoutMs, say });
+const shutdown = new Shutdown(process, { timeoutMs: settings.shutdownTimeoutMs, say });
 const worker = await startWorker({
   ...settings,
   role: 'worker',
