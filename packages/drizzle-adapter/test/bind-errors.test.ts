@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { systemClock } from '@framework/core';
 import { Account, firstShard, once } from '@framework/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';

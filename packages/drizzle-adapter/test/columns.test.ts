@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { type DatabaseRegistry, type NewEntity, systemClock } from '@framework/core';
 import { Account, type AccountFields, Tag, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';

@@ -1,3 +1,4 @@
+// @module-tag postgres
 import type { Verdict } from '@framework/testing';
 import { type SuiteContext, Tag, decimal, firstShard, sameDatabaseShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';

@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { describeDeliveryStore, describeLateCommits, describeStorageAdapter } from '@framework/conformance';
 import { PgDeliveryFixture } from './fixtures/pg-delivery-fixture.js';
 import { PgFixture } from './fixtures/pg-fixture.js';

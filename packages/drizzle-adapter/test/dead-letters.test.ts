@@ -1,3 +1,4 @@
+// @module-tag postgres
 import type { DeliverableEvent } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 import { withEvents } from './fixtures/blocked-events.js';

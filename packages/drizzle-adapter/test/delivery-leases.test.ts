@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { ShardIdentifier } from '@framework/core';
 import { expect, test, vi } from 'vitest';
 import { withEvents } from './fixtures/blocked-events.js';

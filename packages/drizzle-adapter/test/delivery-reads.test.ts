@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { type Cursor, type DeliverableEvent, type DeliveryStore } from '@framework/core/adapter';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';

@@ -1,3 +1,4 @@
+// @module-tag postgres
 import type { DeliveryStore } from '@framework/core/adapter';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';

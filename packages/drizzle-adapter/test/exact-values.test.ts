@@ -1,3 +1,4 @@
+// @module-tag postgres
 import type { DatabaseRegistry } from '@framework/core';
 import { UnstorableValueError } from '@framework/core/adapter';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';

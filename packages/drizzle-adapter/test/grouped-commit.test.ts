@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { systemClock } from '@framework/core';
 import { Account, Tag, decimal, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';

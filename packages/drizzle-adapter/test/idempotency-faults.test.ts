@@ -1,3 +1,4 @@
+// @module-tag postgres
 import type { Verdict } from '@framework/testing';
 import {
   type SuiteContext,

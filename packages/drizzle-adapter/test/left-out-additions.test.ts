@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { type DatabaseRegistry, systemClock } from '@framework/core';
 import { Account, type SuiteContext, Tag, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';

@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { openDatabases } from '@framework/core';
 import { describeStorageAdapter } from '@framework/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';

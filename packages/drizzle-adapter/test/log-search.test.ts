@@ -1,3 +1,4 @@
+// @module-tag postgres
 import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 

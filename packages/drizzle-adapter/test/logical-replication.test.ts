@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { describeDeliveryStore, describeLateCommits } from '@framework/conformance';
 import { systemClock } from '@framework/core';
 import type { DeliveryLog } from '@framework/core/adapter';

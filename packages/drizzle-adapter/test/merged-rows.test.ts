@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { type DatabaseRegistry, FrameworkError, systemClock } from '@framework/core';
 import type { ChangeSet, GroupOutcome } from '@framework/core/adapter';
 import { Account, Tag, decimal, firstShard } from '@framework/conformance';

@@ -1,3 +1,4 @@
+// @module-tag postgres
 import type { ShardStatus } from '@framework/core/adapter';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import pg from 'pg';

@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { type Account, type SuiteContext, firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';

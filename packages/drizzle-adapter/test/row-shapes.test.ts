@@ -1,3 +1,4 @@
+// @module-tag postgres
 import {
   Action,
   ActionExecutor,

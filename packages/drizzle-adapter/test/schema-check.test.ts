@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { Account } from '@framework/conformance';
 import { ShardIdentifier } from '@framework/core';
 import type { ShardStatus } from '@framework/core/adapter';

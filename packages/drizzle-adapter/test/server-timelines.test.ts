@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { type DatabaseConfig, primaryConfig } from '@framework/core/adapter';
 import { firstShard, otherDatabaseShard } from '@framework/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';

@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { type SuiteContext, decimal, firstShard } from '@framework/conformance';
 import { sql } from 'drizzle-orm';
 import { describe, expect, test } from 'vitest';

@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { FaultProxy } from '@framework/testing';
 import { type Account, type SuiteContext, decimal, firstShard } from '@framework/conformance';
 import type { EmbeddedPostgres } from '@framework/embedded-postgres';

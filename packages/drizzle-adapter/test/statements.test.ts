@@ -1,3 +1,4 @@
+// @module-tag postgres
 import { AccessDeniedError, ActionExecutor, type ActionPolicy, type Id, systemClock } from '@framework/core';
 import type { FaultProxy } from '@framework/testing';
 import {

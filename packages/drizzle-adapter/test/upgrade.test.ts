@@ -1,3 +1,4 @@
+// @module-tag postgres
 import type { ActionRecord, KeyRecord } from '@framework/core/adapter';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
