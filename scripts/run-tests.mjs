@@ -46,16 +46,21 @@ function problemsOf(module) {
     key: `${file} › ${test.fullName}`,
     state: test.result().state,
     isFlaky: test.diagnostic()?.flaky ?? false,
-    text: (test.result().errors ?? []).map(({ message }) => message.split('\n')[0]).join('; '),
+    errors: test.result().errors ?? [],
   }));
   const failed = tests.filter(({ state }) => state === 'failed');
   const flaky = tests.filter(({ key, isFlaky }) => isFlaky && acceptedFlaky[key] === undefined);
+  for (const { errors } of flaky) for (const { stack } of errors) console.error(stack);
   const isBroken = !module.ok() && failed.length === 0;
   return [
     ...(isBroken ? [`${file}: ${module.errors()[0]?.message ?? 'the file cannot be run'}`] : []),
-    ...failed.map(({ key, text }) => `${key}: ${text}`),
-    ...flaky.map(({ key, text }) => `flaky, passed on the second try: ${key}: ${text}`),
+    ...failed.map((test) => `${test.key}: ${textOf(test)}`),
+    ...flaky.map((test) => `flaky, passed on the second try: ${test.key}: ${textOf(test)}`),
   ];
+}
+
+function textOf({ errors }) {
+  return errors.map(({ message }) => message.split('\n')[0]).join('; ');
 }
 
 /** Prints what failed and the sum of the counts as the last line; the process ends with 1 if something failed or nothing ran. */

@@ -5,7 +5,7 @@ import { type TestDatabase, createTestDatabase } from '@framework/testing/postgr
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { rowsOf } from './database-session.js';
 import { bundledProgram } from './delivery/bundle-program.js';
-import { ServiceProcess, main } from './service-process.js';
+import { ProgramInProcess, type RunningProgram, ServiceProcess, main } from './service-process.js';
 import { configTree } from './start-test-service.js';
 import { WalletClient } from './wallet-client.js';
 
@@ -16,22 +16,20 @@ const unknownLogin = `unknown_${process.pid}`;
 const primary = (group: number) => `FRAMEWORK_SHARDING_GROUPS_${group}_MEMBERS_0_CONFIGS_PRIMARYCONFIG`;
 
 let folder: string;
-let program: string;
 let secretFile: string;
 let global: TestDatabase;
 let mexico: TestDatabase;
-const started: ServiceProcess[] = [];
+const started: RunningProgram[] = [];
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'wallet-secrets-'));
   secretFile = join(folder, 'secret');
   await writeFile(secretFile, `${canary}\n`);
-  program = await bundledProgram(main);
   [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
   await rowsOf(global, `create role ${role} login superuser password '${canary}'`);
 });
-afterEach(() => {
-  for (const service of started.splice(0)) service.kill('SIGKILL');
+afterEach(async () => {
+  for (const service of started.splice(0)) await service.end();
 });
 afterAll(async () => {
   await global.drop();
@@ -42,10 +40,11 @@ afterAll(async () => {
 
 describe('a secret appears in no output', () => {
   test('of a service that logs in with it and works', async () => {
-    const service = await start({
-      [`${primary(0)}_USERNAME`]: role,
-      [`${primary(0)}_PASSWORD_FILE`]: secretFile,
-    });
+    // A process of its own, because Node's warnings are part of its output.
+    const program = [await bundledProgram(main)];
+    const login = { [`${primary(0)}_USERNAME`]: role, [`${primary(0)}_PASSWORD_FILE`]: secretFile };
+    const service = new ServiceProcess(await environmentOf(login), program);
+    started.push(service);
     const url = await service.served();
     const client = new WalletClient(url);
     const { id } = await client.openWallet();
@@ -121,16 +120,22 @@ function relayTo(url: string): Readonly<Record<string, string>> {
   return { FRAMEWORK_RELAY_0_NAME: 'events', FRAMEWORK_RELAY_0_REDIS_URL: url };
 }
 
-async function start(environment: Readonly<Record<string, string>>): Promise<ServiceProcess> {
-  const file = join(folder, 'wallet.json');
-  await writeFile(file, JSON.stringify(configTree({ global, mexico }, { login: 'owner' })));
-  const service = new ServiceProcess({ WALLET_CONFIG: file, LOG_LEVEL: 'trace', ...environment }, [program]);
+async function start(environment: Readonly<Record<string, string>>): Promise<RunningProgram> {
+  const service = new ProgramInProcess(await environmentOf(environment));
   started.push(service);
   return service;
 }
 
+async function environmentOf(
+  environment: Readonly<Record<string, string>>,
+): Promise<Readonly<Record<string, string>>> {
+  const file = join(folder, 'wallet.json');
+  await writeFile(file, JSON.stringify(configTree({ global, mexico }, { login: 'owner' })));
+  return { WALLET_CONFIG: file, LOG_LEVEL: 'trace', ...environment };
+}
+
 /** Fails if the secret, or a usual form of it, is in what the service has printed, logged or answers about itself. */
-async function expectHidden(service: ServiceProcess, url?: string): Promise<void> {
+async function expectHidden(service: RunningProgram, url?: string): Promise<void> {
   const paths = url === undefined ? [] : ['/health/ready', '/health/live', '/health/relay', '/openapi.json'];
   const answers = await Promise.all(paths.map(async (path) => (await fetch(`${url}${path}`)).text()));
   const output = [service.stdout, service.stderr, ...answers].join('\n');

@@ -77,13 +77,17 @@ export abstract class RunningProgram {
 export class ProgramInProcess extends RunningProgram {
   readonly #signals = new EventEmitter();
 
-  /** Starts the service with an environment; PORT is a free port unless set. */
-  constructor(environment: Readonly<Record<string, string>>) {
+  /**
+   * Starts the service with an environment; PORT is a free port unless set.
+   *
+   * @param words an operator's command. Default: none, so that the service starts
+   */
+  constructor(environment: Readonly<Record<string, string>>, words: readonly string[] = []) {
     super();
     const host = {
-      argv: ['node', main],
+      argv: ['node', main, ...words],
       env: { PORT: '0', ...environment },
-      exitCode: undefined,
+      exitCode: 0,
       stdout: { write: (text: string) => this.print(text) },
       stderr: {
         writableLength: 0,
@@ -99,7 +103,11 @@ export class ProgramInProcess extends RunningProgram {
         this.exited.resolve(code);
       },
     };
-    runService(host as unknown as HostProcess).catch(this.exited.reject);
+    const running = runService(host as unknown as HostProcess);
+    // A command ends the program; the service continues.
+    running.then(() => {
+      if (words.length > 0) this.exited.resolve(host.exitCode);
+    }, this.exited.reject);
   }
 
   get pid(): number {

@@ -11,7 +11,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { operatorCommand } from '../src/operator-command.js';
 import { type RunningService, startService } from '../src/process/start.js';
 import { rowsOf } from './database-session.js';
-import { ServiceProcess, fromSources } from './service-process.js';
+import { ProgramInProcess } from './service-process.js';
 import { type ShardDatabases, type TestServiceOptions, configTree } from './start-test-service.js';
 import { WalletClient, anOwner, problem } from './wallet-client.js';
 
@@ -33,7 +33,7 @@ describe('a service with swapped jdbc-urls', () => {
   test("writes no wallet to another shard's database, and reports which shard it holds", async () => {
     await serveOnce({ global, mexico });
     const before = await walletsIn(global, mexico);
-    const service = await startProcess({ global: mexico, mexico: global });
+    const service = await run({ global: mexico, mexico: global });
     expect(await service.exitCode()).toBe(1);
     expect(service.stderr).toContain(
       `${path(0)} global-1 on ${mexico.host}:${mexico.port}/${mexico.database}: the database holds shard (1, 0), ` +
@@ -115,7 +115,7 @@ describe('a service that only checks schemas', () => {
       });
     const refused = await client.post('/wallets', { country: 'DE', ownerId: anOwner, currency: 'EUR' });
     expect(refused).toMatchObject(problem(503, 'shard-unavailable'));
-    const migration = await startProcess({ global, mexico }, { migrate: 'check' }, ['migrate']);
+    const migration = await run({ global, mexico }, { migrate: 'check' }, ['migrate']);
     expect(await migration.exitCode()).toBe(0);
     expect(migration.stdout).toMatch(
       /primary-config: applied 0000_eventlog of the framework, .*of the application\n/,
@@ -195,14 +195,12 @@ async function operate(databases: ShardDatabases, words: readonly string[]): Pro
   return said.join('\n');
 }
 
-async function startProcess(
+async function run(
   databases: ShardDatabases,
   options: TestServiceOptions = {},
   words: readonly string[] = [],
-): Promise<ServiceProcess> {
+): Promise<ProgramInProcess> {
   const file = join(folder, 'wallet.json');
   await writeFile(file, JSON.stringify(configTree(databases, { login: 'owner', ...options })));
-  const service = new ServiceProcess({ WALLET_CONFIG: file }, [...fromSources, ...words]);
-  closing.push(async () => service.kill('SIGKILL'));
-  return service;
+  return new ProgramInProcess({ WALLET_CONFIG: file }, words);
 }
