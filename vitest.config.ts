@@ -117,7 +117,10 @@ export default defineConfig({
   test: {
     tags: [
       { name: 'slow', description: 'Takes more than a few seconds, or starts other processes' },
-      { name: 'postgres', description: 'Depends on the version of PostgreSQL: runs on the oldest one as well' },
+      {
+        name: 'postgres',
+        description: 'Depends on the version of PostgreSQL: runs on the oldest one as well',
+      },
     ],
     globalSetup: ['packages/testing/src/postgres/vitest-global-setup.ts'],
     // Most tests wait for a database or for other processes.

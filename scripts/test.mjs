@@ -24,7 +24,9 @@ else {
 }
 
 function resultFiles() {
-  return globSync(`{.,examples,packages/*,apps/*}/${resultFile}`, { cwd: root }).map((file) => join(root, file));
+  return globSync(`{.,examples,packages/*,apps/*}/${resultFile}`, { cwd: root }).map((file) =>
+    join(root, file),
+  );
 }
 
 async function runTasks(tasks, options) {

@@ -54,7 +54,10 @@ export async function serverBinaries(
 /** The PostgreSQL installation in a folder, or by default the one from npm. */
 export async function installedServer(folder?: string): Promise<PackagedServer> {
   if (folder === undefined) return packagedServer();
-  return { native: folder, name: `postgres-${createHash('sha256').update(folder).digest('hex').slice(0, 16)}` };
+  return {
+    native: folder,
+    name: `postgres-${createHash('sha256').update(folder).digest('hex').slice(0, 16)}`,
+  };
 }
 
 /**
