@@ -45,18 +45,15 @@ else await main(chosen.length > 0 ? chosen : Object.keys(parts));
 async function main(names) {
   const results = [];
   for (const name of names) results.push(await runPart(name, parts[name]));
-  console.table(Object.fromEntries(results.map(({ name, failures: _, ...result }) => [name, result])));
+  console.table(results, ['name', 'result', 'minutes', 'counts']);
   for (const { failures } of results) for (const failure of failures) console.log(failure);
   if (results.some(({ result }) => result === 'failed')) process.exitCode = 1;
 }
 
 async function runPart(name, { command, env = {}, postgres }) {
   const startedMs = performance.now();
-  const installed = postgres === undefined ? {} : await installPostgres(postgres);
-  const { code, output } = await run('npm', command, {
-    env: { ...env, ...installed },
-    onOutput: (chunk) => process.stdout.write(chunk),
-  });
+  const installed = postgres && (await installPostgres(postgres));
+  const { code, output } = await run('npm', command, { env: { ...env, ...installed }, onOutput: print });
   const lines = output.trimEnd().split('\n');
   return {
     name,
@@ -65,6 +62,10 @@ async function runPart(name, { command, env = {}, postgres }) {
     counts: /^\d+ passed, \d+ failed/.test(lines.at(-1)) ? lines.at(-1) : '',
     failures: code === 0 ? [] : [`✗ ${name}`, ...lines.filter((line) => line.startsWith('✗ '))],
   };
+}
+
+function print(chunk) {
+  process.stdout.write(chunk);
 }
 
 /** Installs this version from npm, and returns the environment in which tests run on it. */

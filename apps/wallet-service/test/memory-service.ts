@@ -36,12 +36,17 @@ class MemoryWalletRepository extends MemoryRepository<Wallet> implements WalletR
     this.findPage({ where: (wallet) => wallet.ownerId === ownerId, ...page });
 }
 
+/** What the configuration needs, although nothing connects to them. */
+const nowhere = 'postgres://user:secret@127.0.0.1:1/';
+const addresses = {
+  global: new TestDatabase(nowhere, 'global'),
+  mexico: new TestDatabase(nowhere, 'mexico'),
+};
+
 export function memoryService(
   options: Pick<TestServiceOptions, 'security' | 'http' | 'groupCommit' | 'retry'> = {},
 ): MemoryService {
-  const named = (name: string): TestDatabase => new TestDatabase('postgres://user:secret@127.0.0.1:1/', name);
-  const shards = { global: named('global'), mexico: named('mexico') };
-  const config = parseFrameworkConfig(configTree(shards, { ...options, login: 'owner' }));
+  const config = parseFrameworkConfig(configTree(addresses, { ...options, login: 'owner' }));
   const server = new MemoryServer(config.sharding);
   const databases = openDatabases(config.sharding, memory({ server }));
   const storage = {

@@ -103,11 +103,10 @@ export class ProgramInProcess extends RunningProgram {
         this.exited.resolve(code);
       },
     };
-    const running = runService(host as unknown as HostProcess);
+    const running = runService(host as unknown as HostProcess).then(() => host.exitCode);
     // A command ends the program; the service continues.
-    running.then(() => {
-      if (words.length > 0) this.exited.resolve(host.exitCode);
-    }, this.exited.reject);
+    if (words.length > 0) running.then(this.exited.resolve, this.exited.reject);
+    else running.catch(this.exited.reject);
   }
 
   get pid(): number {

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Client, escapeIdentifier } from 'pg';
@@ -19,6 +19,8 @@ import { type StartedServer, startServer } from './start-server.js';
 const startTimeoutMs = 60_000;
 const binaryCaches = ['/var/cache', tmpdir()] as const;
 const temporaryPrefix = 'temporary-postgres-';
+const memoryFolder = '/dev/shm';
+const memoryBytesMin = 4 * 2 ** 30;
 
 /** Where and how to start an embedded server. */
 export interface EmbeddedPostgresOptions {
@@ -84,13 +86,19 @@ export class EmbeddedPostgres {
    * Starts a throw-away server in a temporary folder, which `stop` removes. Also removes the temporary folders of
    * processes that were killed.
    *
+   * With the setting `fsync: 'off'`, the folder is in memory if `/dev/shm` has at least 4 GiB: creating databases then takes half the
+   * time.
+   *
    * @throws PostgresServerError as `start` does.
    */
   static async startTemporary(
     options: Omit<EmbeddedPostgresOptions, 'directory'> = {},
   ): Promise<EmbeddedPostgres> {
-    await removeRemains(tmpdir(), temporaryPrefix);
-    const directory = await mkdtemp(join(tmpdir(), `${temporaryPrefix}${process.pid}-`));
+    const hasMemory = await hasMemoryFolder();
+    for (const parent of hasMemory ? [tmpdir(), memoryFolder] : [tmpdir()])
+      await removeRemains(parent, temporaryPrefix);
+    const parent = hasMemory && options.settings?.['fsync'] === 'off' ? memoryFolder : tmpdir();
+    const directory = await mkdtemp(join(parent, `${temporaryPrefix}${process.pid}-`));
     const server = await EmbeddedPostgres.start({ ...options, directory });
     server.#temporaryDirectory = directory;
     return server;
@@ -148,6 +156,16 @@ export class EmbeddedPostgres {
     await Promise.all([this.#server.owner.close(), this.#server.process.stop()]);
     if (this.#temporaryDirectory !== undefined)
       await rm(this.#temporaryDirectory, { recursive: true, force: true });
+  }
+}
+
+/** Whether files can be kept in memory, and there is enough of it for the databases of a test run. */
+async function hasMemoryFolder(): Promise<boolean> {
+  try {
+    const { bavail, bsize } = await statfs(memoryFolder);
+    return bavail * bsize >= memoryBytesMin;
+  } catch {
+    return false;
   }
 }
 

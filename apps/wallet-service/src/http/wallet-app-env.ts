@@ -5,6 +5,7 @@ import type {
   Repository,
   ShardIdentifier,
 } from '@framework/core';
+import type { ModelMapper } from '@framework/core/adapter';
 import type { Delivery } from '@framework/events';
 import type { RelayState } from '@framework/relay';
 import type { OpenAPIHono } from '@hono/zod-openapi';
@@ -60,7 +61,7 @@ export interface WalletService {
   /** Begins the types and topics of its events. */
   readonly namespace: string;
   readonly databases: DatabaseRegistry;
-  readonly wallets: WalletRepository;
+  readonly wallets: WalletRepository & ModelMapper;
   readonly transfers: Repository<Transfer>;
   readonly executor: ActionExecutor;
   /** Delivers committed events to their handlers, or notifies the processes that do. */
