@@ -1,4 +1,5 @@
 import { globSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { basename, dirname } from 'node:path';
 
 import { transform } from 'esbuild';
@@ -123,8 +124,8 @@ export default defineConfig({
       },
     ],
     globalSetup: ['packages/testing/src/postgres/vitest-global-setup.ts'],
-    // Most tests wait for a database or for other processes.
-    maxWorkers: '100%',
+    // More than cores, because most tests wait for a database, a timeout or another process.
+    maxWorkers: Math.ceil(availableParallelism() * 1.5),
     // Files share their processes and the modules these have imported: importing them for each file doubles the time.
     isolate: false,
     restoreMocks: true,

@@ -24,8 +24,14 @@ const parts = {
     env: { GROUP_COMMIT: 'on' },
   },
   seeds: {
-    command: test('--project=testing', '--project=wallet-service', 'test/simulation'),
-    env: { SIMULATION_SEEDS: '100000', SIMULATION_FROM: '5001' },
+    command: test(
+      '--project=testing',
+      '--project=wallet-service',
+      '--project=drizzle-adapter',
+      'test/simulation',
+      'differential',
+    ),
+    env: { SIMULATION_SEEDS: '100000', SIMULATION_FROM: '5001', DIFFERENTIAL_COUNT: '2000' },
   },
   'mutants-core': { command: ['run', 'mutants', '--', 'packages/core/src'] },
   'mutants-events': { command: ['run', 'mutants', '--', 'packages/events/src'] },

@@ -8,7 +8,7 @@ import { query } from './fixtures/query.js';
 
 describe('a read of the log between cursors', () => {
   test(
-    'passes one transaction of 200,000 events to a process with a small heap',
+    'passes one transaction of 50,000 events to a process with a small heap',
     { timeout: 180_000, tags: ['slow'] },
     async () => {
       const { url } = await openStore();
@@ -17,13 +17,13 @@ describe('a read of the log between cursors', () => {
         `insert into eventlog.events (id, action_id, ordinal, namespace, action_name, action_params, principal, model_id,
            model_name, model_version, event_type, payload, headers, started_date, slot)
          select gen_random_uuid(), '00000000-0000-4000-8000-000000000000', n, 'test', 'Write', '{}', 'test', 'm' || n,
-           'Thing', 1, 'ThingChangedEvent', jsonb_build_object('text', repeat('x', 1000)), '{}', now(), n % 16
-         from generate_series(1, 200000) n`,
+           'Thing', 1, 'ThingChangedEvent', jsonb_build_object('text', repeat('x', 2000)), '{}', now(), n % 16
+         from generate_series(1, 50000) n`,
       );
       const reader = await ChildProgram.of('read-log.ts', '--max-old-space-size=64');
       onTestFinished(() => reader.remove());
       const seen = JSON.parse(await reader.run(url)) as unknown;
-      expect(seen).toEqual({ count: 200_000, ordinals: 20_000_100_000, largest: 1_000 });
+      expect(seen).toEqual({ count: 50_000, ordinals: 1_250_025_000, largest: 1_000 });
     },
   );
 
