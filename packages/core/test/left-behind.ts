@@ -52,11 +52,10 @@ const handleTypes: ReadonlySet<string> = new Set(['Timeout', 'TCPWRAP', 'PIPEWRA
 
 /** The timers, whether or not they keep the process alive, and the sockets that were opened and not closed. */
 class Handles {
-  readonly #open = new NativeMap<number, string>();
+  readonly #open = new NativeMap<number, { readonly type: string; readonly opening: Error }>();
   readonly #hook = createHook({
     init: (id, type) => {
-      const place = handleTypes.has(type) ? placeOfCaller() : undefined;
-      if (place !== undefined) nativeSet.call(this.#open, id, `${type} of ${place}`);
+      if (handleTypes.has(type)) nativeSet.call(this.#open, id, { type, opening: here() });
     },
     destroy: (id) => void this.#open.delete(id),
   });
@@ -70,14 +69,18 @@ class Handles {
   }
 
   open(): readonly string[] {
-    return [...this.#open.values()];
+    return [...this.#open.values()].flatMap(({ type, opening }) => {
+      const place = placeOf(opening);
+      return place === undefined ? [] : [`${type} of ${place}`];
+    });
   }
 }
 
 /** Something to which entries or listeners are added, which holds them. */
 interface Holder {
   readonly count: () => number;
-  readonly place: string;
+  /** Where the first addition was seen. */
+  readonly addition: Error;
   /** What it held when the rounds began; `undefined` if it is younger, and may last no longer than its round. */
   before: number | undefined;
 }
@@ -110,7 +113,11 @@ class Holders {
   grown(): readonly string[] {
     return [...this.#all.values()]
       .filter(({ count, before }) => before !== undefined && count() > before)
-      .map(({ place }) => `an entry or listener of ${place}`);
+      .flatMap(({ addition }) => {
+        const place = placeOf(addition);
+        const isOwn = place !== undefined && !place.includes('node_modules');
+        return isOwn ? [`an entry or listener of ${place}`] : [];
+      });
   }
 
   end(): void {
@@ -138,9 +145,7 @@ class Holders {
     // What is added here is not looked at.
     if (this.#isAdding || this.#all.has(target)) return;
     this.#isAdding = true;
-    const place = placeOfCaller();
-    if (place !== undefined && !place.includes('node_modules'))
-      nativeSet.call(this.#all, target, { count: counterOf(target), place, before: undefined });
+    nativeSet.call(this.#all, target, { count: counterOf(target), addition: here(), before: undefined });
     this.#isAdding = false;
   }
 }
@@ -151,12 +156,18 @@ const nativeSet = Map.prototype.set;
 
 const framesMax = 40;
 
-/** The line of the nearest caller outside of Node and of this file; `undefined` for the test runner. */
-function placeOfCaller(): string | undefined {
+/** An error with a long stack trace, whose text is expensive, and is made only for what is reported. */
+function here(): Error {
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = framesMax;
-  const lines = new Error('here').stack?.split('\n').slice(1) ?? [];
+  const error = new Error('here');
   Error.stackTraceLimit = stackTraceLimit;
+  return error;
+}
+
+/** The line of the nearest caller outside of Node and of this file; `undefined` for the test runner. */
+function placeOf({ stack = '' }: Error): string | undefined {
+  const lines = stack.split('\n').slice(1);
   const line = lines.find((each) => /[/\\]/.test(each) && !/\(?node:|[/\\]left-behind\.ts/.test(each));
   return line === undefined || /[/\\]@?vitest[/\\]/.test(line) ? undefined : line.trim();
 }
