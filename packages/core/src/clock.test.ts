@@ -11,6 +11,13 @@ function called(durationMs: number): Promise<void> {
   return new Promise((resolve) => systemClock.after(durationMs, resolve));
 }
 
+async function abortedSleep(): Promise<void> {
+  const ending = new AbortController();
+  const slept = systemClock.sleep(foreverMs, ending.signal);
+  ending.abort();
+  await slept;
+}
+
 describe('the system clock', () => {
   test('ends a sleep when its signal is aborted, and begins none if it is aborted already', async () => {
     const ending = new AbortController();
@@ -57,13 +64,7 @@ describe('the system clock', () => {
   test('leaves no timer and no listener behind, whether a sleep ends or is aborted', async () => {
     const { signal } = new AbortController();
     expect(await leftBehind(() => systemClock.sleep(1, signal))).toEqual([]);
-    const aborted = async (): Promise<void> => {
-      const ending = new AbortController();
-      const slept = systemClock.sleep(foreverMs, ending.signal);
-      ending.abort();
-      await slept;
-    };
-    expect(await leftBehind(aborted)).toEqual([]);
+    expect(await leftBehind(abortedSleep)).toEqual([]);
   });
 
   test('leaves no timer behind when a call is cancelled', async () => {

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 
 import { CommitListeners } from '../src/action/commit.js';
 import { KeyedMutex } from '../src/reads/keyed-mutex.js';
@@ -21,11 +21,12 @@ test.each([false, true])(
     const running = executorOf(
       async (plan, params) => {
         const { way, wallet } = params as { readonly way: Way; readonly wallet: Wallet };
-        if (way === 'open') return void plan().add(openWallet());
-        if (way === 'several shards') return void plan().addAll([openWallet(global), openWallet(mexico)]);
+        if (way === 'open') return plan().add(openWallet()) && undefined;
+        if (way === 'several shards')
+          return plan().addAll([openWallet(global), openWallet(mexico)]) && undefined;
         const read = await running.wallets.getById(wallet.id);
         if (way === 'refuse') throw new Error('The rules refuse it');
-        plan().update(read.deposit(1n));
+        return plan().update(read.deposit(1n)) && undefined;
       },
       { groupCommit },
     );
@@ -54,6 +55,17 @@ test.each([false, true])(
     expect(left).toEqual([]);
   },
 );
+
+test('lone plans that commit in a group leave no timer behind, and wait for locks as long as the first', async () => {
+  const clock = new ManualClock();
+  const running = executorOf(async (plan) => void plan().add(openWallet()), { groupCommit: true, clock });
+  const manager = running.manager(global);
+  const persist = vi.spyOn(manager, 'persist');
+  for (let round = 0; round < 12; round++) await running.execute();
+  const waits = persist.mock.calls.map(([, options]) => options?.shortLockWait);
+  expect(waits).toEqual(Array.from({ length: 12 }, () => false));
+  expect(clock.timerCount).toBe(0);
+});
 
 test('locks on models leave nothing behind, whether they are released, passed on, held up or taken away', async () => {
   const clock = new ManualClock();

@@ -8,10 +8,13 @@ import { EventEmitter, getEventListeners } from 'node:events';
  *
  * The subject is created before the rounds, which differ in what they pass to it, such as keys. The timers of `vi.useFakeTimers`
  * and of virtual clocks are not seen.
+ *
+ * @param options.patienceMs how long something may take to end on its own after the last round, such as a connection that the
+ * other end has closed
  */
 export async function leftBehind(
   round: (number: number) => unknown,
-  { rounds = 3 }: { readonly rounds?: number } = {},
+  { rounds = 3, patienceMs = 0 }: { readonly rounds?: number; readonly patienceMs?: number } = {},
 ): Promise<readonly string[]> {
   const handles = new Handles();
   const holders = new Holders();
@@ -22,7 +25,10 @@ export async function leftBehind(
     holders.begin();
     for (let number = 1; number <= rounds; number++) await round(number);
     await settled();
-    return [...handles.open(), ...holders.grown()];
+    const found = (): readonly string[] => [...handles.open(), ...holders.grown()];
+    for (const endMs = performance.now() + patienceMs; performance.now() < endMs; await settled())
+      if (found().length === 0) break;
+    return found();
   } finally {
     handles.end();
     holders.end();
