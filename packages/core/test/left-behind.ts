@@ -59,22 +59,33 @@ const handleTypes: ReadonlySet<string> = new Set(['Timeout', 'TCPWRAP', 'PIPEWRA
 /** The timers, whether or not they keep the process alive, and the sockets that were opened and not closed. */
 class Handles {
   readonly #open = new NativeMap<number, { readonly type: string; readonly opening: Error }>();
+  #before: readonly string[] = [];
   readonly #hook = createHook({
     init: (id, type) => {
       if (handleTypes.has(type)) nativeSet.call(this.#open, id, { type, opening: here() });
     },
     destroy: (id) => void this.#open.delete(id),
-  });
+  }).enable();
 
   begin(): void {
-    this.#hook.enable();
+    this.#before = this.#all();
   }
 
   end(): void {
     this.#hook.disable();
   }
 
+  /** Those that are open beyond as many from the same place as there were when the rounds began. */
   open(): readonly string[] {
+    const before = [...this.#before];
+    return this.#all().filter((each) => {
+      const index = before.indexOf(each);
+      if (index !== -1) before.splice(index, 1);
+      return index === -1;
+    });
+  }
+
+  #all(): readonly string[] {
     return [...this.#open.values()].flatMap(({ type, opening }) => {
       const place = placeOf(opening);
       return place === undefined ? [] : [`${type} of ${place}`];
