@@ -104,7 +104,7 @@ describe('a delivery that runs for long', () => {
     const operator = operatorOf(bench);
     await bench.clock.advance(roundMs);
     const left = await leftBySources(async (number) => {
-      for (const operation of ['log.read', 'cursors.save', 'blocked.block', 'leases.renew'])
+      for (const operation of ['log.read', 'cursors.save', 'blocked.block', 'leases.renew'] as const)
         process.access.failures.set(operation, [new ShardUnavailableError(shard, `outage ${number}`)]);
       isBroken = true;
       await process.store.cursors.setPaused('one', true);
@@ -244,10 +244,11 @@ describe('the parts of a delivery', () => {
   });
 });
 
-describe('the wait after a failure', () => {
-  const backoff = (random: number): StoreBackoff =>
-    new StoreBackoff({ clock: new VirtualClock(), random: () => random, baseMs: 100, maxMs: 1_000 });
+function backoff(random: number): StoreBackoff {
+  return new StoreBackoff({ clock: new VirtualClock(), random: () => random, baseMs: 100, maxMs: 1_000 });
+}
 
+describe('the wait after a failure', () => {
   test.each([
     [1, [100, 200, 400, 800, 1_000, 1_000]],
     [0, [50, 100, 200, 400, 500, 500]],

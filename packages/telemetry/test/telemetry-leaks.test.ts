@@ -2,6 +2,7 @@ import { ShardIdentifier } from '@framework/core';
 import type { DatabaseDelivery } from '@framework/core/adapter';
 import {
   AggregationTemporality,
+  type DataPoint,
   InMemoryMetricExporter,
   MeterProvider,
   PeriodicExportingMetricReader,
@@ -134,7 +135,7 @@ test('errors with very many names are counted together from the thousand and fir
   const points = resourceMetrics.scopeMetrics
     .flatMap(({ metrics }) => metrics)
     .filter(({ descriptor }) => descriptor.name === 'framework.execute.duration')
-    .flatMap(({ dataPoints }) => dataPoints);
+    .flatMap(({ dataPoints }) => dataPoints as readonly DataPoint<unknown>[]);
   const countOf = (type: string): unknown =>
     points.find(({ attributes }) => attributes['error.type'] === type)?.value;
   expect(points).toHaveLength(1_001);

@@ -90,6 +90,16 @@ function sectionOf(http: object): ReturnType<typeof parseHttpSettings> {
   return parseHttpSettings(parseFrameworkConfig({ framework: { namespace: 'x', sharding, http } }).http);
 }
 
+/** Whether limits are accepted as they are. */
+function isAccepted(limits: object): boolean {
+  try {
+    sectionOf({ limits });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** The range of each whole number below `framework.http.limits`. */
 const ranges = [
   ['body-bytes-max', 1_024, 16_777_216],
@@ -105,15 +115,12 @@ const ranges = [
 ] as const;
 
 test.each(ranges)('the limit %s may be %d to %d, and nothing beside', (key, min, max) => {
-  const isAccepted = (value: number): boolean => {
-    try {
-      sectionOf({ limits: { [key]: value } });
-      return true;
-    } catch (error) {
-      return !(error as Error).message.includes('framework.http.limits.');
-    }
-  };
-  expect([min - 1, min, max, max + 1].map(isAccepted)).toEqual([false, true, true, false]);
+  expect([min - 1, min, max, max + 1].map((value) => isAccepted({ [key]: value }))).toEqual([
+    false,
+    true,
+    true,
+    false,
+  ]);
 });
 
 test.each([
@@ -124,8 +131,7 @@ test.each([
   [2_147_483_647, 2_147_483_647, true],
 ])('headers may take %d ms if the whole request may take %d ms: %s', (headers, request, expected) => {
   const limits = { 'headers-timeout-ms': headers, 'request-timeout-ms': request };
-  if (expected) expect(sectionOf({ limits }).limits.headersTimeoutMs).toBe(headers);
-  else expect(() => sectionOf({ limits })).toThrow('headers-timeout-ms');
+  expect(isAccepted(limits)).toBe(expected);
 });
 
 test.each([
@@ -136,9 +142,5 @@ test.each([
   [{ requests: 1, seconds: 0 }, false],
   [{ requests: 1, seconds: 86_401 }, false],
 ])('each client may have the rate %j: %s', (rate, expected) => {
-  for (const key of ['per-address', 'per-principal']) {
-    const parse = (): unknown => sectionOf({ limits: { [key]: rate } });
-    if (expected) expect(parse).not.toThrow();
-    else expect(parse).toThrow(key);
-  }
+  for (const key of ['per-address', 'per-principal']) expect(isAccepted({ [key]: rate })).toBe(expected);
 });

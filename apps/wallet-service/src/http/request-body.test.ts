@@ -32,7 +32,7 @@ describe('a body', () => {
     ['of the limit, in characters of two, three and four bytes', 'éé€👍x'],
   ])('%s is read, whether or not its length is known', async (_size, text) => {
     expect((await bodyOf(text).read()).toString()).toBe(text);
-    const inParts = new RequestBody(requestWith([...text], chunked), bytesMax);
+    const inParts = new RequestBody(requestWith(Array.from(text), chunked), bytesMax);
     expect((await inParts.read()).toString()).toBe(text);
   });
 
@@ -43,7 +43,7 @@ describe('a body', () => {
     const refused = { code: 'body-too-large' };
     expect(bodyOf(text).isTooLarge).toBe(true);
     await expect(bodyOf(text).read()).rejects.toMatchObject(refused);
-    const inParts = new RequestBody(requestWith([...text], chunked), bytesMax);
+    const inParts = new RequestBody(requestWith(Array.from(text), chunked), bytesMax);
     expect(inParts.isTooLarge).toBe(false);
     await expect(inParts.read()).rejects.toMatchObject(refused);
   });
@@ -102,10 +102,12 @@ class Waiting extends Readable {
   }
 }
 
-describe('a body of JSON', () => {
-  const read = (text: string | Buffer, headers: Readonly<Record<string, string>>): Promise<unknown> =>
-    readJsonBody(new RequestBody(requestWith([text], chunked), 1_000), new Headers(headers), false);
+/** Reads a body of JSON that must not be left out. */
+function read(text: string | Buffer, headers: Readonly<Record<string, string>>): Promise<unknown> {
+  return readJsonBody(new RequestBody(requestWith([text], chunked), 1_000), new Headers(headers), false);
+}
 
+describe('a body of JSON', () => {
   test.each([
     'application/json',
     'Application/JSON',
@@ -148,8 +150,9 @@ describe('a body of JSON', () => {
   });
 
   test('may be left out only where it is optional', async () => {
-    const none = (): RequestBody => new RequestBody(requestWith([]), 1_000);
-    const empty = (): RequestBody => new RequestBody(requestWith([], chunked), 1_000);
+    const [none, empty] = [requestWith([]), requestWith([], chunked)].map(
+      (request) => () => new RequestBody(request, 1_000),
+    ) as [() => RequestBody, () => RequestBody];
     expect(await readJsonBody(none(), new Headers(), true)).toEqual({});
     expect(await readJsonBody(empty(), new Headers(), true)).toEqual({});
     for (const body of [none(), empty()])

@@ -139,11 +139,6 @@ test('scripts of other origins may use exactly the methods and headers of the AP
     method: 'OPTIONS',
     headers: { origin, 'access-control-request-method': 'POST' },
   });
-  const listOf = (text: string | null): readonly string[] =>
-    (text ?? '')
-      .split(',')
-      .map((each) => each.trim().toLowerCase())
-      .toSorted();
   const { headers } = preflight;
   expect(listOf(headers.get('access-control-allow-methods'))).toEqual(['get', 'head', 'post']);
   expect(listOf(headers.get('access-control-allow-headers'))).toEqual([
@@ -172,3 +167,11 @@ test('a script of any origin may send requests if all are named, without credent
   expect(headers['access-control-allow-origin']).toBe('*');
   expect(headers).not.toHaveProperty('access-control-allow-credentials');
 });
+
+/** The entries of a header, in lower case and in order. */
+function listOf(text: string | null): readonly string[] {
+  return (text ?? '')
+    .split(',')
+    .map((each) => each.trim().toLowerCase())
+    .toSorted();
+}

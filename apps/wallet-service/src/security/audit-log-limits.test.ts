@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, open, readFile, readdir, rename, rm } from 'node:fs/promises';
+import { mkdtemp, open, readFile, readdir, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -51,6 +51,7 @@ async function linesOf(file: string): Promise<readonly { readonly [name: string]
 /** Lets each write take only so many bytes. */
 async function shortWrites(file: string, bytesMax: number) {
   const methods = await handleMethods(file);
+  // oxlint-disable-next-line typescript/unbound-method -- it is called with what it belongs to
   const { write } = methods;
   const short = async function (this: Handle, bytes: Buffer) {
     return Reflect.apply(write, this, [bytes, 0, Math.min(bytesMax, bytes.byteLength)]) as ReturnType<
@@ -136,6 +137,11 @@ describe('the text of a client in the audit log', () => {
   });
 });
 
+/** How many files the process has open. */
+async function openCount(): Promise<number> {
+  return (await readdir('/proc/self/fd')).length;
+}
+
 describe('an audit log that is used for long', () => {
   test('leaves nothing behind with each entry and attempt, even with those that fail', async () => {
     const { openLog } = await auditFile();
@@ -154,7 +160,6 @@ describe('an audit log that is used for long', () => {
     async () => {
       const { file, openLog } = await auditFile();
       const log = await openLog();
-      const openCount = async (): Promise<number> => (await readdir('/proc/self/fd')).length;
       const before = await openCount();
       for (let move = 0; move < 5; move++) {
         await rename(file, `${file}.${move}`);
@@ -171,7 +176,6 @@ describe('an audit log that is used for long', () => {
     const methods = await handleMethods(file);
     const stats = vi.spyOn(methods, 'stat').mockRejectedValue(new Error('The disk is away'));
     onTestFinished(() => stats.mockRestore());
-    const openCount = async (): Promise<number> => (await readdir('/proc/self/fd')).length;
     const before = await openCount();
     for (let attempt = 0; attempt < 5; attempt++) await expect(openLog()).rejects.toThrow('away');
     expect(await openCount()).toBeLessThan(before + 5);
@@ -179,7 +183,7 @@ describe('an audit log that is used for long', () => {
 });
 
 test('a write that fails after requests have given up on it ends no process, and is repeated', async () => {
-  const { folder, file, failures, openLog } = await auditFile({ hashChain: true, sync: true });
+  const { file, failures, openLog } = await auditFile({ hashChain: true, sync: true });
   const log = await openLog();
   const answered = Promise.withResolvers<void>();
   const methods = await handleMethods(file);
@@ -200,5 +204,4 @@ test('a write that fails after requests have given up on it ends no process, and
   expect(unhandled).toEqual([]);
   expect(failures).toHaveLength(2);
   expect(await checkChain(file)).toMatchObject({ faults: [], end: { sequence: 1 } });
-  await mkdir(join(folder, 'unused'));
 });

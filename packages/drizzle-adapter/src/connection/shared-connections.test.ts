@@ -199,19 +199,20 @@ test('shared connections leave nothing behind, whether their statements succeed,
   expect([left, connections.waitingCount]).toEqual([[], 0]);
 });
 
-describe('the name of a statement behind a pooler', () => {
-  const namesOf = (...texts: readonly string[]): readonly unknown[] => {
-    const names: unknown[] = [];
-    const client = { query: (query: { readonly name?: string }) => names.push(query.name) };
-    adaptStatementNames(client as unknown as pg.ClientBase, true);
-    for (const text of texts) client.query({ name: 'one name', text } as never);
-    return names;
-  };
+/** The names under which statements with these texts are sent behind a pooler. */
+function namesOf(...texts: readonly string[]): readonly unknown[] {
+  const names: unknown[] = [];
+  const client = { query: (query: { readonly name?: string }) => names.push(query.name) };
+  adaptStatementNames(client as unknown as pg.ClientBase, true);
+  for (const text of texts) client.query({ name: 'one name', text } as never);
+  return names;
+}
 
+describe('the name of a statement behind a pooler', () => {
   test('differs for long texts that differ only at their ends, and has at most 63 bytes', () => {
     const long = `select '${'€'.repeat(10_000)}`;
-    const [one, other, again] = namesOf(`${long}1'`, `${long}2'`, `${long}1'`);
-    expect(one).not.toBe(other);
+    const [one, another, again] = namesOf(`${long}1'`, `${long}2'`, `${long}1'`);
+    expect(one).not.toBe(another);
     expect(again).toBe(one);
     expect(Buffer.byteLength(String(one))).toBeLessThanOrEqual(63);
   });

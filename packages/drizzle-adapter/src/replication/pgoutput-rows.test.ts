@@ -16,7 +16,7 @@ describe('a position in the write-ahead log', () => {
   });
 
   test.each([null, '', '0', '0/', '/0', '0/G', '0/0 ', '0/0/0'])('cannot be %j', (text) => {
-    expect(() => parseLsn(text)).toThrow();
+    expect(() => parseLsn(text)).toThrow('is not a position');
   });
 });
 

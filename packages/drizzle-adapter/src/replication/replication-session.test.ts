@@ -45,7 +45,7 @@ test.each(['ends', 'refuses'] as const)(
           onEnded: (error) => ends.push(error),
           onRecreated: () => undefined,
         });
-        await expect(opening).rejects.toThrow();
+        await expect(opening).rejects.toBeInstanceOf(Error);
       },
       // The client's goodbye takes a second at most.
       { patienceMs: 2_000 },
