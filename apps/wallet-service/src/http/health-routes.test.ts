@@ -65,6 +65,7 @@ test('callers at the same time share one check of the databases, and later ones 
   const checks = [1, 2, 3].map(() => Promise.withResolvers<readonly ShardStatus[]>());
   let checkCount = 0;
   const status = (): Promise<readonly ShardStatus[]> => checks[checkCount++]!.promise;
+  app.onError((_error, context) => context.json({}, 500));
   healthRoutes(app, { databases: { shards: [shard], status }, delivery });
   const ask = async (): Promise<number> => (await app.request('/health/ready')).status;
   const first = [ask(), ask(), ask()];

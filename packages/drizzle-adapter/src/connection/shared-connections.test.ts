@@ -209,7 +209,7 @@ function namesOf(...texts: readonly string[]): readonly unknown[] {
 }
 
 describe('the name of a statement behind a pooler', () => {
-  test('differs for long texts that differ only at their ends, and has at most 63 bytes', () => {
+  test('has at most 63 bytes, and differs for texts that differ only at their ends', () => {
     const long = `select '${'€'.repeat(10_000)}`;
     const [one, another, again] = namesOf(`${long}1'`, `${long}2'`, `${long}1'`);
     expect(one).not.toBe(another);

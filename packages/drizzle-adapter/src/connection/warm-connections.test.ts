@@ -60,7 +60,7 @@ describe('the timers of a pool', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test('warn once of a loan that takes as long as the threshold, and not of one that ends before', () => {
+  test('warn once of a loan that reaches the threshold, and not of a shorter one', () => {
     vi.useFakeTimers();
     onTestFinished(() => void vi.useRealTimers());
     const warnings: unknown[] = [];

@@ -69,7 +69,7 @@ describe('a snapshot after a batch that was cut short', () => {
     expect(formatSnapshot(cutSnapshot(cursor, now, cut))).toBe(expected);
   });
 
-  test('keeps as unseen what was in progress at the cursor, from the cut on', () => {
+  test('keeps what was in progress at the cursor from the cut on', () => {
     const cursor = parseSnapshot('10:20:10,15,18');
     expect(formatSnapshot(cutSnapshot(cursor, parseSnapshot('40:40:'), 15n))).toBe('15:20:15,18');
     expect(formatSnapshot(cutSnapshot(cursor, parseSnapshot('40:40:'), 16n))).toBe('18:20:18');

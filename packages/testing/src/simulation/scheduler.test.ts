@@ -23,7 +23,7 @@ async function isWithinBounds(run: Promise<void>): Promise<boolean> {
 }
 
 describe('the clock of a simulated process', () => {
-  test('leaves nothing behind on a signal that lasts, whether sleeps end, are aborted, or end with the process', async () => {
+  test('leaves nothing behind on a lasting signal, whether sleeps end, are aborted, or are dropped', async () => {
     const { scheduler, clock } = simulated();
     const { signal } = new AbortController();
     const left = await leftBehind(async () => {
