@@ -209,7 +209,7 @@ function namesOf(...texts: readonly string[]): readonly unknown[] {
 }
 
 describe('the name of a statement behind a pooler', () => {
-  test('has at most 63 bytes, and differs for texts that differ only at their ends', () => {
+  test('has at most 63 bytes, and differs for texts with different ends', () => {
     const long = `select '${'€'.repeat(10_000)}`;
     const [one, another, again] = namesOf(`${long}1'`, `${long}2'`, `${long}1'`);
     expect(one).not.toBe(another);
