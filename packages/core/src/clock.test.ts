@@ -1,13 +1,21 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
-import { systemClock } from './clock.js';
+import { leftBehind } from '../test/left-behind.js';
+import { systemClock, timerMaxMs } from './clock.js';
 
 /** Longer than a timer of the platform can wait. */
 const foreverMs = 2 ** 40;
 
 function called(durationMs: number): Promise<void> {
   return new Promise((resolve) => systemClock.after(durationMs, resolve));
+}
+
+async function abortedSleep(): Promise<void> {
+  const ending = new AbortController();
+  const slept = systemClock.sleep(foreverMs, ending.signal);
+  ending.abort();
+  await slept;
 }
 
 describe('the system clock', () => {
@@ -51,5 +59,34 @@ describe('the system clock', () => {
     for (const durationMs of [0, 1]) systemClock.after(durationMs, () => order.push(durationMs))();
     await called(2);
     expect(order).toEqual([]);
+  });
+
+  test('leaves no timer and no listener behind, whether a sleep ends or is aborted', async () => {
+    const { signal } = new AbortController();
+    expect(await leftBehind(() => systemClock.sleep(1, signal))).toEqual([]);
+    expect(await leftBehind(abortedSleep)).toEqual([]);
+  });
+
+  test('leaves no timer behind when a call is cancelled', async () => {
+    expect(await leftBehind(() => systemClock.after(foreverMs, () => undefined)())).toEqual([]);
+  });
+
+  test.each([timerMaxMs, timerMaxMs + 1, foreverMs])(
+    'neither wakes nor calls back early when the time is %d ms',
+    async (durationMs) => {
+      const ending = new AbortController();
+      const order: string[] = [];
+      const slept = systemClock.sleep(durationMs, ending.signal).then(() => order.push('woken'));
+      const cancel = systemClock.after(durationMs, () => order.push('called'));
+      await called(5);
+      expect(order).toEqual([]);
+      cancel();
+      ending.abort();
+      await slept;
+    },
+  );
+
+  test('can wait for the longest time of a timer of the platform, and no less', () => {
+    expect(timerMaxMs).toBe(2_147_483_647);
   });
 });

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
+import { leftBehind } from '../../core/test/left-behind.js';
 import { FaultProxy } from './fault-proxy.js';
 
 describe('FaultProxy', () => {
@@ -31,6 +32,22 @@ describe('FaultProxy', () => {
   test('forwards data in both directions', async () => {
     expect(await answer(open(proxy), 'hello')).toBe('echo hello');
     expect(proxy.connectionCount).toBe(1);
+  });
+
+  test('leaves no connection behind when either end leaves, or a connection is cut', async () => {
+    const left = await leftBehind(
+      async () => {
+        const client = open(proxy);
+        await answer(client, 'hello');
+        client.end();
+        await once(client.resume(), 'close');
+        proxy.judge = () => 'cut';
+        expect(await answer(open(proxy), 'bad')).toBe('ended');
+        proxy.judge = () => 'forward';
+      },
+      { patienceMs: 2_000 },
+    );
+    expect(left).toEqual([]);
   });
 
   test('can cut a connection before the server sees the bytes', async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
+import { leftBehind } from '../../core/test/left-behind.js';
 import { VirtualClock } from './virtual-clock.js';
 
 const start = new Date('2026-03-01T12:00:00Z');
@@ -152,4 +153,19 @@ describe('VirtualClock', () => {
     expect([await clock.wakeNext(), await clock.wakeNext()]).toEqual([true, false]);
     expect(clock.now().getTime() - start.getTime()).toBe(30);
   });
+});
+
+test('sleeps leave nothing behind on a signal that lasts, whether they end or are aborted', async () => {
+  const clock = new VirtualClock();
+  const { signal } = new AbortController();
+  const left = await leftBehind(async () => {
+    const ending = new AbortController();
+    const slept = [clock.sleep(10, signal), clock.sleep(10_000, ending.signal)];
+    const cancel = clock.after(10_000, () => undefined);
+    await clock.advance(10);
+    cancel();
+    ending.abort();
+    await Promise.all(slept);
+  });
+  expect([left, clock.sleeperCount, await clock.wakeNext()]).toEqual([[], 0, false]);
 });

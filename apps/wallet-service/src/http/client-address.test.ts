@@ -1,6 +1,9 @@
+import { Socket } from 'node:net';
+
 import { describe, expect, test } from 'vitest';
 
-import { ClientAddresses, addressRange } from './client-address.js';
+import { leftBehind } from '../../../../packages/core/test/left-behind.js';
+import { ClientAddresses, ConnectionCounts, addressRange } from './client-address.js';
 import { parseHttpSettings } from './http-settings.js';
 
 const { limits, trustedProxies } = parseHttpSettings({
@@ -64,3 +67,54 @@ test.each(['', '1', '10.0.0', '10.0.0.0/33', '10.0.0.0/', '::/129', 'example.com
     expect(addressRange(text)).toBeUndefined();
   },
 );
+
+describe('the connections of a client', () => {
+  const one = { address: 'one', isLimited: true, isProxy: false };
+
+  test('are admitted up to the maximum, again after others have closed, and not beyond', () => {
+    const counts = new ConnectionCounts(2);
+    const sockets = [1, 2, 3].map(() => new Socket());
+    expect(sockets.map((socket) => counts.admit(one, socket))).toEqual([true, true, false]);
+    expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, false, true]);
+    expect(counts.admit({ ...one, address: 'other' }, new Socket())).toBe(true);
+    sockets[0]?.emit('close');
+    expect([1, 2].map(() => counts.admit(one, new Socket()))).toEqual([true, false]);
+  });
+
+  test('that are refused are not counted, and those without a limit are all admitted', () => {
+    const counts = new ConnectionCounts(1);
+    const first = new Socket();
+    counts.admit(one, first);
+    for (let refused = 0; refused < 5; refused++) counts.admit(one, new Socket());
+    first.emit('close');
+    expect(counts.admit(one, new Socket())).toBe(true);
+    const unlimited = { ...one, isLimited: false };
+    expect([1, 2, 3].map(() => counts.admit(unlimited, new Socket()))).toEqual([true, true, true]);
+  });
+
+  test('leave nothing behind once they are closed, however many clients there were', async () => {
+    const counts = new ConnectionCounts(2);
+    const lasting = new Socket();
+    counts.admit(one, lasting);
+    const left = await leftBehind((number) => {
+      const sockets = [1, 2, 3].map(() => new Socket());
+      for (const socket of sockets) counts.admit({ ...one, address: `client ${number}` }, socket);
+      for (const socket of sockets.slice(0, 2)) socket.emit('close');
+    });
+    expect(left).toEqual([]);
+  });
+});
+
+test.each([
+  ['10.0.0.0/8', ['10.0.0.0', '10.255.255.255'], ['9.255.255.255', '11.0.0.0']],
+  ['192.0.2.128/25', ['192.0.2.128', '192.0.2.255'], ['192.0.2.127', '192.0.3.0']],
+  ['192.0.2.7', ['192.0.2.7'], ['192.0.2.6', '192.0.2.8']],
+  ['0.0.0.0/0', ['0.0.0.0', '255.255.255.255'], ['::1']],
+  ['2001:db8::/32', ['2001:db8::', '2001:db8:ffff:ffff:ffff:ffff:ffff:ffff'], ['2001:db7::', '2001:db9::']],
+  ['::1', ['::1'], ['::', '::2']],
+])('the range %s contains its first and last address, and no others', (range, inside, outside) => {
+  const unlimited = [addressRange(range)!];
+  const of = new ClientAddresses({ trustedProxies: [], unlimited });
+  const isIn = (address: string): boolean => !of.atAddress(address).isLimited;
+  expect([inside.map(isIn), outside.map(isIn)]).toEqual([inside.map(() => true), outside.map(() => false)]);
+});

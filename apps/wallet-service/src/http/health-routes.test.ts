@@ -1,7 +1,7 @@
 import { ShardIdentifier } from '@framework/core';
 import { DatabaseNotReadyError, type ShardStatus } from '@framework/core/adapter';
 import { OpenAPIHono } from '@hono/zod-openapi';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 
 import { healthRoutes } from './health-routes.js';
 import type { WalletEnv } from './wallet-app-env.js';
@@ -57,4 +57,39 @@ test('a shard that cannot serve reports the reason and the remedy, without inter
       shards: [{ ...mexico, status: 'unavailable', cause: 'access-refused', detail }],
     },
   });
+});
+
+test('callers at the same time share one check of the databases, and later ones begin another', async () => {
+  const app = new OpenAPIHono<WalletEnv>();
+  const delivery = { startedOn: async () => undefined, restartNeed: undefined };
+  const checks = [1, 2, 3].map(() => Promise.withResolvers<readonly ShardStatus[]>());
+  let checkCount = 0;
+  const status = (): Promise<readonly ShardStatus[]> => checks[checkCount++]!.promise;
+  app.onError((_error, context) => context.json({}, 500));
+  healthRoutes(app, { databases: { shards: [shard], status }, delivery });
+  const ask = async (): Promise<number> => (await app.request('/health/ready')).status;
+  const first = [ask(), ask(), ask()];
+  await vi.waitFor(() => expect(checkCount).toBe(1));
+  checks[0]?.resolve([healthy]);
+  expect(await Promise.all(first)).toEqual([200, 200, 200]);
+  const failing = ask();
+  checks[1]?.reject(new Error('down'));
+  expect(await failing).toBe(500);
+  const last = ask();
+  checks[2]?.resolve([healthy]);
+  expect([await last, checkCount]).toEqual([200, 3]);
+});
+
+test('a process is ready only when each of its shards is, in whichever order they are listed', async () => {
+  const other = ShardIdentifier.of(0, 0);
+  const isDown = { ...healthy, shard: other, ready: false };
+  for (const statuses of [
+    [healthy, isDown],
+    [isDown, healthy],
+  ]) {
+    const app = new OpenAPIHono<WalletEnv>();
+    const delivery = { startedOn: async () => undefined, restartNeed: undefined };
+    healthRoutes(app, { databases: { shards: [shard, other], status: async () => statuses }, delivery });
+    expect((await app.request('/health/ready')).status).toBe(503);
+  }
 });

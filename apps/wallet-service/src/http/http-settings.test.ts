@@ -89,3 +89,58 @@ function sectionOf(http: object): ReturnType<typeof parseHttpSettings> {
   const sharding = { 'default-shard': { group: 0, member: 0 }, groups };
   return parseHttpSettings(parseFrameworkConfig({ framework: { namespace: 'x', sharding, http } }).http);
 }
+
+/** Whether limits are accepted as they are. */
+function isAccepted(limits: object): boolean {
+  try {
+    sectionOf({ limits });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The range of each whole number below `framework.http.limits`. */
+const ranges = [
+  ['body-bytes-max', 1_024, 16_777_216],
+  ['headers-bytes-max', 1_024, 1_048_576],
+  ['headers-max', 16, 10_000],
+  ['connections-max', 1, 1_000_000],
+  ['connections-per-address-max', 1, 1_000_000],
+  ['pipelined-requests-max', 8, 1_000],
+  ['request-timeout-ms', 10_000, 2_147_483_647],
+  ['idle-timeout-ms', 100, 2_147_483_647],
+  ['answer-timeout-ms', 100, 2_147_483_647],
+  ['requests-per-shard-max', 1, 1_000_000],
+] as const;
+
+test.each(ranges)('the limit %s may be %d to %d, and nothing beside', (key, min, max) => {
+  expect([min - 1, min, max, max + 1].map((value) => isAccepted({ [key]: value }))).toEqual([
+    false,
+    true,
+    true,
+    false,
+  ]);
+});
+
+test.each([
+  [100, 100, true],
+  [99, 30_000, false],
+  [30_000, 30_000, true],
+  [30_001, 30_000, false],
+  [2_147_483_647, 2_147_483_647, true],
+])('headers may take %d ms if the whole request may take %d ms: %s', (headers, request, expected) => {
+  const limits = { 'headers-timeout-ms': headers, 'request-timeout-ms': request };
+  expect(isAccepted(limits)).toBe(expected);
+});
+
+test.each([
+  [{ requests: 1, seconds: 1 }, true],
+  [{ requests: 1_000_000, seconds: 86_400 }, true],
+  [{ requests: 0, seconds: 1 }, false],
+  [{ requests: 1_000_001, seconds: 1 }, false],
+  [{ requests: 1, seconds: 0 }, false],
+  [{ requests: 1, seconds: 86_401 }, false],
+])('each client may have the rate %j: %s', (rate, expected) => {
+  for (const key of ['per-address', 'per-principal']) expect(isAccepted({ [key]: rate })).toBe(expected);
+});

@@ -132,3 +132,46 @@ async function headersOf(
 ): Promise<Readonly<Record<string, string>>> {
   return Object.fromEntries((await app.request(path, { headers })).headers);
 }
+
+test('scripts of other origins may use exactly the methods and headers of the API', async () => {
+  const app = appWith({ cors: { origins: [origin], credentials: true } });
+  const preflight = await app.request('/wallets', {
+    method: 'OPTIONS',
+    headers: { origin, 'access-control-request-method': 'POST' },
+  });
+  const { headers } = preflight;
+  expect(listOf(headers.get('access-control-allow-methods'))).toEqual(['get', 'head', 'post']);
+  expect(listOf(headers.get('access-control-allow-headers'))).toEqual([
+    'authorization',
+    'content-type',
+    'idempotency-key',
+    'if-match',
+    'if-none-match',
+    'prefer',
+  ]);
+  expect(headers.get('access-control-max-age')).toBe('600');
+  expect(headers.get('access-control-allow-credentials')).toBe('true');
+  const answer = await headersOf(app, '/wallets/1', { origin });
+  expect(listOf(answer['access-control-expose-headers'] ?? null)).toEqual([
+    'etag',
+    'idempotency-replayed',
+    'location',
+    'retry-after',
+    'www-authenticate',
+    'x-request-id',
+  ]);
+});
+
+test('a script of any origin may send requests if all are named, without credentials', async () => {
+  const headers = await headersOf(appWith({ cors: { origins: ['*'] } }), '/wallets/1', { origin });
+  expect(headers['access-control-allow-origin']).toBe('*');
+  expect(headers).not.toHaveProperty('access-control-allow-credentials');
+});
+
+/** The entries of a header, in lower case and in order. */
+function listOf(text: string | null): readonly string[] {
+  return (text ?? '')
+    .split(',')
+    .map((each) => each.trim().toLowerCase())
+    .toSorted();
+}

@@ -5,6 +5,7 @@ import { connect, createServer } from 'node:tls';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 
+import { leftBehind } from '../../../../packages/core/test/left-behind.js';
 import { type CertificateFiles, certificateFiles, testCertificate } from '../../test/test-tls.js';
 import { ServerCertificate } from './server-certificate.js';
 
@@ -120,3 +121,32 @@ function read(section: Readonly<Record<string, string>> = files.section): Promis
   const { 'cert-file': certFile = '', 'key-file': keyFile = '' } = section;
   return ServerCertificate.read({ certFile, keyFile, minVersion: 'TLSv1.2' });
 }
+
+test('a certificate whose files are no longer followed leaves no timer behind', async () => {
+  const certificate = await read();
+  const left = await leftBehind(() => {
+    const end = certificate.follow(() => expect.unreachable(), logger);
+    end();
+    end();
+  });
+  expect(left).toEqual([]);
+});
+
+test('a certificate that is followed is read again only once the earlier reading has ended', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const certificate = await read();
+  const reading = Promise.withResolvers<void>();
+  const check = vi.spyOn(certificate, 'check').mockReturnValue(reading.promise);
+  const end = certificate.follow(() => undefined, logger);
+  vi.advanceTimersByTime(4_999);
+  expect(check).toHaveBeenCalledTimes(0);
+  vi.advanceTimersByTime(20_001);
+  expect(check).toHaveBeenCalledTimes(1);
+  reading.resolve();
+  await new Promise((resolve) => setImmediate(resolve));
+  vi.advanceTimersByTime(5_000);
+  expect(check).toHaveBeenCalledTimes(2);
+  end();
+  expect(vi.getTimerCount()).toBe(0);
+});

@@ -181,3 +181,22 @@ test('a line still says what happened, where, and with which statement', () => {
   expect(redacted(told)).toBe(told);
   expect(redacted(redacted(String(error)))).toBe(redacted(String(error)));
 });
+
+/** Names of fields that may hold a secret, or a value of a row or a request. */
+const secretNames =
+  'authorization cookie set-cookie password secret token apiKey key privateKey params parameters body payload input query ' +
+  'headers claims principal balance amount detail where internalQuery connectionString';
+
+test.each(secretNames.split(' '))('a field named %s is never written, three levels deep', (name) => {
+  const lines: string[] = [];
+  const logger = pino({ ...logOptions }, { write: (line) => lines.push(line) });
+  const fields = { [name]: 'canary-0' };
+  logger.info({ ...fields, one: fields, two: { one: fields }, other: 'kept' }, 'message');
+  expect(lines.join('')).not.toContain('canary');
+  expect(JSON.parse(lines[0] ?? '')).toMatchObject({
+    [name]: '[redacted]',
+    one: { [name]: '[redacted]' },
+    two: { one: { [name]: '[redacted]' } },
+    other: 'kept',
+  });
+});

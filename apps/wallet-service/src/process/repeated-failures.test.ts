@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
+import { leftBehind } from '../../../../packages/core/test/left-behind.js';
 import { type FailureTotal, RepeatedFailures } from './repeated-failures.js';
 
 beforeEach(() => void vi.useFakeTimers());
@@ -63,4 +64,36 @@ test('failures that are repeated after the longest wait that can be configured a
   repeated.failed('one', 'one', 'down', 2 ** 31 - 1 + 10_000);
   vi.advanceTimersByTime(60_000);
   expect(totals).toEqual([]);
+});
+
+test('failures leave no timer and no entry behind once they are over, whichever ends them', async () => {
+  vi.useRealTimers();
+  const { repeated, totals } = failures('forget reasons');
+  const left = await leftBehind((number) => {
+    for (const reason of ['down', 'busy', 'down']) repeated.failed(`${number}`, 'one', reason, 60_000);
+    repeated.succeeded(`${number}`, 0);
+  });
+  expect([left, repeated.isAny, totals.length]).toEqual([[], false, 4]);
+});
+
+test('each failure replaces the timer of the one before it', () => {
+  const { failed, repeated } = failures('end');
+  for (let count = 0; count < 5; count++) failed('down');
+  failed('down', 'other');
+  expect(vi.getTimerCount()).toBe(2);
+  vi.advanceTimersByTime(quietMs);
+  expect([vi.getTimerCount(), repeated.isAny]).toEqual([0, false]);
+});
+
+test.each([
+  [2 ** 31 - 2, 2 ** 31 - 2],
+  [2 ** 31 - 1, 2 ** 31 - 1],
+  [2 ** 31, 2 ** 31 - 1],
+])('failures are over after a quiet time of %d ms, as far as timers reach', (configuredMs, expectedMs) => {
+  const { repeated } = failures('end');
+  repeated.failed('one', 'one', 'down', configuredMs);
+  vi.advanceTimersByTime(expectedMs - 1);
+  expect(repeated.isAny).toBe(true);
+  vi.advanceTimersByTime(1);
+  expect(repeated.isAny).toBe(false);
 });

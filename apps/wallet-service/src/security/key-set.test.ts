@@ -8,9 +8,10 @@ import { gzipSync } from 'node:zlib';
 import { decodeProtectedHeader } from 'jose';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
+import { leftBehind, unhandledIn } from '../../../../packages/core/test/left-behind.js';
 import { type KeyServer, TestIssuer, audience, issuer, serveKeys } from '../../test/security/test-issuer.js';
 import { Authentication } from './authentication.js';
-import { type KeySource, keySource } from './key-set.js';
+import { type KeySource, KeySet, keySource } from './key-set.js';
 import { type JwtSettings, securitySettings } from './security-settings.js';
 
 interface Verifying {
@@ -318,5 +319,53 @@ describe('the keys in a file', () => {
     );
     await expect(nameOf(authentication, await issuing.token())).rejects.toMatchObject(unavailable);
     expect(failures).toMatchObject([{ code: 'ENOENT' }]);
+  });
+});
+
+describe('keys that are read for long', () => {
+  test('leave no timer behind with each read, whether it succeeds or fails', async () => {
+    const state = { isDown: false };
+    const keys = new KeySet(
+      {
+        load: () => (state.isDown ? Promise.reject(new Error('down')) : Promise.resolve({ keys: [] })),
+        refreshMs: -1,
+        cooldownMs: 0,
+      },
+      () => undefined,
+    );
+    const left = await leftBehind(async (number) => {
+      state.isDown = number % 2 === 1;
+      keys.preload();
+      await keys.current();
+    });
+    expect(left).toEqual([]);
+  });
+
+  test('that fail after requests have given up on them end no process, and are read again', async () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const reads = [Promise.withResolvers<never>(), Promise.withResolvers<never>()];
+    const failures: unknown[] = [];
+    let loads = 0;
+    const load = (): Promise<never> => reads[loads++]?.promise ?? Promise.reject(new Error('no more'));
+    const keys = new KeySet({ load, refreshMs: 1_000, cooldownMs: 0 }, (error) => failures.push(error));
+    const unhandled = await unhandledIn(async () => {
+      const first = Promise.resolve(keys.find({ alg: 'ES256' }, {} as never));
+      first.catch(() => undefined);
+      const second = Promise.resolve(keys.find({ alg: 'ES256' }, {} as never));
+      second.catch(() => undefined);
+      expect(loads).toBe(1);
+      await vi.advanceTimersByTimeAsync(5_000);
+      await expect(first).rejects.toMatchObject(unavailable);
+      await expect(second).rejects.toMatchObject(unavailable);
+      reads[0]?.reject(new Error('down'));
+    });
+    expect([unhandled, failures.map(String)]).toEqual([
+      [],
+      ['Error: The keys were not read within 5000 ms', 'Error: down'],
+    ]);
+    await vi.advanceTimersByTimeAsync(1_000);
+    keys.preload();
+    expect(loads).toBe(2);
   });
 });

@@ -68,6 +68,23 @@ describe('the setting', () => {
     },
   );
 
+  test.each([
+    ['retry', 'attemptsMax', 1, 10_000],
+    ['retry', 'backoffBaseMs', 0, 2 ** 31 - 1],
+    ['retry', 'backoffMaxMs', 0, 2 ** 31 - 1],
+    ['idempotency', 'searchWaitMs', 1, 2 ** 31 - 1],
+    ['groupCommit', 'queueWaitMs', 1, 2 ** 31 - 1],
+    ['modelLocks', 'waitMs', 1, 2 ** 31 - 1],
+    ...settings
+      .filter(([, setting]) => !/Ms$|^attemptsMax$/.test(setting))
+      .map(([section, setting]) => [section, setting, 1, Number.MAX_SAFE_INTEGER] as const),
+  ] as const)('%s.%s may be %d to %d, and nothing beside', (section, setting, min, max) => {
+    const refused = [min - 1, min, max, max + 1].map(
+      (value) => (faultsOf({ [section]: { [setting]: value } }) as readonly unknown[]).length > 0,
+    );
+    expect(refused).toEqual([true, false, false, true]);
+  });
+
   test('idempotency.keyLifetimeMs is refused beyond a century', () => {
     const centuryMs = 36_500 * 86_400_000;
     expect(faultsOf({ idempotency: { keyLifetimeMs: centuryMs } })).toEqual([]);

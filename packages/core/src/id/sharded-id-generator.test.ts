@@ -74,3 +74,24 @@ test.each([{ group: 256, member: 0 }, { group: 0, member: 64 }, { group: -1, mem
     );
   },
 );
+
+test.each([
+  [0, 0, 'ffffffff-fffe-7000-8000-ffffffffffff'],
+  [255, 63, 'ffffffff-fffe-7000-bfff-ffffffffffff'],
+])('random bits that are all set change neither time nor shard (%i, %i)', (group, member, expected) => {
+  const source = new FixedIdSource(
+    0xffff_ffff_fffe,
+    Array.from({ length: 6 }, () => 0xff),
+  );
+  expect(new ShardedIdGenerator(source).next(ShardIdentifier.of(group, member))).toBe(expected);
+});
+
+test('a generator keeps the order when the clock goes back after it has run ahead', () => {
+  const source = new FixedIdSource(1_000);
+  const generator = new ShardedIdGenerator(source);
+  const ids = Array.from({ length: 4_097 }, () => generator.next(global));
+  source.timeMs = 1;
+  ids.push(...Array.from({ length: 4_096 }, () => generator.next(global)));
+  expect(placeInTime(ids.at(-1)!)).toEqual([1_002, 0]);
+  expect(ids.findIndex((id, index) => index > 0 && id <= ids[index - 1]!)).toBe(-1);
+});

@@ -1,9 +1,9 @@
 import { validate, version } from 'uuid';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 
 import { ShardedId } from './id.js';
 import { ShardIdentifier } from './shard-identifier.js';
-import { type IdSource, randomUuid, timeOrderedUuid, useIdSource } from './uuid-v7.js';
+import { type IdSource, currentIdSource, randomUuid, timeOrderedUuid, useIdSource } from './uuid-v7.js';
 
 /** The milliseconds in an id. */
 function timeOf(id: string): number {
@@ -93,3 +93,66 @@ describe('another source of ids', () => {
     );
   });
 });
+
+/** A source whose random bytes have all bits set. */
+class FullSource implements IdSource {
+  timeMs = 5_000;
+
+  nowMs(): number {
+    return this.timeMs;
+  }
+
+  fillRandom(bytes: Uint8Array<ArrayBuffer>): void {
+    bytes.fill(0xff);
+  }
+}
+
+describe('ids whose random bytes have all bits set', () => {
+  test('still sort in the order in which they were generated, and keep their time', () => {
+    const putBack = useIdSource(new FullSource());
+    onTestFinished(putBack);
+    const ids = Array.from({ length: 1_000 }, () => timeOrderedUuid());
+    expect(ids.findIndex((id, index) => index > 0 && id <= ids[index - 1]!)).toBe(-1);
+    expect(new Set(ids.map(timeOf))).toEqual(new Set([5_000]));
+  });
+
+  test('are still of their version and variant, and of their shard', () => {
+    const putBack = useIdSource(new FullSource());
+    onTestFinished(putBack);
+    expect([timeOrderedUuid(), randomUuid()].map((id) => [validate(id), version(id)])).toEqual([
+      [true, 7],
+      [true, 4],
+    ]);
+    const shard = ShardIdentifier.of(1, 2);
+    expect(ShardedId.generate(Object, shard).resolveShardIdentifier()).toBe(shard);
+  });
+});
+
+test('a time-ordered UUID sorts after earlier ones even if the clock goes backwards', () => {
+  const source = new FullSource();
+  const putBack = useIdSource(source);
+  onTestFinished(putBack);
+  const ids = [5_000, 4_000, 5_000, 1, 5_001].map((timeMs) => {
+    source.timeMs = timeMs;
+    return timeOrderedUuid();
+  });
+  expect(ids.toSorted()).toEqual(ids);
+  expect(ids.map(timeOf)).toEqual([5_000, 5_000, 5_000, 5_000, 5_001]);
+});
+
+test.each([1, 16, 4_095, 4_096])(
+  'the random bytes of this process differ each time: %d at a time',
+  (size) => {
+    const drawn = Array.from({ length: 40 }, () => {
+      const bytes = new Uint8Array(size);
+      currentIdSource().fillRandom(bytes);
+      return bytes;
+    });
+    const all = Buffer.concat(drawn);
+    // Of so many random bytes, hardly any two draws are equal, and few bytes are zero.
+    expect(new Set(drawn.map((bytes) => Buffer.from(bytes).toString('hex'))).size).toBeGreaterThan(
+      size === 1 ? 20 : 39,
+    );
+    expect(all.filter((byte) => byte === 0).length / all.length).toBeLessThan(size === 1 ? 0.2 : 0.05);
+  },
+);

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 
+import { leftBehind, unhandledIn } from '../../test/left-behind.js';
 import { global, mexico } from '../../test/test-executor.js';
 import { defaultIdempotencySettings } from '../config/settings.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
@@ -21,9 +22,16 @@ const elsewhere = ShardIdentifier.of(9, 9);
 function sweepOf(
   keys: readonly (readonly [eventId: string, shard: ShardIdentifier | undefined])[],
   mayComeAgain: (eventIds: readonly string[]) => Promise<readonly string[]>,
-): { readonly sweep: KeySweep; readonly left: Set<string>; readonly places: unknown[] } {
+): {
+  readonly sweep: KeySweep;
+  readonly left: Set<string>;
+  readonly places: unknown[];
+  readonly failures: Error[];
+} {
   const left = new Set(keys.map(([eventId]) => eventId));
   const places: unknown[] = [];
+  /** Errors for the next searches for keys. */
+  const failures: Error[] = [];
   const blocked = {
     mayComeAgain: async (events: readonly { readonly eventId: string }[]) => {
       const again = await mayComeAgain(events.map(({ eventId }) => eventId));
@@ -42,7 +50,9 @@ function sweepOf(
         readonly limit: number;
         readonly after?: string;
       }) => {
+        const failure = failures.shift();
         places.push(after);
+        if (failure !== undefined) throw failure;
         const found = keys.map(([eventId, shard], index) => ({
           key: eventId,
           principal: 'p',
@@ -64,7 +74,8 @@ function sweepOf(
     transactionManager: () => manager,
     deliveries: () => [{ shards: [global, mexico], store }],
   } as unknown as DatabaseRegistry;
-  return { sweep: new KeySweep(databases, { ...defaultIdempotencySettings, sweepRowsMax: 2 }), left, places };
+  const sweep = new KeySweep(databases, { ...defaultIdempotencySettings, sweepRowsMax: 2 });
+  return { sweep, left, places, failures };
 }
 
 test("a handler's key is deleted only after its event's database has ruled out another delivery", async () => {
@@ -125,4 +136,45 @@ test('keys of handlers are swept after a number of commits, even if expired keys
   expect(places).toEqual([]);
   sweep.countCommit(global);
   await expect.poll(() => [...left]).toEqual(['dead']);
+});
+
+test('a sweep that fails between two pages continues where it was, and ends no process', async () => {
+  const dead = Array.from({ length: 4 }, (_item, index) => `dead-${index}`);
+  const { sweep, left, places, failures } = sweepOf(
+    [...dead, 'done'].map((eventId) => [eventId, global]),
+    async () => dead,
+  );
+  await sweep.sweepHandlerKeys(global);
+  failures.push(new ShardUnavailableError(global, 'it is down'));
+  const { commitsPerSweep } = defaultIdempotencySettings;
+  const unhandled = await unhandledIn(() => {
+    for (let count = 0; count < commitsPerSweep; count++) sweep.countCommit(global);
+  });
+  expect([unhandled, places]).toEqual([[], ['0', '2']]);
+  for (let round = 0; round < 2; round++) await sweep.sweepHandlerKeys(global);
+  expect([[...left], places]).toEqual([dead, ['0', '2', '2', '4']]);
+});
+
+test('keys of each shard are swept once for each full number of commits there', async () => {
+  const { sweep, places } = sweepOf([], async () => []);
+  const { commitsPerSweep } = defaultIdempotencySettings;
+  for (let count = 1; count < 2 * commitsPerSweep; count++) sweep.countCommit(global);
+  for (let count = 1; count < commitsPerSweep; count++) sweep.countCommit(mexico);
+  expect(places).toHaveLength(1);
+  sweep.countCommit(global);
+  expect(places).toHaveLength(2);
+  sweep.countCommit(mexico);
+  expect(places).toHaveLength(3);
+});
+
+test('the counts and places of sweeps do not grow with the number of commits and pages', async () => {
+  const { sweep } = sweepOf(
+    Array.from({ length: 5 }, (_item, index) => [`dead-${index}`, global]),
+    async (ids) => ids,
+  );
+  const left = await leftBehind(async () => {
+    for (let page = 0; page < 3; page++) await sweep.sweepHandlerKeys(global);
+    sweep.countCommit(mexico);
+  });
+  expect(left.filter((line) => line.includes('/core/src/'))).toEqual([]);
 });

@@ -1,6 +1,7 @@
 import { describe, expect, test, vi } from 'vitest';
 
 import { FakeDriver } from '../../test/fake-databases.js';
+import { leftBehind, unhandledIn } from '../../test/left-behind.js';
 import { databaseConfig, memberConfig } from '../../test/sharding-configs.js';
 import { ConfigurationError } from '../config/configuration-errors.js';
 import { Secret } from '../config/database-url.js';
@@ -108,6 +109,22 @@ describe('opening', () => {
     driver.refusals.set('postgresql://db/1-0', refusal);
     expect(() => open([memberConfig(first), memberConfig(third)], driver)).toThrow(refusal);
     expect(driver.opened.map(({ closings }) => closings)).toEqual([1]);
+  });
+
+  test('reports the refusal even if what it has opened cannot be closed', async () => {
+    const driver = new FakeDriver();
+    const refusal = new ConfigurationError([{ path: 'jdbc-url', message: 'is not for this driver' }]);
+    driver.refusals.set('postgresql://db/1-0', refusal);
+    const openNext = driver.open.bind(driver);
+    driver.open = (config) => {
+      const database = openNext(config);
+      database.close = () => Promise.reject(new Error('The server is away'));
+      return database;
+    };
+    const unhandled = await unhandledIn(() => {
+      expect(() => open([memberConfig(first), memberConfig(third)], driver)).toThrow(refusal);
+    });
+    expect(unhandled).toEqual([]);
   });
 
   test('uses the primary config, wherever it is in the file', async () => {
@@ -230,6 +247,35 @@ describe('a registry', () => {
     });
   });
 
+  test('has stopped waiting for good, although a database then fails or becomes ready', async () => {
+    const driver = new FakeDriver();
+    const registry = open([memberConfig(first), memberConfig(third)], driver);
+    const [one, other] = driver.opened;
+    other!.notReady = notReady('access-refused');
+    const closed = Promise.withResolvers<void>();
+    one!.ready = (onNotReady) => {
+      onNotReady?.(notReady('access-refused'));
+      return closed.promise;
+    };
+    const unhandled = await unhandledIn(async () => {
+      await expect(registry.ready()).rejects.toMatchObject({ code: 'no-usable-shard' });
+      closed.reject(new Error('It was closed'));
+      other!.heal();
+    });
+    expect(unhandled).toEqual([]);
+  });
+
+  test('leaves nothing behind with each caller that waits for it or asks for its state', async () => {
+    const driver = new FakeDriver();
+    const registry = open([memberConfig(first), memberConfig(third)], driver);
+    driver.opened[1]!.pingFailure = new Error('connection refused');
+    const left = await leftBehind(async () => {
+      await registry.ready();
+      await registry.status();
+    });
+    expect(left).toEqual([]);
+  });
+
   test('keeps waiting while one shard may recover by itself, whatever the others need', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
@@ -309,4 +355,14 @@ test('close closes every database once, however often it is called', async () =>
   await Promise.all([registry.close(), registry.close()]);
   await registry.close();
   expect(driver.opened.map(({ closings }) => closings)).toEqual([1, 1]);
+});
+
+test('close closes every database, although one of them fails, and says so to each caller', async () => {
+  const driver = new FakeDriver();
+  const registry = open([memberConfig(first), memberConfig(third)], driver);
+  const failure = new Error('The server is away');
+  driver.opened[0]!.close = () => Promise.reject(failure);
+  const outcomes = await Promise.allSettled([registry.close(), registry.close()]);
+  const rejected = { status: 'rejected', reason: failure };
+  expect([outcomes, driver.opened[1]!.closings]).toEqual([[rejected, rejected], 1]);
 });

@@ -7,6 +7,7 @@ import {
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
+import { leftBehind } from '../../../core/test/left-behind.js';
 import { LockWaits } from './lock-waits.js';
 
 const shard = ShardIdentifier.of(0, 0);
@@ -249,4 +250,26 @@ describe('writes that wait for locks', () => {
     write('a', 'a1');
     expect([waits.hasOneOf(['a']), waits.hasOneOf(['b']), waits.hasOneOf([])]).toEqual([true, false, false]);
   });
+});
+
+test('writes that wait for locks leave nothing behind, whether they finish, fail or are refused', async () => {
+  const waits = new LockWaits({ poolMax: 4, waitMaxMs: 60_000, waitingMax: 2, place });
+  const left = await leftBehind(async (number) => {
+    const [row, other] = [`a${number}`, `b${number}`];
+    const turn = Promise.withResolvers<void>();
+    const running = [row, row, other].map((each) => waits.run(shard, [each], () => turn.promise));
+    const several = waits.run(shard, [row, other], () => turn.promise);
+    const refused = await Promise.allSettled(
+      [1, 2, 3].map(() => waits.run(shard, [row], () => turn.promise)),
+    );
+    expect(refused.map(({ status }) => status)).toContain('rejected');
+    expect(waits.hasOneOf([row])).toBe(true);
+    turn.resolve();
+    await Promise.all([...running, several]);
+    await expect(waits.run(shard, [row], () => Promise.reject(locked))).rejects.toBeDefined();
+    const urgent = waits.run(shard, [row], async () => undefined, 60_000);
+    await urgent;
+    expect(waits.hasOneOf([row, other])).toBe(false);
+  });
+  expect(left).toEqual([]);
 });

@@ -3,7 +3,8 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type pg from 'pg';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
-import { type ConnectionSource, SharedConnections } from './shared-connections.js';
+import { leftBehind } from '../../../core/test/left-behind.js';
+import { type ConnectionSource, SharedConnections, adaptStatementNames } from './shared-connections.js';
 
 const shard = ShardIdentifier.of(0, 0);
 const other = ShardIdentifier.of(0, 1);
@@ -177,5 +178,52 @@ describe('shared connections', () => {
       { reason: { code: 'shard-unavailable', shard: other, cause: source.refusal } },
     ]);
     expect(connections.waitingCount).toBe(0);
+  });
+});
+
+test('shared connections leave nothing behind, whether their statements succeed, fail or break them', async () => {
+  const source = new FakeSource(20);
+  const connections = new SharedConnections(source, busy);
+  const left = await leftBehind(async () => {
+    await answersOf(sendMany(connections, 10));
+    const [sound, breaking] = sendMany(connections, 2);
+    sound!.fail(new Error('refused'));
+    breaking!.fail(broken);
+    await Promise.allSettled([sound!.sent, breaking!.sent]);
+    source.refusal = new Error('no connection');
+    await expect(send(connections).sent).rejects.toMatchObject({ code: 'shard-unavailable' });
+    source.refusal = undefined;
+    source.freeCount = 20;
+    connections.takeNoMore();
+  });
+  expect([left, connections.waitingCount]).toEqual([[], 0]);
+});
+
+/** The names under which statements with these texts are sent behind a pooler. */
+function namesOf(...texts: readonly string[]): readonly unknown[] {
+  const names: unknown[] = [];
+  const client = { query: (query: { readonly name?: string }) => names.push(query.name) };
+  adaptStatementNames(client as unknown as pg.ClientBase, true);
+  for (const text of texts) client.query({ name: 'one name', text } as never);
+  return names;
+}
+
+describe('the name of a statement behind a pooler', () => {
+  test('has at most 63 bytes, and differs for texts with different ends', () => {
+    const long = `select '${'€'.repeat(10_000)}`;
+    const [one, another, again] = namesOf(`${long}1'`, `${long}2'`, `${long}1'`);
+    expect(one).not.toBe(another);
+    expect(again).toBe(one);
+    expect(Buffer.byteLength(String(one))).toBeLessThanOrEqual(63);
+  });
+
+  test('stays the same however many others there are, of which not all are kept', () => {
+    const clear = vi.spyOn(Map.prototype, 'clear');
+    onTestFinished(() => clear.mockRestore());
+    const texts = Array.from({ length: 5_000 }, (_item, index) => `select ${index}`);
+    const names = namesOf(...texts, texts[0]!);
+    expect(names.at(-1)).toBe(names[0]);
+    expect(new Set(names).size).toBe(texts.length);
+    expect(clear.mock.calls.length).toBeGreaterThanOrEqual(2);
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
-import { WarmConnections } from './warm-connections.js';
+import { WarmConnections, watchLoan } from './warm-connections.js';
 
 type Opened = (error: Error | undefined, client: undefined, release: () => void) => void;
 
@@ -43,6 +43,37 @@ describe('connections that are kept open', () => {
     expect(pool.openingCount).toBe(2);
     for (let count = 0; count < 2; count++) pool.end();
     expect(pool).toMatchObject({ openingCount: 0, totalCount: 3 });
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+describe('the timers of a pool', () => {
+  test('leave none behind when it is closed while it waits to try again', () => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
+    const pool = new FakePool();
+    const warm = new WarmConnections(pool as never, 2);
+    warm.fill();
+    for (let count = 0; count < 2; count++) pool.end(new Error('refused'));
+    expect(vi.getTimerCount()).toBe(1);
+    warm.close();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test('warn once of a loan that reaches the threshold, and not of a shorter one', () => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
+    const warnings: unknown[] = [];
+    const watch = (): (() => void) =>
+      watchLoan({ path: 'a database' } as never, 1_000, (warning) => warnings.push(warning));
+    const endInTime = watch();
+    vi.advanceTimersByTime(999);
+    endInTime();
+    watch();
+    vi.advanceTimersByTime(999);
+    expect(warnings).toEqual([]);
+    vi.advanceTimersByTime(60_000);
+    expect(warnings).toMatchObject([{ kind: 'connection-leak', database: 'a database' }]);
     expect(vi.getTimerCount()).toBe(0);
   });
 });

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, type Socket, createServer } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 
+import { leftBehind } from '../../../core/test/left-behind.js';
 import { NotificationListener } from './pg-notifications.js';
 
 test('a notification listener closes while the server accepts its connection and stays silent', async () => {
@@ -63,4 +64,23 @@ test.each([
   await new Promise(setImmediate);
   expect(heardCount).toBe(expected);
   await listener.close();
+});
+
+test('a listener for notifications leaves nothing behind each time that it must connect again', async () => {
+  const server = createServer((socket) => socket.destroy()).listen(0, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  let brokenCount = 0;
+  const settings = { client: () => ({ host: '127.0.0.1', port }), lifetimeMaxMs: 600_000 };
+  const listener = new NotificationListener(settings, 'leaks', () => brokenCount++);
+  onTestFinished(() => listener.close());
+  const left = await leftBehind(
+    async () => {
+      const before = brokenCount;
+      await vi.waitUntil(() => brokenCount > before, 10_000);
+    },
+    { rounds: 2 },
+  );
+  expect(left).toEqual([]);
 });

@@ -62,3 +62,16 @@ function described({ kind, row, model }: ChangeSet['changes'][number]): string {
   const { table } = (row as { readonly shape: { readonly table: string } }).shape;
   return `${kind} ${table}${model.id.value}`;
 }
+
+test.each([
+  [31, 63, 1],
+  [32, 64, 1],
+  [33, 64, 2],
+  [32, 65, 2],
+  [64, 128, 2],
+  [65, 128, 3],
+  [1, 129, 3],
+])('%d changes and %d events are written in %d statements', (changeCount, eventCount, expected) => {
+  const staged = Array.from({ length: changeCount }, (_unused, index) => `update t${index}`);
+  expect(batchesOf(changeSet(staged, eventCount))).toHaveLength(expected);
+});

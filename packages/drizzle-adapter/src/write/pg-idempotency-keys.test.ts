@@ -2,6 +2,7 @@ import { ShardIdentifier } from '@framework/core';
 import { setImmediate as settled } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 
+import { leftBehind, unhandledIn } from '../../../core/test/left-behind.js';
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import { PgIdempotencyKeys } from './pg-idempotency-keys.js';
 
@@ -40,3 +41,66 @@ test.each(['no place', '[1, 2', '{}', '["", "", ""]', '["", "", "", "", ""]'])(
     });
   },
 );
+
+const scope = { key: 'key', principal: 'somebody', namespace: 'test' };
+
+/** Keys whose queries are answered by a function. */
+function keysAnswering(query: () => Promise<unknown>): PgIdempotencyKeys {
+  return new PgIdempotencyKeys({ shard: ShardIdentifier.of(0, 0), query } as unknown as PgTransactionManager);
+}
+
+test('a search that fails after its caller has given up ends no process, and later ones are sent again', async () => {
+  const answer = Promise.withResolvers<never>();
+  let askedCount = 0;
+  const keys = keysAnswering(() => (askedCount++ === 0 ? answer.promise : Promise.resolve({ rows: [] })));
+  const unhandled = await unhandledIn(async () => {
+    await expect(keys.find(scope, 1)).rejects.toMatchObject({ code: 'shard-unavailable' });
+    answer.reject(new Error('The connection is lost'));
+  });
+  expect(unhandled).toEqual([]);
+  expect(await keys.find(scope, 60_000)).toBeUndefined();
+  expect(askedCount).toBe(2);
+});
+
+test('a search with a limit leaves no timer behind, whether it is answered or fails', async () => {
+  const state = { isDown: false };
+  const keys = keysAnswering(() =>
+    state.isDown ? Promise.reject(new Error('down')) : Promise.resolve({ rows: [] }),
+  );
+  const left = await leftBehind(async () => {
+    state.isDown = false;
+    await keys.find(scope, 60_000);
+    state.isDown = true;
+    await expect(keys.find(scope, 60_000)).rejects.toThrow('down');
+  });
+  expect(left).toEqual([]);
+});
+
+test.each([
+  [0, 0, false],
+  [1, 1, false],
+  [2, 2, false],
+  [3, 2, true],
+])(
+  'of %d keys of handlers, a page of two has %d, and there is another one: %s',
+  async (count, size, hasNext) => {
+    const rows = Array.from({ length: count }, (_item, index) => ({
+      key: `${index}`,
+      place: `["${index}"]`,
+    }));
+    const page = await keysAnswering(async () => ({ rows })).findHandlerKeys({ olderThanMs: 0, limit: 2 });
+    expect([page.items.length, page.next]).toEqual([size, hasNext ? '["1"]' : undefined]);
+  },
+);
+
+test('a missing key proves nothing on a server in recovery, and a stored one does', async () => {
+  const stored = { fingerprint: 'f', actionId: 'id', actionName: 'A', result: null };
+  const nothing = { fingerprint: null };
+  await expect(keysAnswering(async () => ({ rows: [nothing] })).find(scope)).rejects.toMatchObject({
+    code: 'shard-unavailable',
+  });
+  expect(await keysAnswering(async () => ({ rows: [nothing, stored] })).find(scope)).toEqual({
+    ...stored,
+    result: undefined,
+  });
+});

@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import { beforeEach, describe, expect, test } from 'vitest';
 
+import { leftBehind, unhandledIn } from '../../../core/test/left-behind.js';
 import { PlainTables } from './plain-tables.js';
 import type { RowShape } from './row-encoder.js';
 
@@ -81,4 +82,19 @@ describe('the check for a plain table', () => {
     expect(tables.isKnownPlain({ ...shape, staged: undefined }, lookUp)).toBe(false);
     expect(asked.length).toBe(1);
   });
+});
+
+test('checks for a plain table leave nothing behind, even those that fail, and are repeated then', async () => {
+  const shapes = Array.from({ length: 10 }, (_item, index) => ({ ...shape, key: `wallets ${index}` }));
+  let failCount = 0;
+  const unhandled = await unhandledIn(async () => {
+    const left = await leftBehind(async () => {
+      nowMs += 20_000;
+      for (const each of shapes)
+        tables.isKnownPlain(each, () => Promise.reject(new Error(`down ${failCount++}`)));
+      await new Promise(setImmediate);
+    });
+    expect(left).toEqual([]);
+  });
+  expect([unhandled, failCount]).toEqual([[], 40]);
 });
