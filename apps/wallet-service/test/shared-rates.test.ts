@@ -76,6 +76,15 @@ describe('processes that share PostgreSQL', () => {
     await expect.poll(() => counts(one, other, (random) => random.repeat(100))).toEqual(together);
   });
 
+  test('serve each client its own rate, also when long names differ only at the end', async () => {
+    const { direct } = await database();
+    const [one, other] = [await openRates({ postgresql: direct }), await openRates({ postgresql: direct })];
+    await expect.poll(() => counts(one, other)).toEqual(together);
+    const longNameOf = (random: string): string => 'é'.repeat(300) + random;
+    for (let client = 0; client < 2; client++)
+      expect(await counts(one, other, longNameOf)).toEqual(together);
+  });
+
   test('count alone while it does not answer, and together again afterwards', async () => {
     const { direct, proxied, proxy } = await database();
     const outages: string[] = [];
