@@ -11,7 +11,11 @@ import { root, tool } from './workspace.mjs';
 const checks = ['format:check', 'lint', 'knip', 'docs', 'typecheck', 'build', 'check-package', 'api'];
 const args = process.argv.slice(2);
 
-if (args.length > 0) printResult([await runTests(args)]);
+// Options alone, such as --changed, choose among the tests of this gate.
+const ofThisGate = ['--project=!ci', '--project=!e2e', '--project=!long'];
+const isOpen = args.every((word) => word.startsWith('-') && !word.startsWith('--project'));
+
+if (args.length > 0) printResult([await runTests(isOpen ? [...args, ...ofThisGate] : args)]);
 else {
   const checked = await alone(() => runTasks(checks, ['--output-logs=errors-only', '--log-order=grouped']));
   for (const file of resultFiles()) rmSync(file);
