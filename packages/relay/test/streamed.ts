@@ -113,7 +113,8 @@ export async function newLog(server: EmbeddedPostgres): Promise<string> {
   return url;
 }
 
-function openLog(url: string): DatabaseRegistry {
+/** The log of a database, which is created if it has none; closed when the test is over. */
+export function openLog(url: string): DatabaseRegistry {
   const members = [{ member: 0, name: 'only', configs: { 'primary-config': { 'jdbc-url': url } } }];
   const sharding = {
     'default-shard': { group: 0, member: 0 },

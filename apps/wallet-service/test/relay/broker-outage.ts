@@ -3,14 +3,14 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 
 import { Fleet } from '../delivery/fleet.js';
 import { WalletClient } from '../wallet-client.js';
-import { Arrivals } from './arrivals.js';
+import { Arrivals } from '../../../../packages/relay/test/faults/arrivals.js';
 import { eventCountOf, expectArrived } from './expect-arrived.js';
-import type { OwnBroker } from './own-broker.js';
+import type { OwnBroker } from '../../../../packages/relay/test/faults/own-broker.js';
 import { makeDeposits } from './paced-deposits.js';
 
 const { full } = eventCountOf(0);
 const timeoutMs = full ? 900_000 : 300_000;
-const downMs = full ? 60_000 : 4_000;
+const downMsDefault = full ? 60_000 : 4_000;
 const beforeMs = full ? 10_000 : 1_000;
 const perSecond = full ? 500 : 60;
 /** Messages of a wallet are confirmed one after the other: with few wallets, that limits how fast a backlog is published. */
@@ -25,18 +25,22 @@ interface Readiness {
 type Phase = 'before' | 'during' | 'after';
 
 /** Tests that no request notices the outage of a broker, and that the broker gets everything afterwards. */
-export function testBrokerOutage(name: string, open: (() => Promise<OwnBroker>) | undefined): void {
+export function testBrokerOutage(
+  name: string,
+  open: (() => Promise<OwnBroker>) | undefined,
+  { downMs = downMsDefault }: { readonly downMs?: number } = {},
+): void {
   test.skipIf(open === undefined)(
     `no request notices that ${name} is down, which gets every event in order afterwards`,
     { timeout: timeoutMs },
     async () => {
       expect(open).toBeDefined();
-      if (open !== undefined) await stopBroker(open);
+      if (open !== undefined) await stopBroker(open, downMs);
     },
   );
 }
 
-async function stopBroker(open: () => Promise<OwnBroker>): Promise<void> {
+async function stopBroker(open: () => Promise<OwnBroker>, downMs: number): Promise<void> {
   const broker = await open();
   onTestFinished(() => broker.end());
   const section = { name: 'events-to-broker', 'start-from': 'beginning', ...broker.section };

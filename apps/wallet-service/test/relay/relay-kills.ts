@@ -3,13 +3,19 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 
 import type { Wallet } from '../../src/wallet/wallet.js';
 import { Fleet } from '../delivery/fleet.js';
-import { Arrivals } from './arrivals.js';
+import { Arrivals } from '../../../../packages/relay/test/faults/arrivals.js';
 import { eventCountOf, expectArrived } from './expect-arrived.js';
-import type { OwnBroker } from './own-broker.js';
+import type { OwnBroker } from '../../../../packages/relay/test/faults/own-broker.js';
 import { makeDeposits } from './paced-deposits.js';
 
-const { eventCount, full } = eventCountOf(2_000);
+const { eventCount: eventCountDefault, full } = eventCountOf(2_000);
 const timeoutMs = full ? 1_200_000 : 300_000;
+/** How much a test does. */
+interface KillOptions {
+  readonly eventCount?: number;
+  readonly killsMin?: number;
+}
+
 /** Messages of a wallet are confirmed one after the other: with few wallets, what is read at once takes longer than a life. */
 const walletCount = full ? 1_600 : 80;
 const clientCount = 16;
@@ -18,7 +24,7 @@ const perSecond = full ? 1_500 : 250;
 /** Short leases, so that a process that lives for a second publishes for most of it. */
 const quickTakeover = { 'lease-ms': 500, 'cursor-save-ms': 100 };
 const lifeMs = 1_000;
-const killsMin = full ? 20 : 5;
+const killsMinDefault = full ? 20 : 5;
 const inFlightPatience = { timeout: 500, interval: 1 };
 /** How many of them find events in flight. */
 const killsInFlightMin = full ? 10 : 1;
@@ -31,18 +37,25 @@ const restarts = [
 const killedShare = 0.9;
 
 /** Tests that a broker gets every event, although the relay is killed again and again. */
-export function testRelayKills(name: string, open: (() => Promise<OwnBroker>) | undefined): void {
+export function testRelayKills(
+  name: string,
+  open: (() => Promise<OwnBroker>) | undefined,
+  options: KillOptions = {},
+): void {
   test.skipIf(open === undefined)(
     `${name} gets every event in order, although the relay is killed every second and the broker restarted twice`,
     { timeout: timeoutMs },
     async () => {
       expect(open).toBeDefined();
-      if (open !== undefined) await killRelay(open);
+      if (open !== undefined) await killRelay(open, options);
     },
   );
 }
 
-async function killRelay(open: () => Promise<OwnBroker>): Promise<void> {
+async function killRelay(
+  open: () => Promise<OwnBroker>,
+  { eventCount = eventCountDefault, killsMin = killsMinDefault }: KillOptions,
+): Promise<void> {
   const startedMs = performance.now();
   const broker = await open();
   onTestFinished(() => broker.end());
@@ -59,7 +72,7 @@ async function killRelay(open: () => Promise<OwnBroker>): Promise<void> {
   const over = new AbortController();
   onTestFinished(() => over.abort());
   let committedCount = 0;
-  const depositing = depositAll(fleet, over.signal, () => committedCount++);
+  const depositing = depositAll(fleet, eventCount, over.signal, () => committedCount++);
   const isArrived = (share: number): boolean => arrivals.count >= share * eventCount;
   const restarting = restartBroker(broker, isArrived);
   let running = fleet.start('relay');
@@ -91,7 +104,12 @@ async function killRelay(open: () => Promise<OwnBroker>): Promise<void> {
 }
 
 /** Opens wallets on both shards, and deposits into them until there are so many events. */
-async function depositAll(fleet: Fleet, until: AbortSignal, onCommitted: () => void): Promise<void> {
+async function depositAll(
+  fleet: Fleet,
+  eventCount: number,
+  until: AbortSignal,
+  onCommitted: () => void,
+): Promise<void> {
   const byId = new Map<string, Wallet>();
   const opening = Array.from({ length: clientCount }, async (_unused, client) => {
     for (let n = client; n < walletCount; n += clientCount) {

@@ -5,7 +5,7 @@ import { rowsOf } from '../database-session.js';
 import { Fleet } from '../delivery/fleet.js';
 import type { ServiceProcess } from '../service-process.js';
 import { WebhookReceiver } from '../webhook-receiver.js';
-import { Arrivals } from './arrivals.js';
+import { Arrivals } from '../../../../packages/relay/test/faults/arrivals.js';
 import { expectArrived } from './expect-arrived.js';
 import { makeDeposits } from './paced-deposits.js';
 

@@ -2,9 +2,9 @@ import { Delivery, DeliveryOperator, EventHandlerRegistry } from '@framework/eve
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { type PublishOutcome, relay } from '../src/index.js';
-import { Counters } from './counter.js';
-import { ScriptedBroker } from './scripted-broker.js';
+import { type PublishOutcome, relay } from './index.js';
+import { Counters } from '../test/counter.js';
+import { ScriptedBroker } from '../test/scripted-broker.js';
 
 /** Counters whose events are relayed to a scripted broker. */
 async function relayed(limits = { messagesMax: 1_000, timeoutMs: 30_000 }) {

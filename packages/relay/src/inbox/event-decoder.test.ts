@@ -2,10 +2,10 @@ import { FrameworkError, type Id, ModelEvent, ShardIdentifier, ShardedId } from 
 import { describe, expect, expectTypeOf, test } from 'vitest';
 import * as z from 'zod';
 
-import { type BrokerDelivery, EventDecoder, type ReceivedEvent, attributesOf } from '../src/inbox/index.js';
-import { headerValue } from '../src/message.js';
-import { Counter, CounterClosedEvent, CounterIncreasedEvent } from './counter.js';
-import { published } from './published.js';
+import { type BrokerDelivery, EventDecoder, type ReceivedEvent, attributesOf } from './index.js';
+import { headerValue } from '../message.js';
+import { Counter, CounterClosedEvent, CounterIncreasedEvent } from '../../test/counter.js';
+import { published } from '../../test/published.js';
 
 const id = ShardedId.generate(Counter, ShardIdentifier.of(1, 2));
 const increased = published(new CounterIncreasedEvent(id, 5));

@@ -17,9 +17,9 @@ import {
   type AsyncApiOptions,
   type AsyncApiProtocol,
   asyncApiDocument,
-} from '../src/asyncapi.js';
-import { Counter, CounterClosedEvent, CounterIncreasedEvent } from './counter.js';
-import { published } from './published.js';
+} from './asyncapi.js';
+import { Counter, CounterClosedEvent, CounterIncreasedEvent } from '../test/counter.js';
+import { published } from '../test/published.js';
 
 const options: AsyncApiOptions = {
   title: 'Counters',

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 
-import type { Broker } from '../src/index.js';
-import { nats } from '../src/nats.js';
-import { rabbitmq } from '../src/rabbitmq.js';
-import { webhooks } from '../src/webhooks.js';
+import type { Broker } from './index.js';
+import { nats } from './nats.js';
+import { rabbitmq } from './rabbitmq.js';
+import { webhooks } from './webhooks.js';
 
 const secret = `whsec_${Buffer.alloc(32, 7).toString('base64')}`;
 

@@ -1,8 +1,8 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
 import { expect, test } from 'vitest';
 
-import { Counter, CounterIncreasedEvent } from './counter.js';
-import { published } from './published.js';
+import { Counter, CounterIncreasedEvent } from '../test/counter.js';
+import { published } from '../test/published.js';
 
 const event = new CounterIncreasedEvent(ShardedId.generate(Counter, ShardIdentifier.of(1, 2)), 5);
 

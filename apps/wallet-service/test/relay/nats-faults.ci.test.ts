@@ -1,0 +1,8 @@
+import { ownNats } from '../../../../packages/relay/test/faults/own-nats.js';
+import { testBrokerOutage } from './broker-outage.js';
+import { testRelayKills } from './relay-kills.js';
+
+// The other brokers, and more events of each, are in `*-faults.long.test.ts`.
+const open = await ownNats();
+testRelayKills('NATS JetStream', open, { eventCount: 600, killsMin: 2 });
+testBrokerOutage('NATS JetStream', open, { downMs: 1_500 });
