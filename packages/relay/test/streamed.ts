@@ -22,6 +22,10 @@ export const streamingSettings = {
   max_wal_senders: '20',
 } as const;
 
+/** The statement that ends the stream of a database. */
+export const endStream =
+  "select pg_terminate_backend(active_pid) from pg_replication_slots where database = current_database() and slot_name like 'framework%'";
+
 /** A server for all tests of a file, whose log can be streamed. */
 export function streamingServer(settings: EmbeddedPostgresOptions['settings'] = {}): () => EmbeddedPostgres {
   let server: EmbeddedPostgres | undefined;

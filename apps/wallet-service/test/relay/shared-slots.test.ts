@@ -11,11 +11,11 @@ import { makeDeposits } from './paced-deposits.js';
 
 const patience = { timeout: 60_000, interval: 20 };
 const relayName = 'events-to-partner';
-const walletCount = 40;
-const depositCount = 1_000;
-const load = { clientCount: 8, perSecond: 200 };
+const walletCount = 16;
+const depositCount = 240;
+const load = { clientCount: 8, perSecond: 120 };
 /** One relay is killed when so many events have arrived. */
-const killedAfter = 300;
+const killedAfter = 60;
 
 let partner: WebhookReceiver;
 let fleet: Fleet;
