@@ -266,15 +266,21 @@ describe('the end of a connection on demand', () => {
 
   test.each([
     ['was never opened', async () => undefined],
-    ['could not be opened', async ({ connection, attempts }: Scripted) => {
-      const waiting = failed(connection.get());
-      attempts[0]?.reject(new Error('refused'));
-      await waiting;
-    }],
-    ['has ended', async (scripted: Scripted) => {
-      scripted.opens = true;
-      (await scripted.connection.get()).isOpen = false;
-    }],
+    [
+      'could not be opened',
+      async ({ connection, attempts }: Scripted) => {
+        const waiting = failed(connection.get());
+        attempts[0]?.reject(new Error('refused'));
+        await waiting;
+      },
+    ],
+    [
+      'has ended',
+      async (scripted: Scripted) => {
+        scripted.opens = true;
+        (await scripted.connection.get()).isOpen = false;
+      },
+    ],
   ])('ends nothing if the connection %s', async (_how, prepare) => {
     const scripted = new Scripted();
     scripted.opens = false;
