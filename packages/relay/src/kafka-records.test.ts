@@ -99,6 +99,20 @@ describe('a batch of records', () => {
     expect(read.map(({ offsetDelta }) => offsetDelta)).toEqual(records.map((_each, index) => index));
   });
 
+  test('has records whose lengths lead from one to the next, and from the last to its end', () => {
+    const lengths = [0, 1, 50, 63, 64, 127, 128, 8_000, 8_191, 8_192];
+    const records = Array.from({ length: 300 }, (_unused, index) =>
+      recordFor(`m${index}`, 't', 'x'.repeat(lengths[index % lengths.length] ?? 0)),
+    );
+    const bytes = batchOf(records, stamp, none);
+    const reader = Reader.from(bytes);
+    reader.skip(61);
+    let count = 0;
+    for (; reader.position < bytes.byteLength; count++) reader.skip(reader.readVarInt());
+    expect(reader.position).toBe(bytes.byteLength);
+    expect(count).toBe(records.length);
+  });
+
   test('is read back if it is compressed, and has the checksum of what is sent', () => {
     const records = [recordFor('a', 't', 'x'.repeat(5_000)), recordFor('b')];
     const bytes = batchOf(records, stamp, gzip);
@@ -148,6 +162,7 @@ describe('the partition of a record', () => {
         const attributes = { ...message.attributes, partitionkey: `m${index}` };
         const [one, other] = [1, 2].map(() => recordOf({ ...message, attributes }, 't', partitionCount));
         expect(other?.partition).toBe(one?.partition);
+        expect(one?.partition).toBe((murmur2OfClient(`m${index}`) & 0x7fff_ffff) % partitionCount);
         expect(one?.place).toBe(`t:${one?.partition}`);
         return one?.partition ?? -1;
       });

@@ -196,12 +196,21 @@ describe('the acknowledgements of NATS', () => {
     expect(message.outcome).toBeInstanceOf(Error);
     connection.answer(0, stored);
     connection.answer(1, stored);
-    connection.fail(new Error('no permission'));
     const next = publish();
     connection.answer(1, stored);
     connection.answer(1, { error: { err_code: 1 } });
     await settle();
     expect(next.outcome).toBe('stored');
+  });
+
+  test('are awaited on although the client reports an error of the subscription', async () => {
+    const message = publish();
+    connection.fail(new Error('no permission'));
+    await settle();
+    expect(message.outcome).toBe('waiting');
+    connection.answer(0, stored);
+    await settle();
+    expect(message.outcome).toBe('stored');
   });
 
   test('are not awaited for a message that the client refuses', async () => {

@@ -1,10 +1,17 @@
+import { ShardIdentifier, ShardedId } from '@framework/core';
 import { Delivery, DeliveryOperator, EventHandlerRegistry } from '@framework/events';
 import { VirtualClock } from '@framework/testing';
+import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
 
 import { type PublishOutcome, relay } from './index.js';
-import { Counters } from '../test/counter.js';
+import { Counter, CounterIncreasedEvent, Counters } from '../test/counter.js';
+import { envelopeOf } from '../test/published.js';
 import { ScriptedBroker } from '../test/scripted-broker.js';
+import { unhandledRejections } from '../test/unhandled.js';
+import { unlessAborted } from './relay.js';
+
+const event = new CounterIncreasedEvent(ShardedId.generate(Counter, ShardIdentifier.of(1, 2)), 5);
 
 /** Counters whose events are relayed to a scripted broker. */
 async function relayed(limits = { messagesMax: 1_000, timeoutMs: 30_000 }) {
@@ -191,3 +198,102 @@ describe('a relay', () => {
     expect(new EventHandlerRegistry([publisher]).handlers).toMatchObject([{ name: 'not-discovered' }]);
   });
 });
+
+describe('a relay whose messages cannot be made', () => {
+  /** Publishes events of these models, whose topic cannot be made for some of them. */
+  async function publish(
+    models: readonly (readonly [string, string])[],
+    isBad: (modelId: string) => boolean,
+  ) {
+    const broker = new ScriptedBroker({ messagesMax: 1_000, timeoutMs: 30_000 });
+    const topic = ({ modelId }: { readonly modelId: string }): string => {
+      if (isBad(modelId)) throw new Error('no topic');
+      return 'a.topic';
+    };
+    const publisher = relay({ name: 'to-broker', broker, topic });
+    const envelopes = models.map(([modelName, modelId], index) =>
+      envelopeOf(event, { modelName, modelId, eventId: `e${index}` }),
+    );
+    const context = { attempt: 1, signal: new AbortController().signal, execute: never };
+    const error: unknown = await publisher.handleBatch(envelopes, context).catch((caught: unknown) => caught);
+    return { error, publisher, published: broker.published.map(({ id }) => id) };
+  }
+
+  test('leaves out later ones of the same model alone, and says which one failed', async () => {
+    const models = [
+      ['A', 'bad'],
+      ['A', 'good'],
+      ['A', 'bad'],
+      ['B', 'good'],
+    ] as const;
+    const { error, published, publisher } = await publish(models, (modelId) => modelId === 'bad');
+    expect(published).toEqual(['e1', 'e3']);
+    expect(error).toMatchObject({ failures: [{ eventId: 'e0' }] });
+    expect(publisher.state).toMatchObject({ kind: 'publishing', lastError: { code: 'message-refused' } });
+  });
+
+  test('does not take models for the same whose names or ids differ only where they meet, or at the end', async () => {
+    const long = 'x'.repeat(1_000);
+    let badCount = 0;
+    const models = [
+      ['A', 'BC'],
+      ['AB', 'C'],
+      ['A', `${long}a`],
+      ['A', `${long}b`],
+    ] as const;
+    const { published } = await publish(models, (modelId) => /BC$|a$/.test(modelId) && badCount++ < 2);
+    expect(published).toEqual(['e1', 'e3']);
+  });
+});
+
+describe('waiting until a signal is aborted', () => {
+  const rounds = 50;
+
+  test('ends with the work, or with the reason of the signal if that comes first', async () => {
+    const caller = new AbortController();
+    expect(await unlessAborted(Promise.resolve('done'), caller.signal)).toBe('done');
+    const failed = new Error('failed');
+    await expect(unlessAborted(Promise.reject(failed), caller.signal)).rejects.toBe(failed);
+    const waiting = unlessAborted(new Promise(() => undefined), caller.signal);
+    const reason = new Error('given up');
+    caller.abort(reason);
+    await expect(waiting).rejects.toBe(reason);
+    await expect(unlessAborted(new Promise(() => undefined), caller.signal)).rejects.toBe(reason);
+  });
+
+  test('leaves no listener behind, however it ends', async () => {
+    const { signal } = new AbortController();
+    for (let round = 0; round < rounds; round++) {
+      await unlessAborted(Promise.resolve(), signal);
+      await unlessAborted(Promise.reject(new Error('failed')), signal).catch(() => undefined);
+    }
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+    const caller = new AbortController();
+    const waiting = Array.from({ length: rounds }, () =>
+      unlessAborted(new Promise(() => undefined), caller.signal).catch(() => undefined),
+    );
+    expect(getEventListeners(caller.signal, 'abort')).toHaveLength(rounds);
+    caller.abort();
+    await Promise.all(waiting);
+    await unlessAborted(new Promise(() => undefined), caller.signal).catch(() => undefined);
+    expect(getEventListeners(caller.signal, 'abort')).toEqual([]);
+  });
+
+  test('leaves no rejection behind when the abandoned work fails', async () => {
+    const unhandled = unhandledRejections();
+    const caller = new AbortController();
+    const work = Promise.withResolvers<never>();
+    const waiting = unlessAborted(work.promise, caller.signal).catch(() => undefined);
+    caller.abort(new Error('given up'));
+    await waiting;
+    work.reject(new Error('too late'));
+    const late = Promise.withResolvers<never>();
+    await unlessAborted(late.promise, caller.signal).catch(() => undefined);
+    late.reject(new Error('too late'));
+    expect(await unhandled()).toEqual([]);
+  });
+});
+
+async function never(): Promise<never> {
+  throw new Error('It executes nothing');
+}
