@@ -67,10 +67,17 @@ function messagesOf(...names: readonly string[]): readonly BrokerMessage[] {
   return names.map((name) => messageFor('t', name.slice(0, -1), Number(name.at(-1))));
 }
 
+/** Publishing that refuses some messages. */
+function refusing(refuses: (message: BrokerMessage) => boolean) {
+  return async (message: BrokerMessage): Promise<void> => {
+    if (refuses(message)) throw new RefusedByBroker('too large');
+  };
+}
+
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 describe('publishing by key', () => {
-  test('sends a message of each key at once, and the next one of a key once the one before is confirmed', async () => {
+  test('sends the next message of a key once the one before is confirmed, and keys at the same time', async () => {
     const scripted = new Scripted();
     const outcomes = publishByKey(messagesOf('a1', 'a2', 'b1', 'a3', 'b2'), forever, scripted.publishOne);
     expect(scripted.sent).toEqual(['a1', 'b1']);
@@ -87,10 +94,8 @@ describe('publishing by key', () => {
     expect((await outcomes).map(({ kind }) => kind)).toEqual(Array.from({ length: 5 }, () => 'confirmed'));
   });
 
-  test('holds back what is behind a refused message of its key, and says so in the order of the messages', async () => {
-    const publishOne = async (message: BrokerMessage): Promise<void> => {
-      if (nameOf(message) === 'a2') throw new RefusedByBroker('too large');
-    };
+  test('holds back what is behind a refused message of its key, with outcomes in the given order', async () => {
+    const publishOne = refusing((message) => nameOf(message) === 'a2');
     expect(await publishByKey(messagesOf('a1', 'b1', 'a2', 'a3', 'b2'), forever, publishOne)).toEqual([
       { kind: 'confirmed' },
       { kind: 'confirmed' },
@@ -102,9 +107,7 @@ describe('publishing by key', () => {
 
   test('does not hold back a key that differs from a refused one only at its end', async () => {
     const long = 'x'.repeat(5_000);
-    const publishOne = async (message: BrokerMessage): Promise<void> => {
-      if (message.key.endsWith('a')) throw new RefusedByBroker('no');
-    };
+    const publishOne = refusing(({ key }) => key.endsWith('a'));
     const outcomes = await publishByKey(
       messagesOf(`${long}a1`, `${long}b1`, `${long}b2`),
       forever,

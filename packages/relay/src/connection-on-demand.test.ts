@@ -82,7 +82,7 @@ describe('a connection on demand', () => {
     expect(opened).toHaveLength(2);
   });
 
-  test('that cannot be opened fails every caller who waits for it, and is tried again by the next call', async () => {
+  test('that cannot be opened fails every caller that waits, and the next call tries again', async () => {
     const scripted = new Scripted();
     const { connection, attempts } = scripted;
     scripted.opens = false;

@@ -86,12 +86,14 @@ describe('a request to produce', () => {
   test('is final by the answers about its records alone, and fails after every other one', async () => {
     const codes = Object.values(protocolErrors).map(({ code }) => code);
     const final: number[] = [];
+    const others: (number | undefined)[] = [];
     for (const errorCode of codes.filter((code) => code !== 0)) {
       cluster.verdict = () => ({ errorCode });
       const failure = await failureOf(producer.send([recordFor('t1')]));
       if (failure === undefined) final.push(errorCode);
-      else expect(failure).toMatchObject({ apiCode: errorCode });
+      else others.push((failure as { readonly apiCode?: number }).apiCode);
     }
+    expect(new Set([...final, ...others])).toEqual(new Set(codes.filter((code) => code !== 0)));
     expect(final.toSorted((one, other) => one - other)).toEqual(finalCodes);
   });
 
@@ -129,7 +131,17 @@ describe('a request to produce', () => {
   );
 });
 
-describe('a producer that servers ask for silence', () => {
+/** For how long it sends nothing to a server from now on. */
+async function silenceMs(): Promise<number> {
+  for (let ms = 0; ; ms++) {
+    cluster.metadata.mockClear();
+    await producer.ping();
+    if (cluster.metadata.mock.calls.length > 0) return ms;
+    vi.advanceTimersByTime(1);
+  }
+}
+
+describe('a throttled producer', () => {
   beforeEach(() => {
     // The clock of the silence stays where it is; delays take the time that they take.
     vi.useFakeTimers({ toFake: ['performance'] });
@@ -138,21 +150,11 @@ describe('a producer that servers ask for silence', () => {
     vi.useRealTimers();
   });
 
-  /** For how long it sends nothing to a server from now on. */
-  async function silenceMs(): Promise<number> {
-    for (let ms = 0; ; ms++) {
-      cluster.metadata.mockClear();
-      await producer.ping();
-      if (cluster.metadata.mock.calls.length > 0) return ms;
-      vi.advanceTimersByTime(1);
-    }
-  }
-
   test.each([
     ['first', 1],
     ['last', 2],
   ])(
-    'is silent as long as the longest time that a server asks for, although it answers %s',
+    'is silent for the longest time that a server demands, although that server answers %s',
     async (_when, slow) => {
       const other = Promise.withResolvers<void>();
       cluster.throttleMs = (server) => (server === slow ? 300 : 20);
@@ -165,7 +167,7 @@ describe('a producer that servers ask for silence', () => {
     },
   );
 
-  test('is silent no shorter when a later answer asks for less or nothing, and longer when it asks for more', async () => {
+  test('is silent no shorter when a later answer demands less, and longer when it demands more', async () => {
     cluster.throttleMs = () => 300;
     await producer.send([recordFor('t1')]);
     vi.advanceTimersByTime(100);
@@ -240,10 +242,12 @@ function timerCount(): number {
   return process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length;
 }
 
-describe('the partitions of a topic', () => {
-  const unknown = (topic: string): Error => new UserError(`Unknown topic ${topic}.`);
+function unknown(topic: string): Error {
+  return new UserError(`Unknown topic ${topic}.`);
+}
 
-  test('are those that the cluster knows', async () => {
+describe('the partitions of a topic', () => {
+  test('are those that the cluster has', async () => {
     expect(await producer.partitionCountOf('t1')).toBe(1);
   });
 
@@ -252,35 +256,34 @@ describe('the partitions of a topic', () => {
     [249, true],
     [250, false],
     [40_000, false],
-  ])('are asked for if its name has %i characters: %s', async (length, isAsked) => {
+  ])('are queried if its name has %i characters: %s', async (length, isAsked) => {
     const found = await producer.partitionCountOf('x'.repeat(length));
     expect(found === 1).toBe(isAsked);
     expect(cluster.metadata.mock.calls.length > 0).toBe(isAsked);
-    if (!isAsked)
-      expect(found).toEqual({ refused: expect.stringContaining(`${length} characters`) as string });
+    expect(JSON.stringify(found).includes(`${length} characters`)).toBe(!isAsked);
   });
 
-  test('that is unknown are asked for a last time, whose answer counts', async () => {
-    cluster.metadata.mockRejectedValueOnce(unknown('t1') as never);
+  test('that is unknown are queried once more, and that answer counts', async () => {
+    cluster.metadata.mockRejectedValueOnce(unknown('t1'));
     expect(await producer.partitionCountOf('t1')).toBe(1);
     expect(cluster.metadata.mock.calls).toEqual([
       [{ topics: ['t1'], retries: 5 }],
       [{ topics: ['t1'], retries: 0 }],
     ]);
-    cluster.metadata.mockRejectedValue(unknown('t1') as never);
+    cluster.metadata.mockRejectedValue(unknown('t1'));
     expect(await producer.partitionCountOf('t1')).toEqual({ refused: 'the topic t1 does not exist' });
   });
 
   test('that is unknown so far are awaited if the server may create it', async () => {
     const creating = new KafkaProducer({ ...options, autocreateTopics: true });
-    cluster.metadata.mockRejectedValue(unknown('t1') as never);
+    cluster.metadata.mockRejectedValue(unknown('t1'));
     await expect(creating.partitionCountOf('t1')).rejects.toThrow('has not created');
     await creating.end();
   });
 
   test('are not refused because another topic is unknown, whose name begins in the same way', async () => {
     const long = 't'.repeat(200);
-    cluster.metadata.mockRejectedValue(unknown(`${long}b`) as never);
+    cluster.metadata.mockRejectedValue(unknown(`${long}b`));
     await expect(producer.partitionCountOf(`${long}a`)).rejects.toThrow('Unknown topic');
   });
 
@@ -296,7 +299,7 @@ describe('the partitions of a topic', () => {
         new MultipleErrors('failed', [new ProtocolError(code)]),
         new Error('other'),
       ]);
-      cluster.metadata.mockRejectedValue(error as never);
+      cluster.metadata.mockRejectedValue(error);
       const found = await producer.partitionCountOf('t1').catch(() => undefined);
       if (typeof found === 'object') refusing.push(code);
     }
@@ -313,7 +316,7 @@ describe('an answer of Kafka', () => {
     expect(answers.filter(isInvalid).map(({ errorCode }) => errorCode)).toEqual([87]);
   });
 
-  test('has a reason for the record that it blames, then one for the batch, then that of its code', () => {
+  test('has a reason for the blamed record, otherwise one for the batch, otherwise that of its code', () => {
     const recordErrors = [
       { batchIndex: 1, batchIndexErrorMessage: 'no schema' },
       { batchIndex: 2, batchIndexErrorMessage: null },
@@ -327,7 +330,7 @@ describe('an answer of Kafka', () => {
     expect(reasonOf({ errorCode: 29, recordErrors: [] }, 0)).toBe('Topic authorization failed.');
   });
 
-  test('that fails in several ways is told with the words of each, once', () => {
+  test('that fails in several ways becomes one error with the words of each, once', () => {
     const error = new MultipleErrors('failed', [
       new Error('refused by 1'),
       new MultipleErrors('failed', [new Error('refused by 2'), new Error('refused by 1')]),

@@ -155,7 +155,7 @@ describe('the partition of a record', () => {
     expect(murmur2(Buffer.from(`${long}a`))).not.toBe(murmur2(Buffer.from(`${long}b`)));
   });
 
-  test('is one of the topic, the same for each record of a key, and not the same for all keys', () => {
+  test('is one of the topic, the same for each record of a key, and spreads the keys', () => {
     for (const partitionCount of [1, 2, 3, 7, 1_000]) {
       const partitions = Array.from({ length: 500 }, (_unused, index) => {
         const message = messageFor('t', `m${index}`, 1);
@@ -224,7 +224,7 @@ describe('the next request', () => {
     expect(nextRequest(records, unlimited)).toEqual([records[0]]);
   });
 
-  test('has a record of a key only if the one before it of that key is in the same batch', () => {
+  test('has a record only if the one before it of its key is in the same batch', () => {
     const a = [recordFor('a'), recordFor('a', 'u'), recordFor('a')];
     const b = [recordFor('b'), recordFor('b')];
     const records = [a[0], b[0], a[1], a[2], b[1]] as readonly KafkaRecord[];

@@ -242,6 +242,30 @@ describe('the acknowledgements of NATS', () => {
     expect(again.outcome).toBeInstanceOf(Error);
   });
 
+  test('are remembered only as long as their messages wait, however these end', async () => {
+    const set = vi.spyOn(Map.prototype, 'set');
+    publish();
+    const [waiting] = set.mock.contexts as readonly Map<unknown, unknown>[];
+    expect(waiting?.size).toBe(1);
+    for (const answer of [stored, { error: { err_code: 1 } }, 'no JSON']) {
+      connection.answer(connection.published.length - 1, answer);
+      expect(waiting?.size).toBe(0);
+      publish();
+    }
+    await vi.advanceTimersByTimeAsync(timeoutMs);
+    expect(waiting?.size).toBe(0);
+    publish();
+    await connection.become('disconnect');
+    expect(waiting?.size).toBe(0);
+    connection.refusal = new Error('too long');
+    publish();
+    expect(waiting?.size).toBe(0);
+    connection.refusal = undefined;
+    publish();
+    await connection.close();
+    expect(waiting?.size).toBe(0);
+  });
+
   test('are given up when the connection is closed, which leaves no timer behind', async () => {
     const message = publish();
     expect(vi.getTimerCount()).toBe(1);

@@ -169,7 +169,7 @@ describe('NATS', () => {
     async (exists, createWith, count) => {
       server.streamExists = exists;
       await outcomeOf(open(createWith === undefined ? {} : { createWith }));
-      expect(server.asked.filter((request) => request === 'STREAM.CREATE.s')).toHaveLength(count);
+      expect(server.requests.filter((request) => request === 'STREAM.CREATE.s')).toHaveLength(count);
     },
   );
 

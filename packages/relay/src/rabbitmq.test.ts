@@ -119,6 +119,13 @@ describe('RabbitMQ', () => {
     },
   );
 
+  test('refuses a message whose attributes are longer than it reads at once, and gets the others', async () => {
+    const broker = open();
+    const messages = [messageFor('t', 'x'.repeat(140_000), 1), messageFor('t', 'a', 1)];
+    expect(await kindsOf(broker, messages)).toEqual(['refused', 'confirmed']);
+    expect(server.connectionCount).toBe(1);
+  });
+
   test('gets all of long names that differ only at the end', async () => {
     const long = 'x'.repeat(200);
     const messages = ['a', 'b'].map((end) => ({ ...messageFor('t', long + end, 1), eventType: long + end }));
@@ -193,7 +200,7 @@ describe('RabbitMQ', () => {
     [false, { passive: true }],
     [true, { passive: false, durable: true, type: 'topic' }],
   ])(
-    'has its exchange declared if that is asked for (%s), and looked for otherwise',
+    'has its exchange declared if the options say so (%s), and checked otherwise',
     async (declare, fields) => {
       await outcomeOf(open({ declare }));
       const declared = server.called.filter(({ method }) => method === 'ExchangeDeclare');

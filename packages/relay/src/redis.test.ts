@@ -69,6 +69,9 @@ describe('Redis', () => {
     ];
     expect(new Set(await kindsOf(open(), messages))).toEqual(new Set(['confirmed']));
     expect(stored()).toEqual([['a1', 'b1', 'b2'], ['a2'], ['a3']]);
+    server.transactions.splice(0);
+    await kindsOf(open(), [messageFor('t', 'a', 1), messageFor('u', 'a', 2), messageFor('u', 'a', 3)]);
+    expect(stored()).toEqual([['a1'], ['a2', 'a3']]);
   });
 
   test('gets nothing of a model behind a message that it refuses, not even for another stream', async () => {

@@ -12,7 +12,7 @@ const secret = `whsec_${Buffer.alloc(32, 7).toString('base64')}`;
 const forever = new AbortController().signal;
 const statuses = Array.from({ length: 400 }, (_unused, index) => 200 + index);
 /** The only answers of status 4xx after which a message is sent again. */
-const laterStatuses = [408, 425, 429];
+const laterStatuses: ReadonlySet<number> = new Set([408, 425, 429]);
 
 interface SentRequest extends RequestInit {
   readonly url: string;
@@ -67,11 +67,11 @@ describe('a webhook', () => {
     const statusesOf = (kind: string) => statuses.filter((status) => outcomes.get(status) === kind);
     expect(statusesOf('confirmed')).toEqual(statuses.filter((status) => status < 300));
     expect(statusesOf('refused')).toEqual(
-      statuses.filter((status) => status >= 400 && status < 500 && !laterStatuses.includes(status)),
+      statuses.filter((status) => status >= 400 && status < 500 && !laterStatuses.has(status)),
     );
     expect(statusesOf('again')).toEqual(
       statuses.filter(
-        (status) => (status >= 300 && status < 400) || status >= 500 || laterStatuses.includes(status),
+        (status) => (status >= 300 && status < 400) || status >= 500 || laterStatuses.has(status),
       ),
     );
   });
@@ -143,11 +143,11 @@ describe('a webhook', () => {
     const second = Promise.withResolvers<Response>();
     answer = () => (sent.length === 1 ? new Response(null, { status: 503 }) : second.promise);
     const messages = Array.from({ length: 10 }, (_unused, index) => messageFor('t', `m${index}`, 1));
-    const publishing = expect(broker.publish(messages, forever)).rejects.toThrow('503');
+    const publishing = broker.publish(messages, forever).catch((error: unknown) => error);
     // The first answer has been read by then.
     await new Promise((resolve) => setImmediate(resolve));
     second.resolve(new Response(null, { status: 204 }));
-    await publishing;
+    expect(await publishing).toMatchObject({ message: expect.stringContaining('503') as string });
     expect(sent).toHaveLength(2);
   });
 

@@ -11,8 +11,9 @@ const writerCount = 4;
  * relay processes publish every version of each model, for the first time in order.
  *
  * @param rounds how many transactions each session makes
+ * @returns how many models have a committed version
  */
-export async function relayUnderRandomFaults(server: EmbeddedPostgres, rounds: number): Promise<void> {
+export async function relayUnderRandomFaults(server: EmbeddedPostgres, rounds: number): Promise<number> {
   const seed = Number(process.env['TEST_SEED'] ?? Date.now() % 1_000_000);
   // oxlint-disable-next-line no-console -- a failing run can be repeated with it
   console.log(`seed ${seed}`);
@@ -58,4 +59,5 @@ export async function relayUnderRandomFaults(server: EmbeddedPostgres, rounds: n
       .poll(() => broker.firstVersions(model), { message: `seed ${seed} ${model}` })
       .toEqual(Array.from({ length: version }, (_unused, index) => index + 1));
   }
+  return committed.size;
 }

@@ -55,18 +55,16 @@ export class ScriptedCluster {
   constructor([minVersion, maxVersion]: readonly [number, number] = [3, 9]) {
     const produce = { name: 'Produce', apiKey: 0, minVersion, maxVersion };
     this.identities.mockImplementation((async () => ({ producerId: 7n, producerEpoch: 3 })) as never);
-    vi.spyOn(Producer.prototype, 'listApis').mockImplementation((async () => [produce]) as never);
+    vi.spyOn(Producer.prototype, 'listApis').mockImplementation(async () => [produce]);
     this.metadata.mockImplementation((async ({ topics = [] }: { readonly topics?: readonly string[] }) => ({
       topics: new Map(
         topics.map((topic) => [topic, { partitionsCount: 1, partitions: [{ leader: serverOf(topic) }] }]),
       ),
       brokers: new Map(topics.map((topic) => [serverOf(topic), { host: 'kafka', port: serverOf(topic) }])),
     })) as never);
-    vi.spyOn(ConnectionPool.prototype, 'get').mockImplementation((async ({
-      port,
-    }: {
-      readonly port: number;
-    }) => this.#connectionTo(port)) as never);
+    vi.spyOn(ConnectionPool.prototype, 'get').mockImplementation(
+      async ({ port }: { readonly port: number }) => this.#connectionTo(port),
+    );
   }
 
   #connectionTo(server: number): Connection {
@@ -100,7 +98,7 @@ export class ScriptedCluster {
     });
     const response = { responses, throttleTimeMs: this.throttleMs(request.server) };
     const refused = responses.some(({ partitionResponses: [answer] }) => answer?.errorCode !== 0);
-    callback(refused ? new ResponseError(0, 9, { '/': [1, null] }, response as never) : null, response);
+    callback(refused ? new ResponseError(0, 9, { '/': [1, null] }, response) : null, response);
   }
 }
 

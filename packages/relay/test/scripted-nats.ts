@@ -18,8 +18,8 @@ const notFound = { error: { code: 404, err_code: 10_059, description: 'stream no
 export class ScriptedNats {
   readonly address: string;
   readonly published: NatsMessage[] = [];
-  /** The subjects of the requests to JetStream itself. */
-  readonly asked: string[] = [];
+  /** The requests to JetStream itself. */
+  readonly requests: string[] = [];
   /** Its answer to a message; `undefined` for none. */
   answers: (message: NatsMessage) => NatsAnswer = () => ({ stream: 's', seq: 1 });
   /** What JetStream answers about streams. */
@@ -118,7 +118,7 @@ export class ScriptedNats {
 
   #ofJetStream({ subject, body }: NatsMessage): object {
     const request = subject.replace('$JS.API.', '');
-    this.asked.push(request);
+    this.requests.push(request);
     if (request === 'INFO') return this.info;
     if (request === 'STREAM.NAMES')
       return this.takers((JSON.parse(body) as { readonly subject: string }).subject);

@@ -14,9 +14,15 @@ const downMsDefault = full ? 60_000 : 4_000;
 const beforeMs = full ? 10_000 : 1_000;
 const perSecond = full ? 500 : 60;
 /** Messages of a wallet are confirmed one after the other: with few wallets, that limits how fast a backlog is published. */
-const walletCount = full ? 1_600 : 96;
+const walletCountDefault = full ? 1_600 : 96;
 const clientCount = full ? 32 : 8;
 const readinessMs = 100;
+
+/** How long a test takes. */
+interface OutageOptions {
+  readonly downMs?: number;
+  readonly walletCount?: number;
+}
 
 interface Readiness {
   readonly shards: readonly { readonly status: string; readonly cause?: string }[];
@@ -28,19 +34,22 @@ type Phase = 'before' | 'during' | 'after';
 export function testBrokerOutage(
   name: string,
   open: (() => Promise<OwnBroker>) | undefined,
-  { downMs = downMsDefault }: { readonly downMs?: number } = {},
+  options: OutageOptions = {},
 ): void {
   test.skipIf(open === undefined)(
     `no request notices that ${name} is down, which gets every event in order afterwards`,
     { timeout: timeoutMs },
     async () => {
       expect(open).toBeDefined();
-      if (open !== undefined) await stopBroker(open, downMs);
+      if (open !== undefined) await stopBroker(open, options);
     },
   );
 }
 
-async function stopBroker(open: () => Promise<OwnBroker>, downMs: number): Promise<void> {
+async function stopBroker(
+  open: () => Promise<OwnBroker>,
+  { downMs = downMsDefault, walletCount = walletCountDefault }: OutageOptions,
+): Promise<void> {
   const broker = await open();
   onTestFinished(() => broker.end());
   const section = { name: 'events-to-broker', 'start-from': 'beginning', ...broker.section };
@@ -53,7 +62,7 @@ async function stopBroker(open: () => Promise<OwnBroker>, downMs: number): Promi
   broker.consume((message) => arrivals.add(message));
   // The same process serves requests and relays: nothing else would share so much.
   const client = new WalletClient(await fleet.start('all').served());
-  const requests = await Requests.begin(client);
+  const requests = await Requests.begin(client, walletCount);
   onTestFinished(() => requests.end());
 
   await requests.goOn(beforeMs);
@@ -113,7 +122,7 @@ class Requests {
   readonly #over = new AbortController();
   #sending: Promise<unknown> = Promise.resolve();
 
-  static async begin(client: WalletClient): Promise<Requests> {
+  static async begin(client: WalletClient, walletCount: number): Promise<Requests> {
     const requests = new Requests();
     const walletIds: string[] = [];
     const opening = Array.from({ length: clientCount }, async (_unused, first) => {

@@ -225,17 +225,17 @@ function errorOf(work: () => unknown): FrameworkError {
   throw new Error('nothing was thrown');
 }
 
-describe('a decoder of events at its limits', () => {
-  const readable = (changed: Readonly<Record<string, unknown>>): boolean => {
-    try {
-      decoder.decode(delivery(changed));
-      return true;
-    } catch (error) {
-      expect(error).toMatchObject({ code: 'unreadable-message' });
-      return false;
-    }
-  };
+/** The event of a message with these attributes, if they are readable. */
+function decoded(changed: Readonly<Record<string, unknown>>): ReceivedEvent<unknown> | undefined {
+  try {
+    return decoder.decode(delivery(changed));
+  } catch (error) {
+    if (FrameworkError.is(error) && error.code === 'unreadable-message') return undefined;
+    throw error;
+  }
+}
 
+describe('a decoder of events at its limits', () => {
   test.each([
     ['0', true],
     ['999999999999999', true],
@@ -247,8 +247,8 @@ describe('a decoder of events at its limits', () => {
     ['1\n', false],
     ['', false],
   ])('reads the version and the ordinal %j: %s', (text, may) => {
-    expect(readable({ modelversion: headerValue(text) })).toBe(may);
-    expect(readable({ ordinal: headerValue(text) })).toBe(may);
+    expect(decoded({ modelversion: headerValue(text) }) !== undefined).toBe(may);
+    expect(decoded({ ordinal: headerValue(text) }) !== undefined).toBe(may);
   });
 
   test.each([
@@ -266,9 +266,7 @@ describe('a decoder of events at its limits', () => {
     ['x2026-11-25T12:00:00Z', undefined],
     ['2026-11-25T12:00:00Zx', undefined],
   ])('reads the time %s as %s', (text, time) => {
-    expect(readable({ time: headerValue(text) })).toBe(time !== undefined);
-    if (time !== undefined)
-      expect(decoder.decode(delivery({ time: headerValue(text) })).time.toISOString()).toBe(time);
+    expect(decoded({ time: headerValue(text) })?.time.toISOString()).toBe(time);
   });
 
   test.each([
@@ -278,7 +276,7 @@ describe('a decoder of events at its limits', () => {
     ['2.0', false],
     ['1', false],
   ])('reads the version %s of CloudEvents: %s', (specversion, may) => {
-    expect(readable({ specversion })).toBe(may);
+    expect(decoded({ specversion }) !== undefined).toBe(may);
   });
 
   test('has no trace context if the message has none', () => {

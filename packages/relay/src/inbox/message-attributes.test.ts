@@ -1,4 +1,3 @@
-import { FrameworkError } from '@framework/core';
 import { headers as natsHeaders } from '@nats-io/transport-node';
 import { describe, expect, test } from 'vitest';
 
@@ -21,7 +20,7 @@ function errorOf(headers: unknown): unknown {
   try {
     return attributesOf(headers as MessageHeaders);
   } catch (error) {
-    return FrameworkError.is(error) ? { ...error, code: error.code } : error;
+    return error;
   }
 }
 
