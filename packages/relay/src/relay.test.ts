@@ -1,4 +1,5 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
+import type { Observer, Operation } from '@framework/core/adapter';
 import { Delivery, DeliveryOperator, EventHandlerRegistry } from '@framework/events';
 import { VirtualClock } from '@framework/testing';
 import { getEventListeners } from 'node:events';
@@ -240,6 +241,71 @@ describe('a relay whose messages cannot be made', () => {
     ] as const;
     const { published } = await publish(models, (modelId) => /BC$|a$/.test(modelId) && badCount++ < 2);
     expect(published).toEqual(['e1', 'e3']);
+  });
+});
+
+describe('a relay to one broker', () => {
+  const signal = new AbortController().signal;
+  const context = { attempt: 1, signal, execute: never };
+
+  test.each([
+    [undefined, {}, { batchMax: undefined, timeoutMs: undefined }],
+    [{ messagesMax: 5 }, {}, { batchMax: 5, timeoutMs: undefined }],
+    [{ timeoutMs: 7 }, {}, { batchMax: undefined, timeoutMs: 7 }],
+    [{ messagesMax: 5, timeoutMs: 7 }, { timeoutMs: 9 }, { batchMax: 5, timeoutMs: 9 }],
+  ])('with the limits %j, which are set to %j, has calls limited to %j', (limits, own, expected) => {
+    const { publish, ping, close } = new ScriptedBroker({});
+    const broker = { publish, ping, close, ...(limits && { limits }) };
+    const { constructor } = relay({ name: 'to-broker', broker, ...own });
+    const { batchMax, timeoutMs } = (constructor as { readonly options?: typeof expected }).options ?? {};
+    expect({ batchMax, timeoutMs }).toEqual(expected);
+  });
+
+  test('shows each call of the broker to its observer, also one that fails', async () => {
+    const operations: Operation[] = [];
+    const observer: Observer = {
+      observe: (operation, run) => {
+        operations.push(operation);
+        return run();
+      },
+    };
+    const broker = new ScriptedBroker({});
+    const publisher = relay({ name: 'to-broker', broker, observer });
+    await publisher.handleBatch([envelopeOf(increased), envelopeOf(increased)], context);
+    broker.isDown = true;
+    await expect(publisher.handleBatch([envelopeOf(increased)], context)).rejects.toMatchObject({
+      code: 'broker-unavailable',
+    });
+    expect(operations).toEqual(
+      [2, 1].map((messageCount) => ({ kind: 'publish', relay: 'to-broker', messageCount })),
+    );
+  });
+
+  test('goes on to show its last error after it publishes again', async () => {
+    const broker = new ScriptedBroker({});
+    const publisher = relay({ name: 'to-broker', broker });
+    expect(publisher.state).toEqual({ kind: 'idle', lastError: undefined, sources: [] });
+    broker.isDown = true;
+    await publisher.handleBatch([envelopeOf(increased)], context).catch(() => undefined);
+    expect(publisher.state).toMatchObject({ kind: 'waiting', lastError: { code: 'broker-unavailable' } });
+    broker.isDown = false;
+    await publisher.handleBatch([envelopeOf(increased)], context);
+    expect(publisher.state).toMatchObject({ kind: 'publishing', lastError: { code: 'broker-unavailable' } });
+    broker.refuses = () => true;
+    await publisher.handleBatch([envelopeOf(increased)], context).catch(() => undefined);
+    expect(publisher.state).toMatchObject({ kind: 'publishing', lastError: { code: 'message-refused' } });
+  });
+
+  test('leaves no listener at the signals of its calls, however they end', async () => {
+    const { signal: ofCaller } = new AbortController();
+    const broker = new ScriptedBroker({});
+    const publisher = relay({ name: 'to-broker', broker });
+    for (let round = 0; round < 20; round++) {
+      broker.isDown = round % 2 === 1;
+      const call = publisher.handleBatch([envelopeOf(increased)], { ...context, signal: ofCaller });
+      await call.catch(() => undefined);
+    }
+    expect(getEventListeners(ofCaller, 'abort')).toEqual([]);
   });
 });
 

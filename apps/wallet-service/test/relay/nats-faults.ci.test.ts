@@ -4,5 +4,5 @@ import { testRelayKills } from './relay-kills.js';
 
 // The other brokers, and more events of each, are in `*-faults.long.test.ts`.
 const open = await ownNats();
-testRelayKills('NATS JetStream', open, { eventCount: 500, killsMin: 2 });
+testRelayKills('NATS JetStream', open, { eventCount: 500, perSecond: 100, killCount: 2 });
 testBrokerOutage('NATS JetStream', open, { downMs: 1_000, walletCount: 32 });

@@ -13,18 +13,23 @@ const timeoutMs = full ? 1_200_000 : 300_000;
 /** How much a test does. */
 interface KillOptions {
   readonly eventCount?: number;
-  readonly killsMin?: number;
+  readonly perSecond?: number;
+  /**
+   * How many relays are killed, each as soon as it has published something. Default: one after the other, each after a second, until
+   * most events have arrived.
+   */
+  readonly killCount?: number;
 }
 
 /** Messages of a wallet are confirmed one after the other: with few wallets, what is read at once takes longer than a life. */
 const walletCount = full ? 1_600 : 80;
 const clientCount = 16;
 /** Slow enough that processes are killed while events are committed. */
-const perSecond = full ? 1_500 : 250;
+const perSecondDefault = full ? 1_500 : 250;
 /** Short leases, so that a process that lives for a second publishes for most of it. */
 const quickTakeover = { 'lease-ms': 500, 'cursor-save-ms': 100 };
 const lifeMs = 1_000;
-const killsMinDefault = full ? 20 : 5;
+const killsMin = full ? 20 : 5;
 const inFlightPatience = { timeout: 500, interval: 1 };
 /** How many of them find events in flight. */
 const killsInFlightMin = full ? 10 : 1;
@@ -43,7 +48,7 @@ export function testRelayKills(
   options: KillOptions = {},
 ): void {
   test.skipIf(open === undefined)(
-    `${name} gets every event in order, although the relay is killed every second and the broker restarted twice`,
+    `${name} gets every event in order, although the relay is killed again and again and the broker restarted twice`,
     { timeout: timeoutMs },
     async () => {
       expect(open).toBeDefined();
@@ -54,7 +59,7 @@ export function testRelayKills(
 
 async function killRelay(
   open: () => Promise<OwnBroker>,
-  { eventCount = eventCountDefault, killsMin = killsMinDefault }: KillOptions,
+  { eventCount = eventCountDefault, perSecond = perSecondDefault, killCount }: KillOptions,
 ): Promise<void> {
   const startedMs = performance.now();
   const broker = await open();
@@ -72,17 +77,23 @@ async function killRelay(
   const over = new AbortController();
   onTestFinished(() => over.abort());
   let committedCount = 0;
-  const depositing = depositAll(fleet, eventCount, over.signal, () => committedCount++);
+  const depositing = depositAll(fleet, { eventCount, perSecond }, over.signal, () => committedCount++);
   const isArrived = (share: number): boolean => arrivals.count >= share * eventCount;
   const restarting = restartBroker(broker, isArrived);
   let running = fleet.start('relay');
   const inFlight: number[] = [];
   const killing = (async () => {
-    while (!isArrived(killedShare) || inFlight.length < killsMin) {
+    const goesOn = (): boolean =>
+      killCount === undefined
+        ? !isArrived(killedShare) || inFlight.length < killsMin
+        : inFlight.length < killCount;
+    while (goesOn()) {
       const bornMs = performance.now();
+      const bornCount = arrivals.count;
       await running.printed('is ready');
       // On a slow machine each lives as long as its start took, so that some work gets done.
-      await delay(Math.max(lifeMs, performance.now() - bornMs));
+      if (killCount === undefined) await delay(Math.max(lifeMs, performance.now() - bornMs));
+      else await vi.waitUntil(() => arrivals.count > bornCount, { timeout: timeoutMs / 2, interval: 5 });
       over.signal.throwIfAborted();
       // Where deposits are slow, most moments have nothing in flight: this waits a little for one that has.
       await vi.waitUntil(() => committedCount > arrivals.count, inFlightPatience).catch(() => undefined);
@@ -106,7 +117,7 @@ async function killRelay(
 /** Opens wallets on both shards, and deposits into them until there are so many events. */
 async function depositAll(
   fleet: Fleet,
-  eventCount: number,
+  { eventCount, perSecond }: { readonly eventCount: number; readonly perSecond: number },
   until: AbortSignal,
   onCommitted: () => void,
 ): Promise<void> {

@@ -50,8 +50,8 @@ test('a worker without relays in its configuration runs the handlers, and holds 
   );
   const relaying = fleet.start('relay');
   await depositAll();
-  expect(await holders()).toEqual(pidsOf(relaying));
   await expectPublished();
+  expect(await holders()).toEqual(pidsOf(relaying));
   await vi.waitFor(async () => expect(await notificationCount()).toBe(depositCount), patience);
   relaying.kill('SIGKILL');
   await vi.waitFor(async () => expect(await holders()).toEqual(new Set()), patience);
