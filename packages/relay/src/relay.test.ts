@@ -249,14 +249,12 @@ describe('a relay to one broker', () => {
   const context = { attempt: 1, signal, execute: never };
 
   test.each([
-    [undefined, {}, { batchMax: undefined, timeoutMs: undefined }],
+    [{}, {}, { batchMax: undefined, timeoutMs: undefined }],
     [{ messagesMax: 5 }, {}, { batchMax: 5, timeoutMs: undefined }],
     [{ timeoutMs: 7 }, {}, { batchMax: undefined, timeoutMs: 7 }],
     [{ messagesMax: 5, timeoutMs: 7 }, { timeoutMs: 9 }, { batchMax: 5, timeoutMs: 9 }],
   ])('with the limits %j, which are set to %j, has calls limited to %j', (limits, own, expected) => {
-    const { publish, ping, close } = new ScriptedBroker({});
-    const broker = { publish, ping, close, ...(limits && { limits }) };
-    const { constructor } = relay({ name: 'to-broker', broker, ...own });
+    const { constructor } = relay({ name: 'to-broker', broker: new ScriptedBroker(limits), ...own });
     const { batchMax, timeoutMs } = (constructor as { readonly options?: typeof expected }).options ?? {};
     expect({ batchMax, timeoutMs }).toEqual(expected);
   });

@@ -82,11 +82,11 @@ async function killRelay(
   const restarting = restartBroker(broker, isArrived);
   let running = fleet.start('relay');
   const inFlight: number[] = [];
+  const goesOn = (): boolean =>
+    killCount === undefined
+      ? !isArrived(killedShare) || inFlight.length < killsMin
+      : inFlight.length < killCount;
   const killing = (async () => {
-    const goesOn = (): boolean =>
-      killCount === undefined
-        ? !isArrived(killedShare) || inFlight.length < killsMin
-        : inFlight.length < killCount;
     while (goesOn()) {
       const bornMs = performance.now();
       const bornCount = arrivals.count;
