@@ -99,6 +99,19 @@ describe('an inbox', () => {
     },
   );
 
+  test('has its own table and index, although long names differ only at the end', async () => {
+    const database = await withPg();
+    const tables = ['a', 'b'].map((end) => 'x'.repeat(61) + end);
+    const [one, other] = tables.map((table) => new Inbox({ consumer: 'billing', table })) as [Inbox, Inbox];
+    for (const inbox of [one, other]) await inbox.createTable(database.query);
+    const id = randomUUID();
+    expect(await one.accept(database.query, id)).toBe(true);
+    expect(await other.accept(database.query, id)).toBe(true);
+    const indexed = 'select from pg_indexes where tablename = $1';
+    for (const table of tables) expect(await database.query(indexed, [table])).toBe(2);
+    await database.close();
+  });
+
   test('has a table in a schema, created by the statements for a migration', async () => {
     const database = await withPg();
     await database.query('create schema billing', []);

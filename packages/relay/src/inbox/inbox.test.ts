@@ -136,6 +136,19 @@ describe('an inbox', () => {
     );
   });
 
+  test.each([
+    ['postgresql', 62, true],
+    ['postgresql', 63, false],
+    ['sqlite', 63, true],
+    ['mysql', 63, true],
+  ] as const)('with %s may have a table and a schema of %i characters: %s', async (dialect, length, may) => {
+    const long = 'x'.repeat(length);
+    for (const table of [long, `billing.${long}`, `${long}.inbox`])
+      expect(await codeOf(() => new Inbox({ consumer: 'billing', table, dialect }))).toBe(
+        may ? undefined : 'invalid-configuration',
+      );
+  });
+
   test.each(['constructor', 'toString', '__proto__'])('has no dialect %s', async (dialect) => {
     expect(await codeOf(() => new Inbox({ consumer: 'billing', dialect: dialect as 'mysql' }))).toBe(
       'invalid-configuration',
