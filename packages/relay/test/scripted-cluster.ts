@@ -10,6 +10,9 @@ import {
 } from '@platformatic/kafka';
 import { vi } from 'vitest';
 
+/** More than any test needs. */
+const requestsMax = 500;
+
 /** The batch of one partition, as the servers of a scripted cluster get it. */
 export interface SentBatch {
   readonly topic: string;
@@ -89,6 +92,8 @@ export class ScriptedCluster {
     callback: (error: Error | null, response?: unknown) => void,
   ): Promise<void> {
     await this.before(request);
+    if (this.requests.length > requestsMax)
+      return callback(new Error('The client sends requests without end'));
     const failure = this.failure(request);
     if (failure !== undefined) return callback(failure);
     const responses = request.batches.flatMap((batch) => {
