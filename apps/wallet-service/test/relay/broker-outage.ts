@@ -5,7 +5,7 @@ import { Fleet } from '../delivery/fleet.js';
 import { WalletClient } from '../wallet-client.js';
 import { Arrivals } from '../../../../packages/relay/test/faults/arrivals.js';
 import { eventCountOf, expectArrived } from './expect-arrived.js';
-import type { OwnBroker } from '../../../../packages/relay/test/faults/own-broker.js';
+import { type OwnBroker, sectionOf } from '../../../../packages/relay/test/faults/own-broker.js';
 import { makeDeposits } from './paced-deposits.js';
 
 const { full } = eventCountOf(0);
@@ -22,6 +22,8 @@ const readinessMs = 100;
 interface OutageOptions {
   readonly downMs?: number;
   readonly walletCount?: number;
+  /** How long the relay waits for an answer of the broker. Default: as long as usual. */
+  readonly answerMaxMs?: number;
 }
 
 interface Readiness {
@@ -48,11 +50,11 @@ export function testBrokerOutage(
 
 async function stopBroker(
   open: () => Promise<OwnBroker>,
-  { downMs = downMsDefault, walletCount = walletCountDefault }: OutageOptions,
+  { downMs = downMsDefault, walletCount = walletCountDefault, answerMaxMs }: OutageOptions,
 ): Promise<void> {
   const broker = await open();
   onTestFinished(() => broker.end());
-  const section = { name: 'events-to-broker', 'start-from': 'beginning', ...broker.section };
+  const section = { name: 'events-to-broker', 'start-from': 'beginning', ...sectionOf(broker, answerMaxMs) };
   const [fleet] = await Promise.all([
     Fleet.create({}, [section]),
     broker.start().then(() => broker.prepare()),

@@ -3,6 +3,7 @@ import { testBrokerOutage } from './broker-outage.js';
 import { testRelayKills } from './relay-kills.js';
 
 // The other brokers, and more events of each, are in `*-faults.long.test.ts`.
+const answerMaxMs = 500;
 const open = await ownNats();
-testRelayKills('NATS JetStream', open, { eventCount: 500, perSecond: 100, killCount: 2 });
-testBrokerOutage('NATS JetStream', open, { downMs: 1_000, walletCount: 32 });
+testRelayKills('NATS JetStream', open, { eventCount: 500, perSecond: 150, killCount: 2, answerMaxMs });
+testBrokerOutage('NATS JetStream', open, { downMs: 1_000, walletCount: 32, answerMaxMs });

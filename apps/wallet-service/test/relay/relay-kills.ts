@@ -5,7 +5,7 @@ import type { Wallet } from '../../src/wallet/wallet.js';
 import { Fleet } from '../delivery/fleet.js';
 import { Arrivals } from '../../../../packages/relay/test/faults/arrivals.js';
 import { eventCountOf, expectArrived } from './expect-arrived.js';
-import type { OwnBroker } from '../../../../packages/relay/test/faults/own-broker.js';
+import { type OwnBroker, sectionOf } from '../../../../packages/relay/test/faults/own-broker.js';
 import { makeDeposits } from './paced-deposits.js';
 
 const { eventCount: eventCountDefault, full } = eventCountOf(2_000);
@@ -14,6 +14,8 @@ const timeoutMs = full ? 1_200_000 : 300_000;
 interface KillOptions {
   readonly eventCount?: number;
   readonly perSecond?: number;
+  /** How long the relay waits for an answer of the broker. Default: as long as usual. */
+  readonly answerMaxMs?: number;
   /**
    * How many relays are killed, each as soon as it has published something. Default: one after the other, each after a second, until
    * most events have arrived.
@@ -59,12 +61,12 @@ export function testRelayKills(
 
 async function killRelay(
   open: () => Promise<OwnBroker>,
-  { eventCount = eventCountDefault, perSecond = perSecondDefault, killCount }: KillOptions,
+  { eventCount = eventCountDefault, perSecond = perSecondDefault, answerMaxMs, killCount }: KillOptions,
 ): Promise<void> {
   const startedMs = performance.now();
   const broker = await open();
   onTestFinished(() => broker.end());
-  const section = { name: 'events-to-broker', 'start-from': 'beginning', ...broker.section };
+  const section = { name: 'events-to-broker', 'start-from': 'beginning', ...sectionOf(broker, answerMaxMs) };
   const [fleet] = await Promise.all([
     Fleet.create(quickTakeover, [section]),
     broker.start().then(() => broker.prepare()),

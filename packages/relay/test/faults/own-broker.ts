@@ -31,6 +31,11 @@ export interface OwnBroker {
   end(): Promise<void>;
 }
 
+/** What the configuration of a relay says about a broker for whose answers it may wait so long. */
+export function sectionOf(broker: OwnBroker, answerMaxMs: number | undefined): object {
+  return answerMaxMs === undefined ? broker.section : broker.sectionAt(broker.port, answerMaxMs);
+}
+
 /** What differs between brokers. */
 export interface BrokerProtocol {
   readonly name: string;
