@@ -5,7 +5,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 
 import { RateLimits } from '../src/security/rate-limits.js';
 import { type RateStoreSettings, openSharedRates } from '../src/security/shared-rates.js';
-import { OwnServer, programOf } from './relay/own-server.js';
+import { OwnServer, programOf } from '../../../packages/relay/test/faults/own-server.js';
 
 /** Long enough for windows not to end within a test. */
 const limit = { requests: 3, seconds: 3_600 };

@@ -92,7 +92,7 @@ const prefixes: Readonly<Record<AsyncApiProtocol, string>> = {
  * Describes what a service publishes by its relays, for those who receive it: a channel for each model, and in it a message for each
  * type of event, with the CloudEvents attributes as headers and the JSON Schema of its payload.
  *
- * @example packages/relay/test/asyncapi.test.ts
+ * @example packages/relay/src/asyncapi.test.ts
  *
  * ```ts
  * const document = asyncApiDocument({

@@ -72,7 +72,7 @@ export interface Relay extends BatchEventHandler<undefined> {
  * Creates a relay.
  *
  * @param options.startFrom where it starts when it is new. Default `'now'`
- * @example packages/relay/test/to-nats.test.ts
+ * @example packages/relay/test/to-nats.ci.test.ts
  *
  * ```ts
  * const broker = nats({ servers, stream, createWith: [`${stream}.>`] });

@@ -22,6 +22,10 @@ export const streamingSettings = {
   max_wal_senders: '20',
 } as const;
 
+/** The statement that ends the stream of a database. */
+export const endStream =
+  "select pg_terminate_backend(active_pid) from pg_replication_slots where database = current_database() and slot_name like 'framework%'";
+
 /** A server for all tests of a file, whose log can be streamed. */
 export function streamingServer(settings: EmbeddedPostgresOptions['settings'] = {}): () => EmbeddedPostgres {
   let server: EmbeddedPostgres | undefined;
@@ -113,7 +117,8 @@ export async function newLog(server: EmbeddedPostgres): Promise<string> {
   return url;
 }
 
-function openLog(url: string): DatabaseRegistry {
+/** The log of a database, which is created if it has none; closed when the test is over. */
+export function openLog(url: string): DatabaseRegistry {
   const members = [{ member: 0, name: 'only', configs: { 'primary-config': { 'jdbc-url': url } } }];
   const sharding = {
     'default-shard': { group: 0, member: 0 },

@@ -3,20 +3,28 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 
 import { Fleet } from '../delivery/fleet.js';
 import { WalletClient } from '../wallet-client.js';
-import { Arrivals } from './arrivals.js';
+import { Arrivals } from '../../../../packages/relay/test/faults/arrivals.js';
 import { eventCountOf, expectArrived } from './expect-arrived.js';
-import type { OwnBroker } from './own-broker.js';
+import { type OwnBroker, sectionOf } from '../../../../packages/relay/test/faults/own-broker.js';
 import { makeDeposits } from './paced-deposits.js';
 
 const { full } = eventCountOf(0);
 const timeoutMs = full ? 900_000 : 300_000;
-const downMs = full ? 60_000 : 4_000;
+const downMsDefault = full ? 60_000 : 4_000;
 const beforeMs = full ? 10_000 : 1_000;
 const perSecond = full ? 500 : 60;
 /** Messages of a wallet are confirmed one after the other: with few wallets, that limits how fast a backlog is published. */
-const walletCount = full ? 1_600 : 96;
+const walletCountDefault = full ? 1_600 : 96;
 const clientCount = full ? 32 : 8;
 const readinessMs = 100;
+
+/** How long a test takes. */
+interface OutageOptions {
+  readonly downMs?: number;
+  readonly walletCount?: number;
+  /** How long the relay waits for an answer of the broker. Default: as long as usual. */
+  readonly answerMaxMs?: number;
+}
 
 interface Readiness {
   readonly shards: readonly { readonly status: string; readonly cause?: string }[];
@@ -25,21 +33,28 @@ interface Readiness {
 type Phase = 'before' | 'during' | 'after';
 
 /** Tests that no request notices the outage of a broker, and that the broker gets everything afterwards. */
-export function testBrokerOutage(name: string, open: (() => Promise<OwnBroker>) | undefined): void {
+export function testBrokerOutage(
+  name: string,
+  open: (() => Promise<OwnBroker>) | undefined,
+  options: OutageOptions = {},
+): void {
   test.skipIf(open === undefined)(
     `no request notices that ${name} is down, which gets every event in order afterwards`,
     { timeout: timeoutMs },
     async () => {
       expect(open).toBeDefined();
-      if (open !== undefined) await stopBroker(open);
+      if (open !== undefined) await stopBroker(open, options);
     },
   );
 }
 
-async function stopBroker(open: () => Promise<OwnBroker>): Promise<void> {
+async function stopBroker(
+  open: () => Promise<OwnBroker>,
+  { downMs = downMsDefault, walletCount = walletCountDefault, answerMaxMs }: OutageOptions,
+): Promise<void> {
   const broker = await open();
   onTestFinished(() => broker.end());
-  const section = { name: 'events-to-broker', 'start-from': 'beginning', ...broker.section };
+  const section = { name: 'events-to-broker', 'start-from': 'beginning', ...sectionOf(broker, answerMaxMs) };
   const [fleet] = await Promise.all([
     Fleet.create({}, [section]),
     broker.start().then(() => broker.prepare()),
@@ -49,7 +64,7 @@ async function stopBroker(open: () => Promise<OwnBroker>): Promise<void> {
   broker.consume((message) => arrivals.add(message));
   // The same process serves requests and relays: nothing else would share so much.
   const client = new WalletClient(await fleet.start('all').served());
-  const requests = await Requests.begin(client);
+  const requests = await Requests.begin(client, walletCount);
   onTestFinished(() => requests.end());
 
   await requests.goOn(beforeMs);
@@ -109,7 +124,7 @@ class Requests {
   readonly #over = new AbortController();
   #sending: Promise<unknown> = Promise.resolve();
 
-  static async begin(client: WalletClient): Promise<Requests> {
+  static async begin(client: WalletClient, walletCount: number): Promise<Requests> {
     const requests = new Requests();
     const walletIds: string[] = [];
     const opening = Array.from({ length: clientCount }, async (_unused, first) => {

@@ -3,7 +3,7 @@ import { expect, vi } from 'vitest';
 
 import { rowsOf } from '../database-session.js';
 import type { Fleet } from '../delivery/fleet.js';
-import type { Arrivals } from './arrivals.js';
+import type { Arrivals } from '../../../../packages/relay/test/faults/arrivals.js';
 
 /** How many events make a test of relays a full one, with which figures are measured; the default form takes seconds. */
 const fullEventCount = 50_000;

@@ -65,7 +65,7 @@ const excerptMax = 64;
  * Decodes messages of a relay to instances of their event classes, by the schemas of the classes, from whichever broker they come.
  * Payloads that an earlier version of a class has written are converted by its `upcast`.
  *
- * @example packages/relay/test/event-decoder.test.ts
+ * @example packages/relay/src/inbox/event-decoder.test.ts
  *
  * ```ts
  * const decoder = new EventDecoder({

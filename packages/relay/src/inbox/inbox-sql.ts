@@ -91,13 +91,15 @@ const dialects: Readonly<Record<InboxDialect, InboxSql>> = { postgresql, mysql, 
 
 /** Where an inbox remembers events. */
 export interface InboxTable {
-  /** The name of the table, with or without a schema. Default `inbox`. */
+  /** The name of the table, with or without a schema; in PostgreSQL, each has up to 62 characters. Default `inbox`. */
   readonly table?: string;
   /** The kind of database. Default `'postgresql'`. */
   readonly dialect?: InboxDialect;
 }
 
 const tableOptions: OptionNames<InboxTable> = { table: true, dialect: true };
+/** PostgreSQL keeps 63 characters of a name, and cuts off the others without an error; that of the index has at least one more. */
+const postgresqlCharactersMax = 62;
 const identifier = /^[a-z_]\w*(\.[a-z_]\w*)?$/i;
 
 /**
@@ -122,6 +124,10 @@ export function tableOf({ table = 'inbox', dialect = 'postgresql' }: InboxTable)
 } {
   if (!identifier.test(table)) {
     const message = 'must be a name of letters, digits and underscores, such as billing.inbox';
+    throw new ConfigurationError([{ path: 'inbox.table', message }]);
+  }
+  if (dialect === 'postgresql' && table.split('.').some(({ length }) => length > postgresqlCharactersMax)) {
+    const message = `must have up to ${postgresqlCharactersMax} characters, and as many in its schema`;
     throw new ConfigurationError([{ path: 'inbox.table', message }]);
   }
   if (!Object.hasOwn(dialects, dialect)) {

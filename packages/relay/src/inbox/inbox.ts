@@ -31,7 +31,7 @@ const bytesMax = 255;
  * An event is a repeat if its id was accepted before, in whatever order events arrive. If two transactions accept the same id at the
  * same time, the second one waits for the first: after a commit it has a repeat, after a rollback it accepts the event itself.
  *
- * @example packages/relay/test/consume.test.ts
+ * @example packages/relay/test/consume.ci.test.ts
  *
  * ```ts
  * await pgTransaction(this.#pool, async (tx) => {

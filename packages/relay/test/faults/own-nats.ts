@@ -23,11 +23,12 @@ async function create(command: string): Promise<OwnBroker> {
   const open = (): Promise<NatsConnection> => connect({ servers, reconnect: false });
   return ownBroker(server, {
     name: 'NATS JetStream',
-    section: { nats: { servers, stream } },
+    dropsRepeats: true,
+    section: (port, further) => ({ nats: { servers: [`nats://127.0.0.1:${port}`], stream, ...further } }),
     async prepare() {
       const connection = await open();
       const manager = await jetstreamManager(connection);
-      await manager.streams.add({ name: stream, subjects: ['com.example.wallet.>'] });
+      await manager.streams.add({ name: stream, subjects: ['com.example.>'] });
       await connection.close();
     },
     async read(onArrived, over) {

@@ -17,9 +17,9 @@ import {
   type AsyncApiOptions,
   type AsyncApiProtocol,
   asyncApiDocument,
-} from '../src/asyncapi.js';
-import { Counter, CounterClosedEvent, CounterIncreasedEvent } from './counter.js';
-import { published } from './published.js';
+} from './asyncapi.js';
+import { Counter, CounterClosedEvent, CounterIncreasedEvent } from '../test/counter.js';
+import { published } from '../test/published.js';
 
 const options: AsyncApiOptions = {
   title: 'Counters',
@@ -155,6 +155,71 @@ describe('the AsyncAPI document', () => {
     const apart = [{ model: Counter, events: [] }, ...options.models];
     expect(codeOf({ ...options, models: apart })).toBe('invariant-violation');
     expect(codeOf({ ...options, titel: 'Counters' } as AsyncApiOptions)).toBe('invalid-configuration');
+  });
+});
+
+/** An event with this type. */
+function typed(eventType: string): typeof CounterIncreasedEvent {
+  return class extends CounterIncreasedEvent {
+    static readonly eventType = eventType;
+  };
+}
+
+function keysOf(...types: readonly string[]): readonly string[] {
+  const models = [{ model: Counter, events: types.map(typed) }];
+  return Object.keys(asyncApiDocument({ ...options, models }).channels['Counter']?.messages ?? {});
+}
+
+describe('the keys and headers of the AsyncAPI document', () => {
+  test('have only the characters that AsyncAPI allows, whatever the names have', () => {
+    expect(keysOf('plain-1.2_3', 'a b', 'a/b', 'ä', '😀')).toEqual([
+      'plain-1.2_3',
+      'a_20_b',
+      'a_2f_b',
+      '_e4_',
+      '_1f600_',
+    ]);
+  });
+
+  test('are one for each name, also if long names differ only at the end', () => {
+    const long = 'x'.repeat(254);
+    expect(keysOf(`${long}a`, `${long}b`)).toEqual([`${long}a`, `${long}b`]);
+  });
+
+  test('are refused if two names would have the same', () => {
+    const models = [{ model: Counter, events: ['a b', 'a_20_b'].map(typed) }];
+    expect(codeOf({ ...options, models })).toBe('invariant-violation');
+  });
+
+  test.each<readonly [AsyncApiProtocol | undefined, string]>([
+    [undefined, ''],
+    ['nats', 'ce-'],
+    ['amqp', 'cloudEvents:'],
+    ['kafka', 'ce_'],
+    ['redis', ''],
+    ['http', 'ce-'],
+  ])('each have the prefix of %s, %j, and are required except the trace context', (protocol, prefix) => {
+    const document = asyncApiDocument({ ...options, ...(protocol && { protocol }) });
+    const { headers } = document.channels['Counter']?.messages['CounterIncreasedEvent'] ?? {};
+    const { properties, required } = headers as {
+      readonly properties: object;
+      readonly required: readonly string[];
+    };
+    const { attributes } = published(
+      new CounterIncreasedEvent(ShardedId.generate(Counter, ShardIdentifier.of(1, 2)), 5),
+    );
+    const names = Object.keys(attributes).filter((name) => name !== 'datacontenttype');
+    expect(Object.keys(properties).toSorted()).toEqual(names.map((name) => prefix + name).toSorted());
+    expect(required.toSorted()).toEqual(
+      names.flatMap((name) => (name === 'traceparent' ? [] : [prefix + name])).toSorted(),
+    );
+  });
+
+  test('leave out a description and servers that are not given', () => {
+    expect(asyncApiDocument(options)).not.toHaveProperty('servers');
+    expect(asyncApiDocument(options).info).toEqual({ title: 'Counters', version: '1.0.0' });
+    const described = asyncApiDocument({ ...options, description: '', servers: {} });
+    expect(described).toMatchObject({ servers: {}, info: { description: '' } });
   });
 });
 

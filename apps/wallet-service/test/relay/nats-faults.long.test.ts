@@ -1,5 +1,5 @@
 import { testBrokerOutage } from './broker-outage.js';
-import { ownNats } from './own-nats.js';
+import { ownNats } from '../../../../packages/relay/test/faults/own-nats.js';
 import { testRelayKills } from './relay-kills.js';
 
 const open = await ownNats();

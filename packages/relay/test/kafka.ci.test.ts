@@ -1,9 +1,7 @@
 import { FaultProxy, seededRandom } from '@framework/testing';
-import { murmur2 as murmur2OfClient } from '@platformatic/kafka';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 
-import { murmur2 } from '../src/kafka-records.js';
 import { kafka } from '../src/kafka.js';
 import { type BrokerFixture, describeBroker, faultsOf, messageFor } from './broker-suite.js';
 import { KafkaServer } from './kafka-server.js';
@@ -259,11 +257,6 @@ describe.skipIf(server === undefined)('Kafka', () => {
     await broker.close();
     await expect(broker.publish([messageFor(topic, 'z', 1)], forever)).rejects.toThrow('closed');
   });
-});
-
-test('the hash of a key is that of other clients', () => {
-  const keys = ['', 'a', 'ab', 'abc', 'abcd', 'Größe 😀', randomUUID(), randomUUID()];
-  expect(keys.map((key) => murmur2(Buffer.from(key)))).toEqual(keys.map((key) => murmur2OfClient(key)));
 });
 
 interface KafkaFixture extends BrokerFixture {

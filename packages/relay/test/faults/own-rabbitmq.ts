@@ -55,7 +55,10 @@ async function create(command: string): Promise<OwnBroker> {
     server,
     {
       name: 'RabbitMQ',
-      section: { rabbitmq: { url, exchange } },
+      dropsRepeats: false,
+      section: (port, further) => ({
+        rabbitmq: { url: `amqp://guest:guest@127.0.0.1:${port}`, exchange, ...further },
+      }),
       async prepare() {
         const connection = await connect(url);
         const channel = await connection.createChannel();

@@ -1,10 +1,18 @@
+import { ShardIdentifier, ShardedId } from '@framework/core';
+import type { Observer, Operation } from '@framework/core/adapter';
 import { Delivery, DeliveryOperator, EventHandlerRegistry } from '@framework/events';
 import { VirtualClock } from '@framework/testing';
+import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
 
-import { type PublishOutcome, relay } from '../src/index.js';
-import { Counters } from './counter.js';
-import { ScriptedBroker } from './scripted-broker.js';
+import { type PublishOutcome, relay } from './index.js';
+import { Counter, CounterIncreasedEvent, Counters } from '../test/counter.js';
+import { envelopeOf } from '../test/published.js';
+import { ScriptedBroker } from '../test/scripted-broker.js';
+import { unhandledRejections } from '../test/unhandled.js';
+import { unlessAborted } from './relay.js';
+
+const increased = new CounterIncreasedEvent(ShardedId.generate(Counter, ShardIdentifier.of(1, 2)), 5);
 
 /** Counters whose events are relayed to a scripted broker. */
 async function relayed(limits = { messagesMax: 1_000, timeoutMs: 30_000 }) {
@@ -191,3 +199,162 @@ describe('a relay', () => {
     expect(new EventHandlerRegistry([publisher]).handlers).toMatchObject([{ name: 'not-discovered' }]);
   });
 });
+
+/** Publishes events of these models, whose topic cannot be made for some of them. */
+async function publish(models: readonly (readonly [string, string])[], isBad: (modelId: string) => boolean) {
+  const broker = new ScriptedBroker({ messagesMax: 1_000, timeoutMs: 30_000 });
+  const topic = ({ modelId }: { readonly modelId: string }): string => {
+    if (isBad(modelId)) throw new Error('no topic');
+    return 'a.topic';
+  };
+  const publisher = relay({ name: 'to-broker', broker, topic });
+  const envelopes = models.map(([modelName, modelId], index) =>
+    envelopeOf(increased, { modelName, modelId, eventId: `e${index}` }),
+  );
+  const context = { attempt: 1, signal: new AbortController().signal, execute: never };
+  const error: unknown = await publisher.handleBatch(envelopes, context).catch((caught: unknown) => caught);
+  return { error, publisher, published: broker.published.map(({ id }) => id) };
+}
+
+describe('a relay whose messages cannot be made', () => {
+  test('leaves out later ones of the same model alone, and says which one failed', async () => {
+    const models = [
+      ['A', 'bad'],
+      ['A', 'good'],
+      ['A', 'bad'],
+      ['B', 'good'],
+    ] as const;
+    const { error, published, publisher } = await publish(models, (modelId) => modelId === 'bad');
+    expect(published).toEqual(['e1', 'e3']);
+    expect(error).toMatchObject({ failures: [{ eventId: 'e0' }] });
+    expect(publisher.state).toMatchObject({ kind: 'publishing', lastError: { code: 'message-refused' } });
+  });
+
+  test('tells apart models whose names or ids differ at the end or where they meet', async () => {
+    const long = 'x'.repeat(1_000);
+    let badCount = 0;
+    const models = [
+      ['A', 'BC'],
+      ['AB', 'C'],
+      ['A', `${long}a`],
+      ['A', `${long}b`],
+    ] as const;
+    const { published } = await publish(models, (modelId) => /BC$|a$/.test(modelId) && badCount++ < 2);
+    expect(published).toEqual(['e1', 'e3']);
+  });
+});
+
+describe('a relay to one broker', () => {
+  const signal = new AbortController().signal;
+  const context = { attempt: 1, signal, execute: never };
+
+  test.each([
+    [{}, {}, { batchMax: undefined, timeoutMs: undefined }],
+    [{ messagesMax: 5 }, {}, { batchMax: 5, timeoutMs: undefined }],
+    [{ timeoutMs: 7 }, {}, { batchMax: undefined, timeoutMs: 7 }],
+    [{ messagesMax: 5, timeoutMs: 7 }, { timeoutMs: 9 }, { batchMax: 5, timeoutMs: 9 }],
+  ])('with the limits %j, which are set to %j, has calls limited to %j', (limits, own, expected) => {
+    const { constructor } = relay({ name: 'to-broker', broker: new ScriptedBroker(limits), ...own });
+    const { batchMax, timeoutMs } = (constructor as { readonly options?: typeof expected }).options ?? {};
+    expect({ batchMax, timeoutMs }).toEqual(expected);
+  });
+
+  test('shows each call of the broker to its observer, also one that fails', async () => {
+    const operations: Operation[] = [];
+    const observer: Observer = {
+      observe: (operation, run) => {
+        operations.push(operation);
+        return run();
+      },
+    };
+    const broker = new ScriptedBroker({});
+    const publisher = relay({ name: 'to-broker', broker, observer });
+    await publisher.handleBatch([envelopeOf(increased), envelopeOf(increased)], context);
+    broker.isDown = true;
+    await expect(publisher.handleBatch([envelopeOf(increased)], context)).rejects.toMatchObject({
+      code: 'broker-unavailable',
+    });
+    expect(operations).toEqual(
+      [2, 1].map((messageCount) => ({ kind: 'publish', relay: 'to-broker', messageCount })),
+    );
+  });
+
+  test('goes on to show its last error after it publishes again', async () => {
+    const broker = new ScriptedBroker({});
+    const publisher = relay({ name: 'to-broker', broker });
+    expect(publisher.state).toEqual({ kind: 'idle', lastError: undefined, sources: [] });
+    broker.isDown = true;
+    await publisher.handleBatch([envelopeOf(increased)], context).catch(() => undefined);
+    expect(publisher.state).toMatchObject({ kind: 'waiting', lastError: { code: 'broker-unavailable' } });
+    broker.isDown = false;
+    await publisher.handleBatch([envelopeOf(increased)], context);
+    expect(publisher.state).toMatchObject({ kind: 'publishing', lastError: { code: 'broker-unavailable' } });
+    broker.refuses = () => true;
+    await publisher.handleBatch([envelopeOf(increased)], context).catch(() => undefined);
+    expect(publisher.state).toMatchObject({ kind: 'publishing', lastError: { code: 'message-refused' } });
+  });
+
+  test('leaves no listener at the signals of its calls, however they end', async () => {
+    const { signal: ofCaller } = new AbortController();
+    const broker = new ScriptedBroker({});
+    const publisher = relay({ name: 'to-broker', broker });
+    for (let round = 0; round < 20; round++) {
+      broker.isDown = round % 2 === 1;
+      const call = publisher.handleBatch([envelopeOf(increased)], { ...context, signal: ofCaller });
+      await call.catch(() => undefined);
+    }
+    expect(getEventListeners(ofCaller, 'abort')).toEqual([]);
+  });
+});
+
+describe('waiting until a signal is aborted', () => {
+  const rounds = 50;
+
+  test('ends with the work, or with the reason of the signal if that comes first', async () => {
+    const caller = new AbortController();
+    expect(await unlessAborted(Promise.resolve('done'), caller.signal)).toBe('done');
+    const failed = new Error('failed');
+    await expect(unlessAborted(Promise.reject(failed), caller.signal)).rejects.toBe(failed);
+    const waiting = unlessAborted(new Promise(() => undefined), caller.signal);
+    const reason = new Error('given up');
+    caller.abort(reason);
+    await expect(waiting).rejects.toBe(reason);
+    await expect(unlessAborted(new Promise(() => undefined), caller.signal)).rejects.toBe(reason);
+  });
+
+  test('leaves no listener behind, however it ends', async () => {
+    const { signal } = new AbortController();
+    for (let round = 0; round < rounds; round++) {
+      await unlessAborted(Promise.resolve(), signal);
+      await unlessAborted(Promise.reject(new Error('failed')), signal).catch(() => undefined);
+    }
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+    const caller = new AbortController();
+    const waiting = Array.from({ length: rounds }, () =>
+      unlessAborted(new Promise(() => undefined), caller.signal).catch(() => undefined),
+    );
+    expect(getEventListeners(caller.signal, 'abort')).toHaveLength(rounds);
+    caller.abort();
+    await Promise.all(waiting);
+    await unlessAborted(new Promise(() => undefined), caller.signal).catch(() => undefined);
+    expect(getEventListeners(caller.signal, 'abort')).toEqual([]);
+  });
+
+  test('leaves no rejection behind when the abandoned work fails', async () => {
+    const unhandled = unhandledRejections();
+    const caller = new AbortController();
+    const work = Promise.withResolvers<never>();
+    const waiting = unlessAborted(work.promise, caller.signal).catch(() => undefined);
+    caller.abort(new Error('given up'));
+    await waiting;
+    work.reject(new Error('too late'));
+    const late = Promise.withResolvers<never>();
+    await unlessAborted(late.promise, caller.signal).catch(() => undefined);
+    late.reject(new Error('too late'));
+    expect(await unhandled()).toEqual([]);
+  });
+});
+
+async function never(): Promise<never> {
+  throw new Error('It executes nothing');
+}

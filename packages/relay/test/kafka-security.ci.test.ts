@@ -1,12 +1,9 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
 import { FaultProxy } from '@framework/testing';
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 
 import type { Relay } from '../src/index.js';
-import { kafka } from '../src/kafka.js';
 import { openRelays } from '../src/relay-config.js';
 import { Counter, CounterIncreasedEvent } from './counter.js';
 import { KafkaTopic } from './kafka-topic.js';
@@ -137,25 +134,6 @@ describe.skipIf(secured === undefined)('a relay to Kafka', () => {
     expect(relay.state).toMatchObject({ kind: 'publishing', lastError: undefined });
     expect(proxy.connectionCount).toBe(1);
   });
-});
-
-test('a connection to Kafka that is lost while it authenticates ends no process', async () => {
-  const uncaught: Error[] = [];
-  const note = (error: Error): void => void uncaught.push(error);
-  process.on('uncaughtExceptionMonitor', note);
-  onTestFinished(() => void process.off('uncaughtExceptionMonitor', note));
-  const server = createServer((socket) => {
-    socket.on('error', () => undefined);
-    socket.once('data', () => socket.resetAndDestroy());
-  }).listen(0, '127.0.0.1');
-  onTestFinished(() => void server.close());
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  const client = { sasl: { mechanism: plain, ...user } } as const;
-  const broker = kafka({ bootstrapServers: [`127.0.0.1:${port}`], client });
-  onTestFinished(() => broker.close());
-  await expect(broker.ping()).rejects.toBeInstanceOf(Error);
-  expect(uncaught).toEqual([]);
 });
 
 /** Publishes an event of a new model, if nothing prevents it. */

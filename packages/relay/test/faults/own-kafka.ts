@@ -1,14 +1,16 @@
 import { Admin } from '@platformatic/kafka';
 import { vi } from 'vitest';
 
-import { formatKafka, kafkaClassPath, kafkaProgram } from '../../../../packages/relay/test/kafka-program.js';
-import { KafkaReader } from '../../../../packages/relay/test/kafka-reader.js';
+import { formatKafka, kafkaClassPath, kafkaProgram } from '../kafka-program.js';
+import { KafkaReader } from '../kafka-reader.js';
 import { type OwnBroker, ownBroker } from './own-broker.js';
 import { OwnServer, freePort, skipFaultTests } from './own-server.js';
 
 const topic = 'wallet-events';
 /** Several, so that only the key keeps the events of a wallet in order. */
 const partitions = 4;
+/** A server that was killed is soon taken for gone, so that it may come back. */
+const quickSessions = { 'broker.session.timeout.ms': 1_000, 'broker.heartbeat.interval.ms': 100 } as const;
 const readyMaxMs = 60_000;
 const waitMs = 500;
 
@@ -26,7 +28,11 @@ export async function ownKafka(): Promise<(() => Promise<OwnBroker>) | undefined
 async function create(classPath: string): Promise<OwnBroker> {
   const server = await OwnServer.create((_port, folder) => kafkaProgram(classPath, folder));
   const { folder, port } = server;
-  await formatKafka(classPath, { folder, port, controllerPort: await freePort() });
+  await formatKafka(
+    classPath,
+    { folder, port, controllerPort: await freePort() },
+    { properties: quickSessions },
+  );
   const bootstrapBrokers = [`127.0.0.1:${port}`];
   const connect = (retries: number): Admin =>
     new Admin({ clientId: 'reader', bootstrapBrokers, retries, retryDelay: 250 });
@@ -34,7 +40,10 @@ async function create(classPath: string): Promise<OwnBroker> {
   const reader = new KafkaReader(topic);
   return ownBroker(server, {
     name: 'Kafka',
-    section: { kafka: { 'bootstrap-servers': bootstrapBrokers, topic } },
+    dropsRepeats: false,
+    section: (at, further) => ({
+      kafka: { bootstrapServers: [`127.0.0.1:${at}`], topic, ...further },
+    }),
     async prepare() {
       // A server accepts connections before it answers.
       const admin = connect(60);

@@ -3,10 +3,10 @@ import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test, vi } from 'vitest';
 
 import { startTestService, stopTestService } from '../start-test-service.js';
-import type { OwnBroker } from './own-broker.js';
-import { ownNats } from './own-nats.js';
-import { ownRabbitMq } from './own-rabbitmq.js';
-import { ownRedis } from './own-redis.js';
+import type { OwnBroker } from '../../../../packages/relay/test/faults/own-broker.js';
+import { ownNats } from '../../../../packages/relay/test/faults/own-nats.js';
+import { ownRabbitMq } from '../../../../packages/relay/test/faults/own-rabbitmq.js';
+import { ownRedis } from '../../../../packages/relay/test/faults/own-redis.js';
 
 const program = fileURLToPath(new URL('../../../event-printer/src/main.ts', import.meta.url));
 const patience = { timeout: 60_000, interval: 50 };

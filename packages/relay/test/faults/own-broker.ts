@@ -8,14 +8,18 @@ const pauseMs = 100;
 /**
  * A broker with a server of the test's own, and a consumer that has only the broker's plain client.
  *
- * A further one is a file such as `own-nats.ts`, and a test file such as `nats-faults.test.ts`.
+ * A further one is a file such as `own-nats.ts`, and a test file such as `nats-faults.ci.test.ts`.
  */
 export interface OwnBroker {
   readonly name: string;
   /** Where its server accepts connections, at 127.0.0.1. */
   readonly port: number;
+  /** Whether it drops a message that was published before, so that no consumer sees the repeat. */
+  readonly dropsRepeats: boolean;
   /** What the configuration of a relay says about it. */
   readonly section: object;
+  /** The same for a relay that reaches it at another port, such as that of a proxy, and waits less long for its answers. */
+  sectionAt(port: number, timeoutMs: number): object;
   /** Creates what the messages go to: called once, after the first start. */
   prepare(): Promise<void>;
   /** Starts the server, at first or again, on the same port and data. */
@@ -27,10 +31,17 @@ export interface OwnBroker {
   end(): Promise<void>;
 }
 
+/** What the configuration of a relay says about a broker for whose answers it may wait so long. */
+export function sectionOf(broker: OwnBroker, answerMaxMs: number | undefined): object {
+  return answerMaxMs === undefined ? broker.section : broker.sectionAt(broker.port, answerMaxMs);
+}
+
 /** What differs between brokers. */
 export interface BrokerProtocol {
   readonly name: string;
-  readonly section: object;
+  readonly dropsRepeats: boolean;
+  /** @param further options of the section */
+  section(port: number, further: { readonly timeoutMs?: number }): object;
   prepare(): Promise<void>;
   /** Reads on one connection, until it is lost or the signal is aborted. */
   read(onArrived: (message: ArrivedMessage) => void, over: AbortSignal): Promise<void>;
@@ -60,7 +71,9 @@ export function ownBroker(
   return {
     name: protocol.name,
     port: server.port,
-    section: protocol.section,
+    dropsRepeats: protocol.dropsRepeats,
+    section: protocol.section(server.port, {}),
+    sectionAt: (port, timeoutMs) => protocol.section(port, { timeoutMs }),
     prepare: () => protocol.prepare(),
     async start() {
       if (isFirst) for (const each of beside) await each.start();

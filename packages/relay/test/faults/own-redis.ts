@@ -23,7 +23,8 @@ async function create(command: string): Promise<OwnBroker> {
   let lastId = '0';
   return ownBroker(server, {
     name: 'Redis streams',
-    section: { redis: { url, stream } },
+    dropsRepeats: false,
+    section: (port, further) => ({ redis: { url: `redis://127.0.0.1:${port}`, stream, ...further } }),
     // The first entry creates the stream.
     prepare: () => Promise.resolve(),
     async read(onArrived, over) {

@@ -1,5 +1,5 @@
 import { testBrokerOutage } from './broker-outage.js';
-import { ownRedis } from './own-redis.js';
+import { ownRedis } from '../../../../packages/relay/test/faults/own-redis.js';
 import { testRelayKills } from './relay-kills.js';
 
 const open = await ownRedis();

@@ -2,10 +2,10 @@ import { FrameworkError, type Id, ModelEvent, ShardIdentifier, ShardedId } from 
 import { describe, expect, expectTypeOf, test } from 'vitest';
 import * as z from 'zod';
 
-import { type BrokerDelivery, EventDecoder, type ReceivedEvent, attributesOf } from '../src/inbox/index.js';
-import { headerValue } from '../src/message.js';
-import { Counter, CounterClosedEvent, CounterIncreasedEvent } from './counter.js';
-import { published } from './published.js';
+import { type BrokerDelivery, EventDecoder, type ReceivedEvent, attributesOf } from './index.js';
+import { headerValue } from '../message.js';
+import { Counter, CounterClosedEvent, CounterIncreasedEvent } from '../../test/counter.js';
+import { published } from '../../test/published.js';
 
 const id = ShardedId.generate(Counter, ShardIdentifier.of(1, 2));
 const increased = published(new CounterIncreasedEvent(id, 5));
@@ -224,3 +224,77 @@ function errorOf(work: () => unknown): FrameworkError {
   }
   throw new Error('nothing was thrown');
 }
+
+/** The event of a message with these attributes, if they are readable. */
+function decoded(changed: Readonly<Record<string, unknown>>): ReceivedEvent<unknown> | undefined {
+  try {
+    return decoder.decode(delivery(changed));
+  } catch (error) {
+    if (FrameworkError.is(error) && error.code === 'unreadable-message') return undefined;
+    throw error;
+  }
+}
+
+describe('a decoder of events at its limits', () => {
+  test.each([
+    ['0', true],
+    ['999999999999999', true],
+    ['1000000000000000', false],
+    ['007', true],
+    ['1e3', false],
+    ['0x1', false],
+    [' 1', false],
+    ['1\n', false],
+    ['', false],
+  ])('reads the version and the ordinal %j: %s', (text, may) => {
+    expect(decoded({ modelversion: headerValue(text) }) !== undefined).toBe(may);
+    expect(decoded({ ordinal: headerValue(text) }) !== undefined).toBe(may);
+  });
+
+  test.each([
+    ['2026-11-25T12:00:00Z', '2026-11-25T12:00:00.000Z'],
+    ['2026-11-25T12:00:00.1Z', '2026-11-25T12:00:00.100Z'],
+    ['2026-11-25T12:00:00.123456Z', '2026-11-25T12:00:00.123Z'],
+    ['2026-11-25t13:30:00+01:30', '2026-11-25T12:00:00.000Z'],
+    ['2026-11-25T11:00:00-01:00', '2026-11-25T12:00:00.000Z'],
+    ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00.000Z'],
+    ['2026-11-25T12:00:00', undefined],
+    ['2026-11-25 12:00:00Z', undefined],
+    ['2026-11-25', undefined],
+    ['2026-11-25T24:00:01Z', undefined],
+    ['2026-11-25T12:00:00.Z', undefined],
+    ['x2026-11-25T12:00:00Z', undefined],
+    ['2026-11-25T12:00:00Zx', undefined],
+  ])('reads the time %s as %s', (text, time) => {
+    expect(decoded({ time: headerValue(text) })?.time.toISOString()).toBe(time);
+  });
+
+  test.each([
+    ['1.0', true],
+    ['1.1', true],
+    ['10.0', false],
+    ['2.0', false],
+    ['1', false],
+  ])('reads the version %s of CloudEvents: %s', (specversion, may) => {
+    expect(decoded({ specversion }) !== undefined).toBe(may);
+  });
+
+  test('has no trace context if the message has none', () => {
+    expect(decoder.decode(delivery({ traceparent: undefined })).traceparent).toBeUndefined();
+  });
+
+  test('tells apart types that are long and differ only at the end', () => {
+    const long = 'x'.repeat(254);
+    class OneEvent extends CounterIncreasedEvent {
+      static readonly eventType = `${long}a`;
+    }
+    class OtherEvent extends CounterIncreasedEvent {
+      static readonly eventType = `${long}b`;
+    }
+    const both = new EventDecoder({ namespace: 'com.example', events: [OneEvent, OtherEvent] });
+    const event = (end: string) => both.decode(delivery({ type: `com.example.${long}${end}` })).event;
+    expect(event('a')).toBeInstanceOf(OneEvent);
+    expect(event('b')).toBeInstanceOf(OtherEvent);
+    expect(both.decodeIfKnown(delivery({ type: `com.example.${long}c` }))).toBeUndefined();
+  });
+});

@@ -1,5 +1,5 @@
 import { testBrokerOutage } from './broker-outage.js';
-import { ownKafka } from './own-kafka.js';
+import { ownKafka } from '../../../../packages/relay/test/faults/own-kafka.js';
 import { testRelayKills } from './relay-kills.js';
 
 const open = await ownKafka();

@@ -3,7 +3,7 @@ import type { EventSource } from '@framework/core/adapter';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 
-import { openRelays } from '../src/relay-config.js';
+import { openRelays } from './relay-config.js';
 
 const sharding = {
   'default-shard': { group: 0, member: 0 },

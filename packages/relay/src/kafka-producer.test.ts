@@ -1,0 +1,346 @@
+import { MultipleErrors, ProtocolError, UserError, protocolErrors } from '@platformatic/kafka';
+import { getEventListeners } from 'node:events';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+
+import { messageFor } from '../test/broker-suite.js';
+import { ScriptedCluster, lostConnection } from '../test/scripted-cluster.js';
+import { unhandledRejections } from '../test/unhandled.js';
+import { KafkaProducer, isInvalid, isTooLarge, reasonOf } from './kafka-producer.js';
+import { type KafkaRecord, recordOf } from './kafka-records.js';
+
+const forever = new AbortController().signal;
+const options = { clientId: 'test', bootstrapBrokers: ['127.0.0.1:1'], timeout: 10_000 };
+/** The answers after which a batch is not sent again as it is. */
+const finalCodes = [10, 17, 18, 29, 87];
+
+let cluster: ScriptedCluster;
+let producer: KafkaProducer;
+beforeEach(() => {
+  cluster = new ScriptedCluster();
+  producer = new KafkaProducer(options);
+});
+afterEach(() => producer.end());
+
+function recordFor(topic: string, version = 1): KafkaRecord {
+  return recordOf(messageFor(topic, topic, version), topic, 1);
+}
+
+const failureOf = (work: Promise<unknown>): Promise<unknown> =>
+  work.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+
+describe('a request to produce', () => {
+  test('goes to each server that leads a partition, with all batches for it', async () => {
+    const answers = await producer.send([recordFor('t1'), recordFor('t2'), recordFor('t1', 2)]);
+    expect([...answers.keys()].toSorted()).toEqual(['t1:0', 't2:0']);
+    expect(cluster.requests).toMatchObject([
+      { server: 1, batches: [{ topic: 't1', count: 2, sequence: 0 }] },
+      { server: 2, batches: [{ topic: 't2', count: 1, sequence: 0 }] },
+    ]);
+  });
+
+  test('has the numbers of its records for each partition, which go on only behind what was taken', async () => {
+    await producer.send([recordFor('t1'), recordFor('t1', 2), recordFor('t2')]);
+    cluster.verdict = ({ topic }) => ({ errorCode: topic === 't1' ? 10 : 0 });
+    await producer.send([recordFor('t1', 3), recordFor('t2', 2)]);
+    cluster.verdict = () => ({});
+    await producer.send([recordFor('t1', 3), recordFor('t2', 3)]);
+    await producer.send([recordFor('t1', 4)]);
+    const sequences = cluster.requests.flatMap(({ batches }) =>
+      batches.map(({ topic, sequence }) => `${topic} ${sequence}`),
+    );
+    expect(sequences).toEqual(['t1 0', 't2 0', 't1 2', 't2 1', 't1 2', 't2 2', 't1 3']);
+    expect(cluster.identities).toHaveBeenCalledTimes(1);
+  });
+
+  test('is sent once more when its connection is lost, with the same numbers, and no further', async () => {
+    let lostCount = 0;
+    cluster.failure = () => (lostCount++ === 0 ? lostConnection() : undefined);
+    await producer.send([recordFor('t1')]);
+    expect(cluster.requests.map(({ batches }) => batches[0]?.sequence)).toEqual([0, 0]);
+    cluster.failure = lostConnection;
+    expect(await failureOf(producer.send([recordFor('t1')]))).toMatchObject({ code: 'PLT_KFK_NETWORK' });
+    expect(cluster.requests).toHaveLength(4);
+  });
+
+  test('is not sent again after an error other than the loss of its connection', async () => {
+    const refused = new Error('refused');
+    cluster.failure = () => refused;
+    expect(await failureOf(producer.send([recordFor('t1')]))).toBe(refused);
+    expect(cluster.requests).toHaveLength(1);
+  });
+
+  test('that fails at one server, and later at another, leaves no rejection behind', async () => {
+    const unhandled = unhandledRejections();
+    const second = Promise.withResolvers<void>();
+    cluster.before = ({ server }) => (server === 2 ? second.promise : undefined);
+    cluster.failure = ({ server }) => new Error(`refused by ${server}`);
+    const failure = await failureOf(producer.send([recordFor('t1'), recordFor('t2')]));
+    expect(failure).toMatchObject({ message: 'refused by 1' });
+    second.resolve();
+    expect(await unhandled()).toEqual([]);
+  });
+
+  test('is final by the answers about its records alone, and fails after every other one', async () => {
+    const codes = Object.values(protocolErrors).map(({ code }) => code);
+    const final: number[] = [];
+    const others: (number | undefined)[] = [];
+    for (const errorCode of codes.filter((code) => code !== 0)) {
+      cluster.verdict = () => ({ errorCode });
+      const failure = await failureOf(producer.send([recordFor('t1')]));
+      if (failure === undefined) final.push(errorCode);
+      else others.push((failure as { readonly apiCode?: number }).apiCode);
+    }
+    expect(new Set([...final, ...others])).toEqual(new Set(codes.filter((code) => code !== 0)));
+    expect(final.toSorted((one, other) => one - other)).toEqual(finalCodes);
+  });
+
+  test('fails if one of its partitions has no answer', async () => {
+    cluster.verdict = ({ topic }) => (topic === 't3' ? undefined : {});
+    const failure = await failureOf(producer.send([recordFor('t1'), recordFor('t3')]));
+    expect(failure).toBeInstanceOf(ProtocolError);
+  });
+
+  test('fails if a partition has no leader', async () => {
+    cluster.metadata.mockImplementation((async () => ({
+      topics: new Map([['t1', { partitions: [{ leader: -1 }] }]]),
+      brokers: new Map(),
+    })) as never);
+    await expect(producer.send([recordFor('t1')])).rejects.toThrow('leader of t1:0');
+    expect(cluster.requests).toEqual([]);
+  });
+
+  test.each([
+    [3, 8, undefined],
+    [3, 9, 9],
+    [9, 13, 9],
+    [10, 10, 10],
+    [10, 13, 10],
+    [11, 13, 11],
+    [12, 13, undefined],
+  ])(
+    'to servers that take versions %i to %i has the lowest version possible, %s',
+    async (min, max, version) => {
+      cluster = new ScriptedCluster([min, max]);
+      const failure = await failureOf(producer.send([recordFor('t1')]));
+      expect(failure instanceof Error).toBe(version === undefined);
+      expect(cluster.requests[0]?.version).toBe(version);
+    },
+  );
+});
+
+/** For how long it sends nothing to a server from now on. */
+async function silenceMs(): Promise<number> {
+  for (let ms = 0; ; ms++) {
+    cluster.metadata.mockClear();
+    await producer.ping();
+    if (cluster.metadata.mock.calls.length > 0) return ms;
+    vi.advanceTimersByTime(1);
+  }
+}
+
+describe('a throttled producer', () => {
+  beforeEach(() => {
+    // The clock of the silence stays where it is; delays take the time that they take.
+    vi.useFakeTimers({ toFake: ['performance'] });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  test.each([
+    ['first', 1],
+    ['last', 2],
+  ])(
+    'is silent for the longest time that a server demands, although that server answers %s',
+    async (_when, slow) => {
+      const other = Promise.withResolvers<void>();
+      cluster.throttleMs = (server) => (server === slow ? 300 : 20);
+      cluster.before = ({ server }) => (server === 2 ? other.promise : undefined);
+      const sending = producer.send([recordFor('t1'), recordFor('t2')]);
+      other.resolve();
+      await sending;
+      expect(await silenceMs()).toBe(300);
+      expect(await silenceMs()).toBe(0);
+    },
+  );
+
+  test('is silent no shorter when a later answer demands less, and longer when it demands more', async () => {
+    cluster.throttleMs = () => 300;
+    await producer.send([recordFor('t1')]);
+    vi.advanceTimersByTime(100);
+    cluster.throttleMs = () => 0;
+    await producer.send([recordFor('t2')]);
+    cluster.throttleMs = () => 150;
+    await producer.send([recordFor('t2')]);
+    expect(await silenceMs()).toBe(200);
+    cluster.throttleMs = () => 20;
+    await producer.send([recordFor('t1')]);
+    cluster.throttleMs = () => 40;
+    await producer.send([recordFor('t2')]);
+    expect(await silenceMs()).toBe(40);
+  });
+
+  test('is silent although the same request fails at another server', async () => {
+    cluster.throttleMs = () => 300;
+    cluster.failure = ({ server }) => (server === 2 ? new Error('refused') : undefined);
+    await failureOf(producer.send([recordFor('t1'), recordFor('t2')]));
+    expect(await silenceMs()).toBe(300);
+  });
+
+  test('rests until the time is over, and not afterwards', async () => {
+    const { setTimeout: delayed } = globalThis;
+    const order: string[] = [];
+    cluster.throttleMs = () => 30;
+    await producer.send([recordFor('t1')]);
+    const resting = producer.rest(forever).then(() => order.push('rested'));
+    delayed(() => order.push('earlier'), 20);
+    await resting;
+    expect(order).toEqual(['earlier', 'rested']);
+    vi.advanceTimersByTime(30);
+    const before = timerCount();
+    await producer.rest(forever);
+    expect(timerCount()).toBe(before);
+  });
+
+  test('lets callers give up, and leaves no listener at their signals and no timer after its end', async () => {
+    const unhandled = unhandledRejections();
+    const before = timerCount();
+    cluster.throttleMs = () => 3_600_000;
+    await producer.send([recordFor('t1')]);
+    const caller = new AbortController();
+    const waiting = Array.from({ length: 20 }, () => failureOf(producer.rest(caller.signal)));
+    caller.abort(new Error('given up'));
+    expect(new Set((await Promise.all(waiting)).map((error) => (error as Error).message))).toEqual(
+      new Set(['given up']),
+    );
+    expect(await failureOf(producer.rest(caller.signal))).toMatchObject({ message: 'given up' });
+    expect(getEventListeners(caller.signal, 'abort')).toEqual([]);
+    const ended = failureOf(producer.rest(forever));
+    await producer.end();
+    expect(await ended).toBeInstanceOf(Error);
+    expect(await unhandled()).toEqual([]);
+    expect(timerCount()).toBe(before);
+  });
+
+  test('leaves no listener at a signal after it has rested', async () => {
+    const { signal } = new AbortController();
+    cluster.throttleMs = () => 1;
+    for (let round = 0; round < 20; round++) {
+      await producer.send([recordFor('t1')]);
+      await producer.rest(signal);
+      vi.advanceTimersByTime(1);
+    }
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+  });
+});
+
+/** How many timers the process has now. */
+function timerCount(): number {
+  return process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length;
+}
+
+function unknown(topic: string): Error {
+  return new UserError(`Unknown topic ${topic}.`);
+}
+
+describe('the partitions of a topic', () => {
+  test('are those that the cluster has', async () => {
+    expect(await producer.partitionCountOf('t1')).toBe(1);
+  });
+
+  test.each([
+    [248, true],
+    [249, true],
+    [250, false],
+    [40_000, false],
+  ])('are queried if its name has %i characters: %s', async (length, isAsked) => {
+    const found = await producer.partitionCountOf('x'.repeat(length));
+    expect(found === 1).toBe(isAsked);
+    expect(cluster.metadata.mock.calls.length > 0).toBe(isAsked);
+    expect(JSON.stringify(found).includes(`${length} characters`)).toBe(!isAsked);
+  });
+
+  test('that is unknown are queried once more, and that answer counts', async () => {
+    cluster.metadata.mockRejectedValueOnce(unknown('t1'));
+    expect(await producer.partitionCountOf('t1')).toBe(1);
+    expect(cluster.metadata.mock.calls).toEqual([
+      [{ topics: ['t1'], retries: 5 }],
+      [{ topics: ['t1'], retries: 0 }],
+    ]);
+    cluster.metadata.mockRejectedValue(unknown('t1'));
+    expect(await producer.partitionCountOf('t1')).toEqual({ refused: 'the topic t1 does not exist' });
+  });
+
+  test('that is unknown so far are awaited if the server may create it', async () => {
+    const creating = new KafkaProducer({ ...options, autocreateTopics: true });
+    cluster.metadata.mockRejectedValue(unknown('t1'));
+    await expect(creating.partitionCountOf('t1')).rejects.toThrow('has not created');
+    await creating.end();
+  });
+
+  test('are not refused because another topic is unknown, whose name begins in the same way', async () => {
+    const long = 't'.repeat(200);
+    cluster.metadata.mockRejectedValue(unknown(`${long}b`));
+    await expect(producer.partitionCountOf(`${long}a`)).rejects.toThrow('Unknown topic');
+  });
+
+  test('of Kafka itself are refused', async () => {
+    cluster.metadata.mockResolvedValue({ topics: new Map() } as never);
+    expect(await producer.partitionCountOf('__consumer_offsets')).toHaveProperty('refused');
+  });
+
+  test('are refused by the errors that are about it, however deep they are, and by no others', async () => {
+    const refusing: number[] = [];
+    for (const { code } of Object.values(protocolErrors)) {
+      const error = new MultipleErrors('failed', [
+        new MultipleErrors('failed', [new ProtocolError(code)]),
+        new Error('other'),
+      ]);
+      cluster.metadata.mockRejectedValue(error);
+      const found = await producer.partitionCountOf('t1').catch(() => undefined);
+      if (typeof found === 'object') refusing.push(code);
+    }
+    expect(refusing.toSorted((one, other) => one - other)).toEqual([17, 29]);
+  });
+});
+
+describe('an answer of Kafka', () => {
+  const codes = [0, ...finalCodes, 1, 3, 5, 7, 11];
+
+  test('says that a batch is too large, or that a record is invalid, by its code', () => {
+    const answers = codes.map((errorCode) => ({ errorCode, recordErrors: [] }));
+    expect(answers.filter(isTooLarge).map(({ errorCode }) => errorCode)).toEqual([10, 18]);
+    expect(answers.filter(isInvalid).map(({ errorCode }) => errorCode)).toEqual([87]);
+  });
+
+  test('has a reason for the blamed record, otherwise one for the batch, otherwise that of its code', () => {
+    const recordErrors = [
+      { batchIndex: 1, batchIndexErrorMessage: 'no schema' },
+      { batchIndex: 2, batchIndexErrorMessage: null },
+    ];
+    const answer = { errorCode: 87, errorMessage: 'one is invalid', recordErrors };
+    expect([0, 1, 2].map((index) => reasonOf(answer, index))).toEqual([
+      'one is invalid',
+      'no schema',
+      'one is invalid',
+    ]);
+    expect(reasonOf({ errorCode: 29, recordErrors: [] }, 0)).toBe('Topic authorization failed.');
+  });
+
+  test('that fails in several ways becomes one error with the words of each, once', () => {
+    const error = new MultipleErrors('failed', [
+      new Error('refused by 1'),
+      new MultipleErrors('failed', [new Error('refused by 2'), new Error('refused by 1')]),
+      new Error('outer', { cause: new Error('reset') }),
+    ]);
+    expect(producer.worded(error)).toMatchObject({
+      message: 'refused by 1 refused by 2 reset',
+      cause: error,
+    });
+    const other = new Error('other');
+    expect(producer.worded(other)).toBe(other);
+  });
+});

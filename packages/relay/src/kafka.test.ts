@@ -1,0 +1,225 @@
+import { Producer } from '@platformatic/kafka';
+import { getEventListeners } from 'node:events';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+
+import { messageFor } from '../test/broker-suite.js';
+import { ScriptedCluster } from '../test/scripted-cluster.js';
+import { unhandledRejections } from '../test/unhandled.js';
+import type { Broker, BrokerMessage } from './index.js';
+import { type KafkaOptions, kafka } from './kafka.js';
+
+const forever = new AbortController().signal;
+
+let cluster: ScriptedCluster;
+const opened: Broker[] = [];
+beforeEach(() => {
+  cluster = new ScriptedCluster();
+});
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((broker) => broker.close()));
+});
+
+function open(options: Partial<KafkaOptions> = {}): Broker {
+  const broker = kafka({ bootstrapServers: ['127.0.0.1:1'], ...options });
+  opened.push(broker);
+  return broker;
+}
+
+async function kindsOf(
+  broker: Broker,
+  messages: readonly BrokerMessage[],
+  signal = forever,
+): Promise<readonly string[]> {
+  return (await broker.publish(messages, signal)).map(({ kind }) => kind);
+}
+
+/** Messages for a topic, each of a model of its own. */
+function messagesFor(topic: string, count: number, body = '{}'): readonly BrokerMessage[] {
+  return Array.from({ length: count }, (_unused, index) => messageFor(topic, `${topic}-${index}`, 1, body));
+}
+
+/** How many records each request had, by topic. */
+function counts(topic: string): readonly number[] {
+  return cluster.requests.flatMap(({ batches }) =>
+    batches.flatMap((batch) => (batch.topic === topic ? [batch.count] : [])),
+  );
+}
+
+/** The number of the first record in each request. */
+function sequences(): readonly number[] {
+  return cluster.requests.flatMap(({ batches }) => batches[0]?.sequence ?? -1);
+}
+
+function timerCount(): number {
+  return process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length;
+}
+
+describe('Kafka', () => {
+  test.each([
+    ['a', 99, true],
+    ['a', 100, true],
+    ['a', 101, false],
+    ['ü', 50, true],
+    ['ü', 51, false],
+    ['😀', 25, true],
+    ['😀', 26, false],
+  ])(
+    'gets bodies of up to a hundred bytes, not characters, if that is the limit: %s, %i times: %s',
+    async (character, count, fits) => {
+      const messages = [
+        messageFor('t1', 'a', 1, character.repeat(count)),
+        messageFor('t1', 'a', 2),
+        messageFor('t1', 'b', 1),
+      ];
+      expect(await kindsOf(open({ messageBytesMax: 100 }), messages)).toEqual(
+        fits ? ['confirmed', 'confirmed', 'confirmed'] : ['refused', 'held-back', 'confirmed'],
+      );
+      expect(counts('t1')).toEqual([fits ? 3 : 1]);
+    },
+  );
+
+  test('gets all messages into the topic that is chosen', async () => {
+    await kindsOf(open({ topic: 't2' }), [messageFor('t1', 'a', 1), messageFor('t3', 'b', 1)]);
+    expect(cluster.requests).toMatchObject([{ server: 2, batches: [{ topic: 't2', count: 2 }] }]);
+  });
+
+  test('gets smaller batches of the topic whose batch was too large, from then on, and of no other', async () => {
+    const broker = open();
+    cluster.verdict = ({ topic, count }) => ({ errorCode: topic === 't2' && count > 2 ? 10 : 0 });
+    const messages = [...messagesFor('t1', 8), ...messagesFor('t2', 8)];
+    expect(new Set(await kindsOf(broker, messages))).toEqual(new Set(['confirmed']));
+    expect(Math.max(...counts('t2'))).toBe(8);
+    expect(counts('t1')).toEqual([8]);
+    cluster.requests.splice(0);
+    await kindsOf(broker, messages);
+    expect(Math.max(...counts('t2'))).toBeLessThanOrEqual(2);
+    expect(counts('t1')).toEqual([8]);
+  });
+
+  test('gets smaller batches in the same call alone if it finds a record invalid', async () => {
+    const broker = open();
+    cluster.verdict = ({ count }) => ({ errorCode: count > 2 ? 87 : 0 });
+    await kindsOf(broker, messagesFor('t1', 8));
+    expect(counts('t1').at(-1)).toBeLessThanOrEqual(2);
+    cluster.verdict = () => ({});
+    cluster.requests.splice(0);
+    await kindsOf(broker, messagesFor('t1', 8));
+    expect(counts('t1')).toEqual([8]);
+  });
+
+  test('refuses only a single record that is too large', async () => {
+    cluster.verdict = ({ count }) => ({ errorCode: count > 1 ? 10 : 18 });
+    expect(await kindsOf(open(), messagesFor('t1', 3))).toEqual(['refused', 'refused', 'refused']);
+    expect(counts('t1')[0]).toBe(3);
+  });
+
+  test('gets the calls of one caller from one producer, and those of two at the same time from two', async () => {
+    const broker = open();
+    for (let round = 0; round < 10; round++) await kindsOf(broker, messagesFor('t1', 1));
+    expect(cluster.identities).toHaveBeenCalledTimes(1);
+    for (let round = 0; round < 10; round++)
+      await Promise.all([kindsOf(broker, messagesFor('t1', 1)), kindsOf(broker, messagesFor('t2', 1))]);
+    expect(cluster.identities).toHaveBeenCalledTimes(2);
+  });
+
+  test('gets nothing more from a producer whose call has failed, and the next call from another one', async () => {
+    const unhandled = unhandledRejections();
+    const closed = vi.spyOn(Producer.prototype, 'close');
+    const broker = open();
+    for (let round = 1; round <= 5; round++) {
+      cluster.failure = () => undefined;
+      for (const _call of [1, 2]) await kindsOf(broker, messagesFor('t1', 1));
+      cluster.failure = () => new Error('refused');
+      await expect(kindsOf(broker, messagesFor('t1', 1))).rejects.toThrow('refused');
+      expect(closed).toHaveBeenCalledTimes(round);
+      expect(cluster.identities).toHaveBeenCalledTimes(round);
+      // The numbers of another producer begin again.
+      expect(sequences().slice(-3)).toEqual([0, 1, 2]);
+    }
+    expect(await unhandled()).toEqual([]);
+  });
+
+  test('gets a producer that begins with the next bootstrap server each time', async () => {
+    const bootstrapServers = ['127.0.0.1:1', '127.0.0.1:2', '127.0.0.1:3'];
+    const broker = open({ bootstrapServers });
+    cluster.failure = () => new Error('refused');
+    const queried: string[] = [];
+    for (let round = 0; round < 4; round++) {
+      await kindsOf(broker, messagesFor('t1', 1)).catch(() => undefined);
+      const producer = (cluster.metadata.mock.contexts as readonly unknown[]).at(-1) as Readonly<
+        Record<symbol, unknown>
+      >;
+      const [servers = []] = Object.getOwnPropertySymbols(producer).flatMap((key) =>
+        /bootstrapBrokers/.test(String(key)) ? [producer[key] as readonly { readonly port: number }[]] : [],
+      );
+      queried.push(servers.map(({ port }) => port).join(''));
+    }
+    expect(queried).toEqual(['123', '231', '312', '123']);
+  });
+
+  test('leaves no timer, and no listener at the signals of its callers, however calls end', async () => {
+    const unhandled = unhandledRejections();
+    const { signal } = new AbortController();
+    const broker = open({ timeoutMs: 60_000 });
+    const before = timerCount();
+    for (let round = 0; round < 20; round++) {
+      cluster.failure = () => (round % 2 === 0 ? undefined : new Error('refused'));
+      await kindsOf(broker, messagesFor('t1', 1), signal).catch(() => undefined);
+      await broker.ping();
+    }
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+    expect(timerCount()).toBe(before);
+    expect(await unhandled()).toEqual([]);
+  });
+
+  test('leaves no rejection behind when a request fails after the caller has given up, or after its time', async () => {
+    const unhandled = unhandledRejections();
+    const answer = Promise.withResolvers<void>();
+    cluster.before = () => answer.promise;
+    cluster.failure = () => new Error('refused late');
+    const caller = new AbortController();
+    const givenUp = kindsOf(open(), messagesFor('t1', 1), caller.signal);
+    await expect.poll(() => cluster.requests.length).toBe(1);
+    caller.abort(new Error('given up'));
+    await expect(givenUp).rejects.toThrow('given up');
+    await expect(kindsOf(open({ timeoutMs: 50 }), messagesFor('t1', 1))).rejects.toThrow('50 ms');
+    answer.resolve();
+    expect(await unhandled()).toEqual([]);
+  });
+
+  test('gets nothing from a caller who has given up before, nor after the end', async () => {
+    const broker = open();
+    await expect(
+      kindsOf(broker, messagesFor('t1', 1), AbortSignal.abort(new Error('given up'))),
+    ).rejects.toThrow('given up');
+    await broker.close();
+    await expect(kindsOf(broker, messagesFor('t1', 1))).rejects.toThrow('closed');
+    await expect(broker.ping()).rejects.toThrow('closed');
+    expect(cluster.requests).toEqual([]);
+    expect(cluster.metadata).not.toHaveBeenCalled();
+  });
+
+  test('gets a message only after the one before it of its model, if that goes to another server', async () => {
+    const first = Promise.withResolvers<void>();
+    cluster.before = ({ server }) => (server === 1 ? first.promise : undefined);
+    const messages = [messageFor('t1', 'a', 1), messageFor('t2', 'a', 2), messageFor('t2', 'b', 1)];
+    const publishing = kindsOf(open(), messages);
+    await expect.poll(() => cluster.requests.length).toBe(2);
+    expect(counts('t2')).toEqual([1]);
+    first.resolve();
+    expect(await publishing).toEqual(['confirmed', 'confirmed', 'confirmed']);
+    expect(counts('t2')).toEqual([1, 1]);
+  });
+
+  test('gets nothing of a model behind a message that one of two servers refuses', async () => {
+    cluster.verdict = ({ topic }) => ({ errorCode: topic === 't1' ? 29 : 0 });
+    const messages = [
+      messageFor('t1', 'a', 1),
+      messageFor('t2', 'a', 2),
+      messageFor('t2', 'b', 1),
+      messageFor('t1', 'b', 2),
+    ];
+    expect(await kindsOf(open(), messages)).toEqual(['refused', 'held-back', 'confirmed', 'refused']);
+    expect(counts('t2')).toEqual([1]);
+  });
+});

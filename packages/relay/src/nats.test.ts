@@ -1,0 +1,189 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+
+import { messageFor } from '../test/broker-suite.js';
+import { ScriptedNats } from '../test/scripted-nats.js';
+import { unhandledRejections } from '../test/unhandled.js';
+import type { Broker, PublishOutcome } from './index.js';
+import { type NatsOptions, nats } from './nats.js';
+
+const forever = new AbortController().signal;
+
+let server: ScriptedNats;
+const opened: Broker[] = [];
+beforeEach(async () => {
+  server = await ScriptedNats.start();
+});
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((broker) => broker.close()));
+  await server.stop();
+});
+
+function open(options: Partial<NatsOptions> = {}): Broker {
+  const connection = { maxReconnectAttempts: 0 };
+  const broker = nats({ servers: [server.address], stream: 's', connection, ...options });
+  opened.push(broker);
+  return broker;
+}
+
+/** What becomes of one message; `again` if it is to be published once more. */
+async function outcomeOf(
+  broker: Broker,
+  message = messageFor('t', 'a', 1),
+): Promise<PublishOutcome | 'again'> {
+  const again = { kind: 'held-back' } as const;
+  const [outcome = again] = await broker.publish([message], forever).catch(() => [undefined]);
+  return outcome === again ? 'again' : outcome;
+}
+
+describe('NATS', () => {
+  test('gets the type of the event in the subject, and the attributes in the headers', async () => {
+    const message = messageFor('com.example.Counter', 'Größe "100 %"', 1, '{"text":"Größe 😀"}');
+    expect(await outcomeOf(open(), message)).toEqual({ kind: 'confirmed' });
+    const subject = 'com.example.Counter.CounterIncreasedEvent';
+    expect(server.published).toEqual([
+      {
+        subject,
+        body: '{"text":"Größe 😀"}',
+        headers: {
+          'Nats-Msg-Id': `${message.id} ${subject}`,
+          'Nats-Expected-Stream': 's',
+          'ce-specversion': '1.0',
+          'ce-id': message.id,
+          'ce-subject': 'Gr%C3%B6%C3%9Fe%20%22100%20%25%22',
+          'ce-modelname': 'Counter',
+          'ce-modelversion': '1',
+        },
+      },
+    ]);
+  });
+
+  test('gets other ids for de-duplication if long subjects or ids differ only at the end', async () => {
+    const long = 'x'.repeat(1_000);
+    const message = messageFor(`${long}.a`, 'a', 1);
+    const messages = [
+      message,
+      { ...message, key: 'b', topic: `${long}.b` },
+      { ...message, key: 'c', id: `${message.id}${long}c` },
+      { ...message, key: 'd', id: `${message.id}${long}d` },
+      { ...message, key: 'e', eventType: `${long}e` },
+      { ...message, key: 'f', eventType: `${long}f` },
+    ];
+    await open().publish(messages, forever);
+    expect(new Set(server.published.map(({ headers }) => headers['Nats-Msg-Id'])).size).toBe(messages.length);
+  });
+
+  test('refuses a message by the errors that it meets each time, and by no others', async () => {
+    const broker = open();
+    const codes = [
+      10_003, 10_023, 10_039, 10_047, 10_053, 10_054, 10_055, 10_059, 10_060, 10_061, 10_071, 10_077, 503, 0,
+    ];
+    const refusing: number[] = [];
+    for (const code of codes) {
+      server.answers = () => ({ error: { code: 400, err_code: code, description: 'no' } });
+      const outcome = await outcomeOf(broker);
+      // The status without a responder is not the code of an error.
+      if (outcome !== 'again') refusing.push(code);
+    }
+    expect(refusing).toEqual([10_054, 10_060]);
+  });
+
+  test.each<readonly [string, object, string]>([
+    ['no stream', { streams: [], total: 0, offset: 0, limit: 1 }, 'refused'],
+    ['a stream that has no leader now', { streams: ['s'], total: 1, offset: 0, limit: 1 }, 'again'],
+    ['what cannot be found out', { error: { code: 503, err_code: 10_008, description: 'busy' } }, 'again'],
+  ])('that does not answer a message, because it has %s for its subject', async (_what, takers, kind) => {
+    const subjects: string[] = [];
+    server.answers = () => 503;
+    server.takers = (subject) => {
+      subjects.push(subject);
+      return takers;
+    };
+    const outcome = await outcomeOf(open());
+    expect(outcome === 'again' ? outcome : outcome.kind).toBe(kind);
+    expect(subjects).toEqual(['t.CounterIncreasedEvent']);
+  });
+
+  test.each(['', '.', 't.', '.t', 't..u'])(
+    'gets no message for the topic %j, whose subject has an empty part',
+    async (topic) => {
+      expect(await outcomeOf(open(), messageFor(topic, 'a', 1))).toMatchObject({ kind: 'refused' });
+      expect(server.published).toEqual([]);
+    },
+  );
+
+  test('gets no later message of a model behind a refused one, and all of other models', async () => {
+    server.answers = ({ headers }) =>
+      headers['ce-subject'] === 'a' ? { error: { err_code: 10_054 } } : { stream: 's', seq: 1 };
+    const messages = [
+      messageFor('t', 'a', 1),
+      messageFor('t', 'b', 1),
+      messageFor('t', 'a', 2),
+      messageFor('t', 'b', 2),
+    ];
+    const outcomes = await open().publish(messages, forever);
+    expect(outcomes.map(({ kind }) => kind)).toEqual(['refused', 'confirmed', 'held-back', 'confirmed']);
+    expect(server.published).toHaveLength(3);
+  });
+
+  test('is connected once, by the first of callers that come at the same time, and stays so', async () => {
+    const broker = open();
+    await Promise.all([broker.ping(), broker.ping(), outcomeOf(broker)]);
+    for (let round = 0; round < 20; round++) await outcomeOf(broker, messageFor('t', 'a', round));
+    expect(server.connectionCount).toBe(1);
+    await broker.close();
+    await expect.poll(() => server.sockets.size).toBe(0);
+    await expect(broker.ping()).rejects.toThrow('closed');
+  });
+
+  test('loses no connection that another caller has opened since, when one is lost', async () => {
+    const unhandled = unhandledRejections();
+    const broker = open();
+    server.answers = () => undefined;
+    const lost = outcomeOf(broker);
+    await expect.poll(() => server.published.length).toBe(1);
+    server.cut();
+    expect(await lost).toBe('again');
+    server.answers = () => ({ stream: 's', seq: 1 });
+    await expect.poll(() => outcomeOf(broker)).toEqual({ kind: 'confirmed' });
+    const { connectionCount } = server;
+    await Promise.all([broker.ping(), outcomeOf(broker)]);
+    expect(server.connectionCount).toBe(connectionCount);
+    expect(await unhandled()).toEqual([]);
+  });
+
+  test('is left without a connection when it is reached, but has no JetStream', async () => {
+    server.info = { error: { code: 503, err_code: 10_076, description: 'JetStream not enabled' } };
+    const broker = open();
+    await expect(broker.ping()).rejects.toBeInstanceOf(Error);
+    await expect.poll(() => server.sockets.size).toBe(0);
+    server.info = { limits: {}, api: {}, streams: 0 };
+    expect(await outcomeOf(broker)).toEqual({ kind: 'confirmed' });
+  });
+
+  test.each([
+    [true, ['t.>'], 0],
+    [false, ['t.>'], 1],
+    [false, undefined, 0],
+  ])(
+    'whose stream exists (%s) and may be created with %j creates it %i times',
+    async (exists, createWith, count) => {
+      server.streamExists = exists;
+      await outcomeOf(open(createWith === undefined ? {} : { createWith }));
+      expect(server.requests.filter((request) => request === 'STREAM.CREATE.s')).toHaveLength(count);
+    },
+  );
+
+  test('answers a ping only if its stream exists', async () => {
+    const broker = open();
+    await broker.ping();
+    server.streamExists = false;
+    await expect(broker.ping()).rejects.toBeInstanceOf(Error);
+  });
+
+  test.each(['nats://ann:s3cret@127.0.0.1', 'ann@127.0.0.1'])(
+    'is not opened at %s, which has a user',
+    (address) => {
+      expect(() => nats({ servers: ['127.0.0.1', address], stream: 's' })).toThrow(/^[^@]*$/);
+    },
+  );
+});

@@ -1,0 +1,219 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+
+import { messageFor } from '../test/broker-suite.js';
+import { ScriptedRedis } from '../test/scripted-redis.js';
+import { unhandledRejections } from '../test/unhandled.js';
+import type { Broker, BrokerMessage } from './index.js';
+import { type RedisOptions, redis } from './redis.js';
+
+const forever = new AbortController().signal;
+
+let server: ScriptedRedis;
+const opened: Broker[] = [];
+beforeEach(async () => {
+  server = await ScriptedRedis.start();
+});
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((broker) => broker.close()));
+  await server.stop();
+});
+
+function open(options: Partial<RedisOptions> = {}): Broker {
+  const broker = redis({ url: server.url, ...options });
+  opened.push(broker);
+  return broker;
+}
+
+async function kindsOf(broker: Broker, messages: readonly BrokerMessage[]): Promise<readonly string[]> {
+  return (await broker.publish(messages, forever)).map(({ kind }) => kind);
+}
+
+/** The models and versions of the entries, by transaction. */
+function stored(): readonly (readonly string[])[] {
+  return server.transactions.map((entries) =>
+    entries.map(({ fields }) => `${fields['subject'] ?? ''}${fields['modelversion'] ?? ''}`),
+  );
+}
+
+describe('Redis', () => {
+  test('gets a batch as one transaction, with the attributes and the body of each message as they are', async () => {
+    const messages = [messageFor('t', 'Größe "100 %" 😀', 1, '{"text":"Größe 😀"}'), messageFor('u', 'b', 1)];
+    expect(await kindsOf(open(), messages)).toEqual(['confirmed', 'confirmed']);
+    expect(server.transactions).toEqual([
+      [
+        { stream: 't', options: [], fields: { ...messages[0]?.attributes, data: '{"text":"Größe 😀"}' } },
+        { stream: 'u', options: [], fields: { ...messages[1]?.attributes, data: '{"by":1}' } },
+      ],
+    ]);
+  });
+
+  test('gets all messages into the stream that is chosen, and about how many it keeps', async () => {
+    await kindsOf(open({ stream: 's', maxLength: 7 }), [messageFor('t', 'a', 1), messageFor('u', 'a', 2)]);
+    expect(
+      server.transactions.map((entries) => entries.map(({ stream, options }) => [stream, ...options])),
+    ).toEqual([
+      [
+        ['s', 'MAXLEN', '~', '7'],
+        ['s', 'MAXLEN', '~', '7'],
+      ],
+    ]);
+  });
+
+  test('gets a message for another stream only in the transaction after the one before it of its model', async () => {
+    const messages = [
+      messageFor('t', 'a', 1),
+      messageFor('u', 'a', 2),
+      messageFor('t', 'a', 3),
+      messageFor('t', 'b', 1),
+      messageFor('t', 'b', 2),
+    ];
+    expect(new Set(await kindsOf(open(), messages))).toEqual(new Set(['confirmed']));
+    expect(stored()).toEqual([['a1', 'b1', 'b2'], ['a2'], ['a3']]);
+    server.transactions.splice(0);
+    await kindsOf(open(), [messageFor('t', 'a', 1), messageFor('u', 'a', 2), messageFor('u', 'a', 3)]);
+    expect(stored()).toEqual([['a1'], ['a2', 'a3']]);
+  });
+
+  test('gets nothing of a model behind a message that it refuses, not even for another stream', async () => {
+    server.refuses = ({ stream }) => (stream === 'u' ? 'WRONGTYPE no stream' : undefined);
+    const messages = [
+      messageFor('t', 'a', 1),
+      messageFor('u', 'a', 2),
+      messageFor('t', 'a', 3),
+      messageFor('t', 'b', 1),
+      messageFor('t', 'b', 2),
+    ];
+    const outcomes = await open().publish(messages, forever);
+    expect(outcomes.map(({ kind }) => kind)).toEqual([
+      'confirmed',
+      'refused',
+      'held-back',
+      'confirmed',
+      'confirmed',
+    ]);
+    expect(outcomes[1]).toMatchObject({ reason: expect.stringContaining('WRONGTYPE') as string });
+    expect(stored()).toEqual([['a1', 'b1', 'b2'], ['a2']]);
+  });
+
+  test('is believed to hold back what follows a refused command of the same model in a transaction', async () => {
+    server.refuses = ({ fields }) =>
+      fields['modelversion'] === '1' && fields['subject'] === 'a' ? 'ERR no' : undefined;
+    const messages = [messageFor('t', 'a', 1), messageFor('t', 'a', 2), messageFor('t', 'b', 1)];
+    expect(await kindsOf(open(), messages)).toEqual(['refused', 'held-back', 'confirmed']);
+  });
+
+  test('keeps models apart whose keys are long and differ only at the end', async () => {
+    const long = 'x'.repeat(5_000);
+    server.refuses = ({ fields }) => (fields['subject'] === `${long}a` ? 'ERR no' : undefined);
+    const messages = [
+      messageFor('t', `${long}a`, 1),
+      messageFor('t', `${long}b`, 1),
+      messageFor('u', `${long}b`, 2),
+    ];
+    expect(await kindsOf(open(), messages)).toEqual(['refused', 'confirmed', 'confirmed']);
+  });
+
+  test.each([
+    ['a', 99, true],
+    ['a', 100, true],
+    ['a', 101, false],
+    ['ü', 50, true],
+    ['ü', 51, false],
+    ['😀', 25, true],
+    ['😀', 26, false],
+  ])(
+    'gets bodies of up to a hundred bytes, not characters, if that is the limit: %s, %i times: %s',
+    async (character, count, fits) => {
+      const messages = [
+        messageFor('t', 'a', 1, character.repeat(count)),
+        messageFor('t', 'a', 2),
+        messageFor('t', 'b', 1),
+      ];
+      expect(await kindsOf(open({ messageBytesMax: 100 }), messages)).toEqual(
+        fits ? ['confirmed', 'confirmed', 'confirmed'] : ['refused', 'held-back', 'confirmed'],
+      );
+      expect(stored()).toEqual([fits ? ['a1', 'a2', 'b1'] : ['b1']]);
+    },
+  );
+
+  test('gets no transaction if every message is too large', async () => {
+    expect(await kindsOf(open({ messageBytesMax: 1 }), [messageFor('t', 'a', 1)])).toEqual(['refused']);
+    expect(server.transactions).toEqual([]);
+  });
+
+  test('gets a batch again if it did not execute the transaction', async () => {
+    const broker = open();
+    for (const aborts of ['EXECABORT discarded', 'OOM out of memory', 'READONLY replica']) {
+      server.aborts = aborts;
+      await expect(broker.publish([messageFor('t', 'a', 1)], forever)).rejects.toThrow(aborts);
+    }
+    server.aborts = undefined;
+    expect(await kindsOf(broker, [messageFor('t', 'a', 1)])).toEqual(['confirmed']);
+    expect(server.connectionCount).toBe(1);
+  });
+
+  test('gets nothing further from a caller who has given up', async () => {
+    const caller = new AbortController();
+    server.refuses = () => {
+      caller.abort(new Error('given up'));
+      return undefined;
+    };
+    const messages = [messageFor('t', 'a', 1), messageFor('u', 'a', 2)];
+    await expect(open().publish(messages, caller.signal)).rejects.toThrow('given up');
+    expect(stored()).toEqual([['a1']]);
+    await expect(open().publish(messages, caller.signal)).rejects.toThrow('given up');
+    expect(server.transactions).toHaveLength(1);
+  });
+
+  test('is connected once, by the first of callers that come at the same time, and stays so', async () => {
+    const broker = open();
+    await Promise.all([broker.ping(), broker.ping(), kindsOf(broker, [messageFor('t', 'a', 1)])]);
+    for (let round = 0; round < 20; round++) await kindsOf(broker, [messageFor('t', 'a', round)]);
+    expect(server.connectionCount).toBe(1);
+    await broker.close();
+    await expect.poll(() => server.sockets.size).toBe(0);
+    await expect(broker.ping()).rejects.toThrow('closed');
+  });
+
+  test('is connected once more after the connection was lost, and leaves nothing behind', async () => {
+    const unhandled = unhandledRejections();
+    const broker = open();
+    for (let round = 1; round <= 5; round++) {
+      await expect
+        .poll(() => kindsOf(broker, [messageFor('t', 'a', round)]).catch(() => []))
+        .toEqual(['confirmed']);
+      server.isSilent = true;
+      const lost = [broker.ping(), broker.ping()].map((each) => each.catch((error: unknown) => error));
+      server.cut();
+      for (const error of await Promise.all(lost)) expect(error).toBeInstanceOf(Error);
+      server.isSilent = false;
+    }
+    expect(server.connectionCount).toBe(5);
+    await expect.poll(() => server.sockets.size).toBe(0);
+    expect(await unhandled()).toEqual([]);
+  });
+
+  test('that is silent on a connection gets another one after the timeout, and the first one is closed', async () => {
+    const unhandled = unhandledRejections();
+    const broker = open({ timeoutMs: 100 });
+    await broker.ping();
+    server.isSilent = true;
+    await expect(broker.publish([messageFor('t', 'a', 1)], forever)).rejects.toThrow('100 ms');
+    server.isSilent = false;
+    await broker.ping();
+    await expect.poll(() => server.sockets.size).toBe(1);
+    expect(server.connectionCount).toBe(2);
+    expect(await unhandled()).toEqual([]);
+  });
+
+  test('that is silent to a new connection is left after the timeout', async () => {
+    const unhandled = unhandledRejections();
+    server.isSilent = true;
+    const broker = open({ timeoutMs: 100 });
+    await expect(broker.ping()).rejects.toThrow('100 ms');
+    await expect.poll(() => server.sockets.size).toBe(0);
+    server.isSilent = false;
+    await broker.ping();
+    expect(await unhandled()).toEqual([]);
+  });
+});

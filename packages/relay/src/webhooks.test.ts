@@ -1,0 +1,261 @@
+import { getEventListeners } from 'node:events';
+import { Webhook } from 'standardwebhooks';
+import { beforeEach, describe, expect, test, vi } from 'vitest';
+
+import { messageFor } from '../test/broker-suite.js';
+import { unhandledRejections } from '../test/unhandled.js';
+import type { Broker, BrokerMessage } from './index.js';
+import { type WebhookOptions, webhooks } from './webhooks.js';
+
+const url = 'https://partner.example/events';
+const secret = `whsec_${Buffer.alloc(32, 7).toString('base64')}`;
+const forever = new AbortController().signal;
+const statuses = Array.from({ length: 400 }, (_unused, index) => 200 + index);
+/** The only answers of status 4xx after which a message is sent again. */
+const laterStatuses: ReadonlySet<number> = new Set([408, 425, 429]);
+
+interface SentRequest extends RequestInit {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly signal: AbortSignal;
+}
+
+let sent: SentRequest[];
+/** What the partner answers to a request. */
+let answer: (request: SentRequest) => Response | Promise<Response>;
+
+beforeEach(() => {
+  sent = [];
+  answer = () => new Response(null, { status: 204 });
+  vi.stubGlobal('fetch', async (to: string, init: Omit<SentRequest, 'url'>) => {
+    const request = { ...init, url: to } as SentRequest;
+    sent.push(request);
+    return answer(request);
+  });
+});
+
+function open(options: Partial<WebhookOptions> = {}): Broker {
+  return webhooks({ url, secret, ...options });
+}
+
+/** Sends one message; `again` if it is to be sent once more. */
+async function outcomeOf(broker: Broker, message: BrokerMessage = messageFor('t', 'a', 1)): Promise<string> {
+  return broker.publish([message], forever).then(
+    ([outcome]) => outcome?.kind ?? 'nothing',
+    () => 'again',
+  );
+}
+
+/** A response of any status, which those of the platform limit to some. */
+function responseOf(status: number, body: ReadableStream | null = null): Response {
+  const response = new Response(body);
+  Object.defineProperties(response, {
+    status: { value: status },
+    ok: { value: status >= 200 && status < 300 },
+  });
+  return response;
+}
+
+describe('a webhook', () => {
+  test('confirms by each status 2xx, refuses by each 4xx but three, and gets the message again after all others', async () => {
+    const broker = open();
+    const outcomes = new Map<number, string>();
+    for (const status of statuses) {
+      answer = () => responseOf(status);
+      outcomes.set(status, await outcomeOf(broker));
+    }
+    const statusesOf = (kind: string) => statuses.filter((status) => outcomes.get(status) === kind);
+    expect(statusesOf('confirmed')).toEqual(statuses.filter((status) => status < 300));
+    expect(statusesOf('refused')).toEqual(
+      statuses.filter((status) => status >= 400 && status < 500 && !laterStatuses.has(status)),
+    );
+    expect(statusesOf('again')).toEqual(
+      statuses.filter(
+        (status) => (status >= 300 && status < 400) || status >= 500 || laterStatuses.has(status),
+      ),
+    );
+  });
+
+  test.each([301, 302, 303, 307, 308])(
+    'follows no redirect of status %i, and sends nothing to the other address',
+    async (status) => {
+      const broker = open();
+      answer = () => new Response(null, { status, headers: { location: 'https://elsewhere.example' } });
+      expect(await outcomeOf(broker)).toBe('again');
+      await broker.ping();
+      expect(sent.map(({ url: to, redirect }) => [to, redirect])).toEqual([
+        [url, 'manual'],
+        [url, 'manual'],
+      ]);
+    },
+  );
+
+  test('gets the attributes as headers, the body as it is, and a signature of both', async () => {
+    const broker = open({
+      headers: { authorization: 'Bearer mellon', 'webhook-id': 'forged', 'ce-id': 'forged' },
+    });
+    const message = messageFor('t', 'Größe "100 %" 😀', 1, '{"text":"Größe 😀"}');
+    await outcomeOf(broker, message);
+    const [{ headers, body, method } = {} as SentRequest] = sent;
+    expect(method).toBe('POST');
+    expect(headers).toMatchObject({
+      authorization: 'Bearer mellon',
+      'content-type': 'application/json',
+      'webhook-id': message.id,
+      'ce-id': message.id,
+      'ce-subject': 'Gr%C3%B6%C3%9Fe%20%22100%20%25%22%20%F0%9F%98%80',
+    });
+    expect(headers).not.toHaveProperty('ce-datacontenttype');
+    expect(Buffer.from(body as Uint8Array)).toEqual(Buffer.from(message.body));
+    expect(new Webhook(secret).verify(body as Buffer, headers)).toEqual({ text: 'Größe 😀' });
+    expect(headers['webhook-timestamp']).toMatch(/^\d{10}$/);
+  });
+
+  test('has the content type of the message, if it is another one', async () => {
+    const message = messageFor('t', 'a', 1);
+    const attributes = { ...message.attributes, datacontenttype: 'text/json' };
+    await outcomeOf(open(), { ...message, attributes });
+    expect(sent[0]?.headers['content-type']).toBe('text/json');
+  });
+
+  test.each([
+    [undefined, 8],
+    [1, 1],
+    [3, 3],
+    [20, 10],
+  ])('with a concurrency of %s gets %s of ten requests at the same time', async (concurrency, atOnce) => {
+    const broker = open(concurrency === undefined ? {} : { concurrency });
+    let openCount = 0;
+    let openMax = 0;
+    answer = async () => {
+      openMax = Math.max(openMax, ++openCount);
+      await new Promise((resolve) => setImmediate(resolve));
+      openCount--;
+      return new Response(null, { status: 204 });
+    };
+    const messages = Array.from({ length: 10 }, (_unused, index) => messageFor('t', `m${index}`, 1));
+    await broker.publish(messages, forever);
+    expect(openMax).toBe(atOnce);
+  });
+
+  test('gets nothing further once one of its answers says that a message comes again', async () => {
+    const broker = open({ concurrency: 2 });
+    const second = Promise.withResolvers<Response>();
+    answer = () => (sent.length === 1 ? new Response(null, { status: 503 }) : second.promise);
+    const messages = Array.from({ length: 10 }, (_unused, index) => messageFor('t', `m${index}`, 1));
+    const publishing = broker.publish(messages, forever).catch((error: unknown) => error);
+    // The first answer has been read by then.
+    await new Promise((resolve) => setImmediate(resolve));
+    second.resolve(new Response(null, { status: 204 }));
+    expect(await publishing).toMatchObject({ message: expect.stringContaining('503') as string });
+    expect(sent).toHaveLength(2);
+  });
+
+  test.each([
+    ['499 bytes', 'x'.repeat(499), 'x'.repeat(499)],
+    ['500 bytes', 'x'.repeat(500), 'x'.repeat(500)],
+    ['501 bytes', 'x'.repeat(501), 'x'.repeat(500)],
+    ['500 characters of two bytes', 'ü'.repeat(500), 'ü'.repeat(250)],
+    ['nothing', '', ''],
+  ])('that refuses with %s is quoted up to 500 bytes', async (_size, body, quoted) => {
+    answer = () => new Response(body, { status: 400, statusText: 'Bad Request' });
+    expect(await open().publish([messageFor('t', 'a', 1)], forever)).toEqual([
+      { kind: 'refused', reason: `400 Bad Request: ${quoted}` },
+    ]);
+  });
+
+  test('that refuses in many parts is read no further than it is quoted', async () => {
+    let readCount = 0;
+    let isCancelled = false;
+    const body = new ReadableStream<Uint8Array>(
+      {
+        pull: (controller) => {
+          readCount++;
+          controller.enqueue(Buffer.from('ab'.repeat(125)));
+        },
+        cancel: () => {
+          isCancelled = true;
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    answer = () => new Response(body, { status: 400 });
+    expect(await outcomeOf(open())).toBe('refused');
+    expect(readCount).toBe(2);
+    expect(isCancelled).toBe(true);
+  });
+
+  test('that refuses, and breaks off what it says, refuses all the same', async () => {
+    const unhandled = unhandledRejections();
+    const body = new ReadableStream({ pull: (controller) => controller.error(new Error('reset')) });
+    answer = () => new Response(body, { status: 400, statusText: 'Bad Request' });
+    expect(await open().publish([messageFor('t', 'a', 1)], forever)).toEqual([
+      { kind: 'refused', reason: '400 Bad Request: ' },
+    ]);
+    expect(await unhandled()).toEqual([]);
+  });
+
+  test.each([204, 200])(
+    'that confirms with status %i and an endless answer is read no further',
+    async (status) => {
+      let isCancelled = false;
+      const body = new ReadableStream({
+        pull: (controller) => controller.enqueue(Buffer.alloc(1_000)),
+        cancel: () => {
+          isCancelled = true;
+        },
+      });
+      answer = () => (status === 204 ? responseOf(204, body) : new Response(body));
+      expect(await outcomeOf(open())).toBe('confirmed');
+      expect(isCancelled).toBe(true);
+    },
+  );
+
+  test('may take as long for an answer as its timeout, which each request has for itself', async () => {
+    const timeout = vi.spyOn(AbortSignal, 'timeout');
+    await outcomeOf(open());
+    await outcomeOf(open({ timeoutMs: 123 }));
+    expect(timeout.mock.calls).toEqual([[10_000], [123]]);
+    expect(open().limits).toEqual({ messagesMax: 100, timeoutMs: 1_000_000 });
+  });
+
+  test('is given up by the caller, at the end, and after its timeout', async () => {
+    const unhandled = unhandledRejections();
+    const timeout = new AbortController();
+    vi.spyOn(AbortSignal, 'timeout').mockReturnValue(timeout.signal);
+    answer = ({ signal }) =>
+      new Promise((_resolve, reject) => {
+        signal.addEventListener('abort', () => reject(signal.reason as Error));
+      });
+    const caller = new AbortController();
+    const givenUp = open().publish([messageFor('t', 'a', 1)], caller.signal);
+    caller.abort(new Error('given up'));
+    await expect(givenUp).rejects.toThrow('given up');
+    const closing = open();
+    const closed = closing.publish([messageFor('t', 'a', 1)], forever);
+    await closing.close();
+    await expect(closed).rejects.toThrow('closed');
+    await expect(closing.publish([messageFor('t', 'a', 1)], forever)).rejects.toThrow('closed');
+    expect(sent).toHaveLength(2);
+    const silent = open().publish([messageFor('t', 'a', 1)], forever);
+    timeout.abort(new Error('timeout'));
+    await expect(silent).rejects.toThrow('timeout');
+    expect(await unhandled()).toEqual([]);
+  });
+
+  test('leaves no listener behind at the signal of its caller', async () => {
+    const { signal } = new AbortController();
+    const broker = open();
+    for (let round = 0; round < 50; round++) {
+      answer = () => new Response(null, { status: round % 2 === 0 ? 204 : 503 });
+      await broker.publish([messageFor('t', 'a', round)], signal).catch(() => undefined);
+    }
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+  });
+
+  test.each([200, 302, 404, 405, 500])('answers a ping by any status, such as %i', async (status) => {
+    answer = () => new Response(null, { status });
+    await open().ping();
+    expect(sent).toMatchObject([{ method: 'HEAD', url }]);
+  });
+});

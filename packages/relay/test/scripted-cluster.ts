@@ -1,0 +1,135 @@
+import {
+  type Connection,
+  ConnectionPool,
+  NetworkError,
+  Producer,
+  Reader,
+  ResponseError,
+  type Writer,
+  readRecordsBatch,
+} from '@platformatic/kafka';
+import { vi } from 'vitest';
+
+/** More than any test needs. */
+const requestsMax = 500;
+
+/** The batch of one partition, as the servers of a scripted cluster get it. */
+export interface SentBatch {
+  readonly topic: string;
+  readonly partition: number;
+  readonly sequence: number;
+  readonly count: number;
+}
+
+/** A request to produce, and the server that got it. */
+export interface SentRequest {
+  readonly server: number;
+  readonly version: number;
+  readonly batches: readonly SentBatch[];
+}
+
+/** What a server answers about a batch. Default: that it has taken it. */
+export interface BatchVerdict {
+  readonly errorCode?: number;
+  readonly errorMessage?: string | null;
+  readonly recordErrors?: readonly {
+    readonly batchIndex: number;
+    readonly batchIndexErrorMessage: string | null;
+  }[];
+}
+
+/**
+ * Servers of Kafka behind the client's own calls, which it replaces until the test is over: topic `t<number>` has one partition,
+ * which the server of that number leads.
+ */
+export class ScriptedCluster {
+  readonly requests: SentRequest[] = [];
+  /** Each call of `metadata`. */
+  readonly metadata = vi.spyOn(Producer.prototype, 'metadata');
+  readonly identities = vi.spyOn(Producer.prototype, 'initIdempotentProducer');
+  /** How long a server reads nothing after a request. */
+  throttleMs: (server: number) => number = () => 0;
+  verdict: (batch: SentBatch) => BatchVerdict | undefined = () => ({});
+  /** The error of a request, instead of an answer. */
+  failure: (request: SentRequest) => Error | undefined = () => undefined;
+  /** What each answer waits for. */
+  before: (request: SentRequest) => Promise<void> | undefined = () => undefined;
+
+  constructor([minVersion, maxVersion]: readonly [number, number] = [3, 9]) {
+    const produce = { name: 'Produce', apiKey: 0, minVersion, maxVersion };
+    this.identities.mockImplementation((async () => ({ producerId: 7n, producerEpoch: 3 })) as never);
+    vi.spyOn(Producer.prototype, 'listApis').mockImplementation(async () => [produce]);
+    this.metadata.mockImplementation((async ({ topics = [] }: { readonly topics?: readonly string[] }) => ({
+      topics: new Map(
+        topics.map((topic) => [topic, { partitionsCount: 1, partitions: [{ leader: serverOf(topic) }] }]),
+      ),
+      brokers: new Map(topics.map((topic) => [serverOf(topic), { host: 'kafka', port: serverOf(topic) }])),
+    })) as never);
+    vi.spyOn(ConnectionPool.prototype, 'get').mockImplementation(
+      async ({ port }: { readonly port: number }) => this.#connectionTo(port),
+    );
+  }
+
+  #connectionTo(server: number): Connection {
+    const send = (
+      _api: number,
+      version: number,
+      payload: () => Writer,
+      _parse: unknown,
+      _requestTags: boolean,
+      _answerTags: boolean,
+      callback: (error: Error | null, response?: unknown) => void,
+    ): void => {
+      const request = { server, version, batches: batchesIn(payload().buffer) };
+      this.requests.push(request);
+      void this.#answer(request, callback);
+    };
+    return { send } as unknown as Connection;
+  }
+
+  async #answer(
+    request: SentRequest,
+    callback: (error: Error | null, response?: unknown) => void,
+  ): Promise<void> {
+    await this.before(request);
+    if (this.requests.length > requestsMax)
+      return callback(new Error('The client sends requests without end'));
+    const failure = this.failure(request);
+    if (failure !== undefined) return callback(failure);
+    const responses = request.batches.flatMap((batch) => {
+      const verdict = this.verdict(batch);
+      const answer = { index: batch.partition, errorCode: 0, recordErrors: [], ...verdict };
+      return verdict === undefined ? [] : [{ name: batch.topic, partitionResponses: [answer] }];
+    });
+    const response = { responses, throttleTimeMs: this.throttleMs(request.server) };
+    const refused = responses.some(({ partitionResponses: [answer] }) => answer?.errorCode !== 0);
+    callback(refused ? new ResponseError(0, 9, { '/': [1, null] }, response) : null, response);
+  }
+}
+
+/** The error of a connection that is lost. */
+export function lostConnection(): Error {
+  return new NetworkError('Connection closed');
+}
+
+function serverOf(topic: string): number {
+  return Number(topic.replace('t', ''));
+}
+
+function batchesIn(request: Buffer): readonly SentBatch[] {
+  const reader = Reader.from(request);
+  reader.readNullableString();
+  reader.readInt16();
+  reader.readInt32();
+  return reader
+    .readArray((each) => ({
+      topic: each.readString(),
+      parts: each.readArray((part) => ({ partition: part.readInt32(), bytes: part.readBytes() })),
+    }))
+    .flatMap(({ topic, parts }) =>
+      parts.map(({ partition, bytes }) => {
+        const { firstSequence: sequence, records } = readRecordsBatch(Reader.from(bytes));
+        return { topic, partition, sequence, count: records.length };
+      }),
+    );
+}
