@@ -1,0 +1,54 @@
+import { afterAll, expect, test } from 'vitest';
+
+import { runHere } from '../../test/fixtures/command-here.js';
+import { MemoryCommands } from '../../test/fixtures/memory-commands.js';
+
+const commands = new MemoryCommands();
+afterAll(() => commands.remove());
+
+test.each(['table', 'json'])(
+  'no command shows a password as %s, although its database is down',
+  async (format) => {
+    const file = commands.write('away.json', { operator: { token: 'canary-token-of-the-operator' } });
+    const asked = [
+      'consumers',
+      'relays',
+      'events search',
+      'events export',
+      'model a',
+      'why a',
+      'audit',
+      'key k',
+    ];
+    const ended = await Promise.all(
+      asked.map((command) => runHere([...command.split(' '), '--config', file, '--output', format])),
+    );
+    expect(ended.map(({ code }) => code)).toEqual(asked.map(() => 1));
+    for (const { stdout, stderr } of ended) {
+      expect(stderr).toContain('ECONNREFUSED');
+      expect(`${stdout}${stderr}`).not.toContain('canary');
+    }
+  },
+);
+
+test('each missing database is told once for each code, however often it is missing', async () => {
+  commands.renew();
+  const versions = Array.from({ length: 600 }, (_each, index) => index + 1);
+  await commands.first.writeAtOnce('a', versions);
+  const { stderr, stdout } = await commands.runWithoutSecond('events search --limit 600');
+  expect(stderr.match(/^error: 1\/0: shard-unavailable/gm)).toHaveLength(1);
+  expect(JSON.parse(stdout)).toMatchObject({ items: { length: 600 } });
+});
+
+test('a command without a configuration, or with one that cannot be read, asks no database', async () => {
+  commands.renew();
+  const requests: unknown[] = [];
+  commands.databases.takeDown(0, (passage) => requests.push(passage) > 0);
+  expect(await runHere(['consumers'])).toMatchObject({ code: 2, stdout: '' });
+  expect(await runHere(['consumers', '--config', '/nowhere.yaml'])).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: 'error: --config: /nowhere.yaml cannot be read (ENOENT)\n',
+  });
+  expect(requests).toEqual([]);
+});
