@@ -240,7 +240,7 @@ describe('a change that fails in a part', () => {
     expect(ended).toMatchObject({ outcome: 'failed', count: 0, errorCode: 'handler-in-use' });
   });
 
-  test.each(['replay', 'skip'] as const)('and %ss makes the rest when it is repeated', async (operation) => {
+  test.each(['replay', 'skip'] as const)('makes the rest when it is repeated: %s', async (operation) => {
     const all = await withDeadLetters([1, 2]);
     const { operator } = all;
     all.takeDown(1);
@@ -254,7 +254,7 @@ describe('a change that fails in a part', () => {
   });
 
   test.each(['pause', 'resume', 'retire'] as const)(
-    'and %ss a handler is made where its database is up',
+    'is made where its database is up: %s',
     async (operation) => {
       const all = await withDeadLetters([0, 0]);
       all.takeDown(1);
@@ -267,7 +267,7 @@ describe('a change that fails in a part', () => {
     },
   );
 
-  test('between two of its steps tells and records what it has made', async () => {
+  test('reports and records what it has made before the step that failed', async () => {
     const all = await withDeadLetters([0, 1_500]);
     const { operator, second } = all;
     let stepCount = 0;
@@ -291,7 +291,7 @@ describe('a change that fails in a part', () => {
     expect(await operator.replay({ handler: 'notify' }, signed)).toMatchObject({ count: 500, failures: [] });
   });
 
-  test('and cannot be recorded as ended stays without an outcome', async () => {
+  test('stays without an outcome if its end cannot be recorded', async () => {
     const all = await withDeadLetters([0, 1]);
     const isAffected = new Set(['deadLetters.replay', 'operator.endChange']);
     all.takeDown(1, ({ operation }) => isAffected.has(operation));
@@ -301,7 +301,7 @@ describe('a change that fails in a part', () => {
     expect(all.second.audit).toEqual([['replay', undefined]]);
   });
 
-  test('and cannot be recorded as begun is not made', async () => {
+  test('is not made if its beginning cannot be recorded', async () => {
     const all = await withDeadLetters([0, 1]);
     all.takeDown(1, ({ operation }) => operation === 'operator.beginChange');
     expect(await all.operator.skip({ handler: 'notify' }, signed)).toMatchObject({ failures: [{}] });

@@ -129,7 +129,7 @@ describe('an operator of two databases', () => {
     });
   });
 
-  test('answers for the one that is up, and names what is missing without a message of its driver', async () => {
+  test('answers for the one that is up, and shows no message of the driver', async () => {
     const { operator } = all;
     all.takeDown(1);
     const answers = await Promise.all([

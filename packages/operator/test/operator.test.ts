@@ -33,7 +33,7 @@ describe('with one database of PostgreSQL cut off, an operator', () => {
     expect(JSON.stringify(answers)).not.toMatch(/127\.0\.0\.1|ECONN/);
   });
 
-  test('leaves a change without an outcome if its connections are cut in the middle', async () => {
+  test('leaves a change without an outcome if its connections break', async () => {
     const { operator, second, proxy } = all;
     await second.register('notify');
     await second.kill('notify', await second.write('a', [1]), 'no');

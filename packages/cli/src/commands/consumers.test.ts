@@ -66,7 +66,7 @@ describe('consumers', () => {
     expect(commands.first.audit).toEqual([['retire', 'done']]);
   });
 
-  test('are not retired while a process has them, and that is said', async () => {
+  test('are not retired while a process has them, and the command names it', async () => {
     await commands.first.hold('worker', 'notify');
     const refused = await run('retire notify --yes', signed);
     expect(refused.code).toBe(1);

@@ -40,7 +40,7 @@ describe('dead letters', () => {
   });
 
   test.each(['dead-letters list', 'dead-letters list --events', 'dead-letters list --handler notify'])(
-    '%s tells which database is missing',
+    'of a database that is down are missing, as %s tells',
     async (command) => {
       const listed = await commands.runWithoutSecond(command);
       expect(listed).toMatchObject({
@@ -62,7 +62,7 @@ describe('dead letters', () => {
   });
 
   test.each(['replay', 'skip'])(
-    '%s with a reason once, and a second time there is nothing to do',
+    'are changed once by %s with a reason, and a second time there is nothing to do',
     async (change) => {
       const words = [...signed, '--handler', 'notify', '--yes'];
       const changed = await run(`dead-letters ${change}`, words);
@@ -136,7 +136,7 @@ describe('dead letters', () => {
     });
   });
 
-  test('that are changed in part are told, and the rest when the command is repeated', async () => {
+  test('that are changed in part are reported, and the rest when the command is repeated', async () => {
     const { second } = commands;
     await second.kill(
       'notify',

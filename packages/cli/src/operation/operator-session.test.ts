@@ -31,7 +31,7 @@ test.each(['table', 'json'])(
   },
 );
 
-test('each missing database is told once for each code, however often it is missing', async () => {
+test('a command reports each missing database once, however often it is missing', async () => {
   commands.renew();
   const versions = Array.from({ length: 600 }, (_each, index) => index + 1);
   await commands.first.writeAtOnce('a', versions);
@@ -40,7 +40,7 @@ test('each missing database is told once for each code, however often it is miss
   expect(JSON.parse(stdout)).toMatchObject({ items: { length: 600 } });
 });
 
-test('a command without a configuration, or with one that cannot be read, asks no database', async () => {
+test('a command without a configuration, or with one that cannot be read, queries no database', async () => {
   commands.renew();
   const requests: unknown[] = [];
   commands.databases.takeDown(0, (passage) => requests.push(passage) > 0);

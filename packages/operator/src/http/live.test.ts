@@ -208,7 +208,7 @@ test('nothing listens to a request whose first snapshot fails', async () => {
   expect(listenerCounts()).toEqual(noListeners);
 });
 
-test('a stream whose later snapshot fails ends, tells the process, and leaves no listener', async () => {
+test('a stream whose later snapshot fails ends, reports the error, and leaves no listener', async () => {
   const { request, closing, listenerCounts } = leavingRequest();
   const errors: unknown[] = [];
   const app = new OpenAPIHono();

@@ -220,7 +220,7 @@ describe('over HTTP', () => {
     expect([again.status, await again.json()]).toMatchObject([404, { code: 'unknown-handler' }]);
   });
 
-  test('each question and each change names the database that does not answer, and no message of its driver', async () => {
+  test('each operation names the database that does not answer, and no message of its driver', async () => {
     for (const database of [all.first, all.second]) await database.register('notify');
     all.takeDown(1);
     const withoutDatabases = new Set(['/about', '/views/letters', '/invariants/amounts']);
@@ -284,7 +284,7 @@ describe('over HTTP', () => {
     expect((await writer.request('/pause', { method: 'POST', headers, body })).status).toBe(status);
   });
 
-  test('an unexpected error is shown by its code alone, and told to the process', async () => {
+  test('an unexpected error is shown by its code alone, and reported to the process', async () => {
     const errors: unknown[] = [];
     const app = operatorApp(all.operator, { token, onError: (error) => errors.push(error) });
     all.takeDown(0);
