@@ -108,6 +108,18 @@ describe('pages', () => {
     expect(read).toEqual(['0/0 3', '1/0 1', '1/0 2']);
   });
 
+  test('continue a database that failed in their middle from where it was', async () => {
+    const { operator, first, second } = all;
+    for (const database of [first, second]) await database.write('a', [1, 2, 3]);
+    const start = await operator.model('a', { limit: 1 });
+    all.takeDown(1);
+    const middle = await operator.model('a', { limit: 1, after: start.next });
+    all.recover();
+    const rest = await operator.model('a', { limit: 1, after: middle.next });
+    const read = rest.items.map(({ shards, event }) => `${shards.join()} ${event.modelVersion}`);
+    expect(read).toEqual(['0/0 3', '1/0 2']);
+  });
+
   test('end, although a database fails in their middle', async () => {
     const { operator, first, second } = all;
     await first.write('a', [1, 2, 3]);

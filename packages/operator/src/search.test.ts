@@ -58,6 +58,28 @@ describe('a search', () => {
     expect(await between(3, 3)).toEqual([]);
   });
 
+  test('shows no older event of one database before the newer ones of another are found', async () => {
+    const { operator, first, second, clock } = all;
+    const since = clock.now();
+    await second.write('older', [1], { type: 'Wanted' });
+    await clock.advance(1_000);
+    await first.write('newer', [1], { type: 'Wanted' });
+    await clock.advance(1_000);
+    // As many as one search examines.
+    await first.writeAtOnce(
+      'others',
+      Array.from({ length: 10_000 }, (_each, index) => index + 1),
+    );
+    const found: string[] = [];
+    let after: string | undefined;
+    do {
+      const page = await operator.events({ type: 'Wanted', since }, { after });
+      found.push(...page.items.map(({ event }) => event.modelId));
+      after = page.next;
+    } while (after !== undefined);
+    expect(found).toEqual(['newer', 'older']);
+  });
+
   test.each(['action', 'type', 'principal'])('by %s needs a time, a model or an action', async (field) => {
     await all.first.write('a', [1]);
     const filter = {
