@@ -114,6 +114,25 @@ test('a reader of messages that has gone does not end the process', () => {
   expect(() => stderr.emit('error', new Error('EPIPE'))).not.toThrow();
 });
 
+test.each(['write', 'writeJson', 'writeExactly'] as const)(
+  'a terminal reports a disk that takes only a part, but no reader that has gone: %s',
+  async (write) => {
+    const unwritten = async (code: string): Promise<unknown> => {
+      const stdout = new Writable({
+        highWaterMark: 1,
+        write: (_chunk, _encoding, done) => done(Object.assign(new Error(code), { code })),
+      });
+      const stderr = new Writable({ write: (_chunk, _encoding, done) => done() });
+      const terminal = new Terminal({ stdout, stderr });
+      await terminal[write]('x'.repeat(10));
+      await terminal[write]('y');
+      return terminal.flush();
+    };
+    expect(await unwritten('EFBIG')).toMatchObject({ code: 'EFBIG' });
+    expect([await unwritten('EPIPE'), await unwritten('ECONNRESET')]).toEqual([undefined, undefined]);
+  },
+);
+
 test('data is written exactly, even if it has the text of a secret', async () => {
   const { terminal, written } = opened(false);
   terminal.hide('wallet');

@@ -1,32 +1,25 @@
-import { readFileSync } from 'node:fs';
-import { Writable } from 'node:stream';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
-import { catalogue } from '../src/doctor/finding.js';
-import { runProgram } from '../src/program.js';
-import { Terminal } from '../src/terminal.js';
-import { CommandLine, type Ended } from './fixtures/command-line.js';
+import { runHere } from './fixtures/command-here.js';
+import type { Ended } from './fixtures/command-line.js';
 import { PlantedDatabases, configText } from './fixtures/planted-databases.js';
 
-const page = readFileSync(new URL('../../../docs/operations/command-line.md', import.meta.url), 'utf8');
-
-let framework: CommandLine;
+let folder: string;
 let databases: PlantedDatabases;
 let config: string;
 /** With the configuration of one empty database that is up, and of one whose server is down. */
-let runs: Readonly<Record<'status' | 'plan' | 'dryRun' | 'up' | 'shards' | 'table' | 'planTable', Ended>>;
-
-const commands = [
-  ['', 'doctor', 'migrate', 'migrate status', 'migrate plan', 'migrate up', 'shards'],
-  ['consumers', 'relays', 'pause', 'resume', 'retire'],
-  ['dead-letters', 'dead-letters list', 'dead-letters show', 'dead-letters replay', 'dead-letters skip'],
-  ['events', 'events tail', 'events search', 'events show', 'events export'],
-  ['model', 'action', 'key', 'why', 'audit'],
-  ['view', 'transfers', 'check', 'openapi', 'asyncapi', 'console'],
-].flat();
+let runs: Readonly<
+  Record<'status' | 'plan' | 'dryRun' | 'up' | 'again' | 'shards' | 'table' | 'planTable', Ended>
+>;
 
 beforeAll(async () => {
-  [framework, databases] = await Promise.all([CommandLine.build(), PlantedDatabases.open()]);
+  [folder, databases] = await Promise.all([
+    mkdtemp(join(tmpdir(), 'framework-commands-')),
+    PlantedDatabases.open(),
+  ]);
   const role = await databases.createRole('');
   const empty = await databases.create(`owner ${role.name}`);
   const away = {
@@ -38,46 +31,31 @@ beforeAll(async () => {
     { group: 0, name: 'up', database: databases.section(empty, role) },
     { group: 1, name: 'away', database: away },
   ];
-  config = await framework.write('config.json', configText(members));
-  const run = (command: string, environment = {}): Promise<Ended> =>
-    framework.run([...command.split(' '), '--config', config], environment);
-  const [status, plan, dryRun] = await Promise.all([
-    run('migrate status'),
-    run('migrate plan'),
-    run('migrate up', { FRAMEWORK_CLI_DRY_RUN: '1' }),
-  ]);
-  const up = await run('migrate up');
-  const [shards, table, planTable] = await Promise.all([
-    framework.run(['shards'], { FRAMEWORK_CONFIG: config }),
-    run('shards', { FRAMEWORK_CLI_OUTPUT: 'table' }),
-    run('migrate plan --output table'),
-  ]);
-  runs = { status, plan, dryRun, up, shards, table, planTable };
+  config = join(folder, 'config.json');
+  await writeFile(config, configText(members));
+  const inConfig = { FRAMEWORK_CONFIG: config };
+  const status = await run('migrate status', inConfig);
+  const plan = await run('migrate plan', inConfig);
+  const dryRun = await run('migrate up', { ...inConfig, FRAMEWORK_CLI_DRY_RUN: '1' });
+  const up = await run('migrate up', inConfig);
+  const again = await run('migrate up', inConfig);
+  const shards = await run(`shards --config ${config}`);
+  const table = await run('shards', { ...inConfig, FRAMEWORK_CLI_OUTPUT: 'table' });
+  const planTable = await run(`migrate plan --output table --config ${config}`);
+  runs = { status, plan, dryRun, up, again, shards, table, planTable };
 });
 afterAll(async () => {
-  await Promise.all([framework.remove(), databases.drop()]);
+  await Promise.all([rm(folder, { recursive: true }), databases.drop()]);
 });
+
+/** Runs a command with these variables. Options are read from those of this process, so that one run comes after the other. */
+async function run(command: string, environment: Readonly<Record<string, string>> = {}): Promise<Ended> {
+  for (const [name, value] of Object.entries(environment)) vi.stubEnv(name, value);
+  return runHere(command.split(' ')).finally(() => vi.unstubAllEnvs());
+}
 
 function parsed({ stdout }: Ended): unknown {
   return JSON.parse(stdout);
-}
-
-/** Runs the command in this process. */
-async function runHere(words: readonly string[]): Promise<Ended> {
-  const written = { stdout: '', stderr: '' };
-  const streamTo = (name: keyof typeof written): Writable =>
-    new Writable({
-      write: (chunk, _encoding, done) => {
-        written[name] += String(chunk);
-        done();
-      },
-    });
-  const code = await runProgram(
-    words,
-    {},
-    new Terminal({ stdout: streamTo('stdout'), stderr: streamTo('stderr') }),
-  );
-  return { code, ...written };
 }
 
 const refused = expect.stringContaining('ECONNREFUSED') as string;
@@ -117,6 +95,16 @@ test('a migration goes past a database that is down, and reports the failure', (
   );
 });
 
+test('a migration that is repeated applies nothing, and reports the failure again', () => {
+  expect(runs.again.code).toBe(1);
+  expect(parsed(runs.again)).toMatchObject({
+    databases: [
+      { applied: [], reason: null },
+      { applied: null, reason: refused },
+    ],
+  });
+});
+
 test('the shards are listed with what their databases say', () => {
   expect(runs.shards.code).toBe(1);
   expect(parsed(runs.shards)).toEqual({
@@ -143,64 +131,6 @@ test('a table for people has a line for each shard', () => {
   expect(head).toMatch(/^SHARD +NAME +DATABASE +SERVER +HELD +EPOCH +EVENTS +ADOPTED$/);
   expect(up).toMatch(/^0\/0 +up +\S+ +\d+\S*( .*)? +yes +1 +0 +\d{4}-/);
   expect(away).toMatch(/^1\/0 +away +127\.0\.0\.1:1\/away +not reachable: .*ECONNREFUSED/);
-});
-
-test('a process that is called wrongly ends with 2, and one that cannot read its configuration with 1', async () => {
-  const [wrong, unread] = await Promise.all([
-    framework.run(['heal']),
-    framework.run(['shards', '--config', '/nowhere.yaml']),
-  ]);
-  expect(wrong).toMatchObject({ code: 2, stdout: '' });
-  expect(unread).toEqual({
-    code: 1,
-    stdout: '',
-    stderr: 'error: --config: /nowhere.yaml cannot be read (ENOENT)\n',
-  });
-});
-
-test.each([
-  [['heal'], /unknown command 'heal'/],
-  [['shards'], /FRAMEWORK_CONFIG/],
-  [['shards', '--confg', 'x'], /unknown option '--confg'/],
-  [['doctor', '--ignore', 'clock-skwe', '--config', 'x'], /no finding clock-skwe/],
-  [['doctor', '--processes', '0', '--config', 'x'], /whole number from 1/],
-  [['migrate', 'up', '--output', 'xml', '--config', 'x'], /Allowed choices are table, json/],
-])('%j is refused', async (words, text) => {
-  expect(await runHere(words)).toEqual({
-    code: 2,
-    stdout: '',
-    stderr: expect.stringMatching(text) as string,
-  });
-});
-
-test('each command has help, whose options and variables are documented', async () => {
-  const helps = await Promise.all(
-    commands.map((command) => runHere([...command.split(' ').filter(Boolean), '--help'])),
-  );
-  expect(helps.map(({ code }) => code)).toEqual(commands.map(() => 0));
-  const documented = new Set(
-    [...page.matchAll(/^\| `(--[a-z-]+)[^`]*` +\| `(\w+)`/gm)].map(
-      ([, option, variable]) => `${option} ${variable}`,
-    ),
-  );
-  const offered = helps.flatMap(({ stdout }) =>
-    [...stdout.matchAll(/^ {2}(--[a-z-]+)([^]*?)(?=^ {2}-|^$)/gm)].map(([, option, text = '']) => {
-      const [, variable] = /env:\s*(\w+)\)/.exec(text) ?? [];
-      return `${option} ${variable}`;
-    }),
-  );
-  expect([...new Set(offered)].toSorted()).toEqual([...documented].toSorted());
-  const listed = helps.flatMap(({ stdout }) => [...stdout.matchAll(/^Usage: framework ([a-z -]*[a-z])/gm)]);
-  expect(
-    listed.flatMap(([, command = '']) => (page.includes(`\`framework ${command}`) ? [] : [command])),
-  ).toEqual([]);
-});
-
-test('the page lists every finding of the doctor with its severity, in the order of the report', () => {
-  const listed = [...page.matchAll(/^\| `([a-z-]+)` +\| (error|warning|note) +\|/gm)].map(
-    ([, name, severity]) => [name, severity],
-  );
-  expect(listed).toEqual(Object.entries(catalogue).map(([name, [severity]]) => [name, severity]));
 });
 
 test('no command shows a password', () => {

@@ -1,18 +1,24 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { type FindingName, catalogue } from '../src/doctor/finding.js';
-import { CommandLine, type Ended } from './fixtures/command-line.js';
+import { runHere } from './fixtures/command-here.js';
+import type { Ended } from './fixtures/command-line.js';
 import { type Member, PlantedDatabases, type PlainRole, configText } from './fixtures/planted-databases.js';
 
 /** What the servers of tests have, and nobody should: they save no data that anybody needs. */
 const ofTestServers = 'fsync-off,full-page-writes-off';
 
-let framework: CommandLine;
+let folder: string;
 let databases: PlantedDatabases;
 /** The role of the service, with settings as they should be. */
 let plain: PlainRole;
 /** A role that lacks what it needs. */
 let limited: PlainRole;
+/** A role that no server lets in, whether or not it demands passwords. */
+let refused: PlainRole;
 /** A migrated database, of which every other one is a copy. */
 let template: string;
 
@@ -24,13 +30,17 @@ let misspelt: Ended;
 let unready: Ended;
 
 beforeAll(async () => {
-  [framework, databases] = await Promise.all([CommandLine.build(), PlantedDatabases.open()]);
+  [folder, databases] = await Promise.all([
+    mkdtemp(join(tmpdir(), 'framework-doctor-')),
+    PlantedDatabases.open(),
+  ]);
   plain = await databases.createRole(`grant pg_read_all_stats to …; alter role … set synchronous_commit = on;
     alter role … set idle_in_transaction_session_timeout = '10s'; alter role … set timezone = 'UTC'`);
   limited = await databases.createRole('');
+  refused = await databases.createRole('alter role … nologin');
   template = await databases.create(`owner ${plain.name}`);
-  const file = await framework.write('template.json', configText([memberOn(template, 0)]));
-  migrated = await framework.run(['migrate', 'up', '--config', file]);
+  const file = await write('template.json', configText([memberOn(template, 0)]));
+  migrated = await runHere(['migrate', 'up', '--config', file]);
   // While nobody is connected to the template.
   const copy = `template ${template} owner ${plain.name}`;
   const ascii = `template template0 encoding 'SQL_ASCII' locale_provider libc lc_collate 'C' lc_ctype 'C' owner ${plain.name}`;
@@ -40,16 +50,23 @@ beforeAll(async () => {
     ascii: await databases.create(ascii),
   };
   // The runs need nothing of each other.
-  [healthy, planted, misspelt, unready] = await Promise.all([
-    framework.run(['doctor', '--config', file, '--ignore', `${ofTestServers},slot-inactive`]),
+  [healthy, planted, misspelt] = await Promise.all([
+    runHere(['doctor', '--config', file, '--ignore', `${ofTestServers},slot-inactive`]),
     runPlanted(names),
     runMisspelt(),
-    runUnready(),
   ]);
+  unready = await runUnready();
 });
 afterAll(async () => {
-  await Promise.all([framework.remove(), databases.drop()]);
+  await Promise.all([rm(folder, { recursive: true }), databases.drop()]);
 });
+
+/** Writes a configuration, and returns its path. */
+async function write(name: string, content: string): Promise<string> {
+  const file = join(folder, name);
+  await writeFile(file, content);
+  return file;
+}
 
 function memberOn(database: string, group: number, name = `shard-${group}`, role = plain): Member {
   return { group, name, database: databases.section(database, role) };
@@ -216,7 +233,7 @@ const plants: readonly Plant[] = [
     name: 'access-refused',
     on: 'down',
     keys: { refused: true },
-    found: /password/,
+    found: /not permitted to log in/,
     advice: /correct username/,
   },
   { name: 'tls-refused', on: 'down', keys: { encrypted: true }, found: /SSL/, advice: /section ssl/ },
@@ -233,14 +250,14 @@ const plants: readonly Plant[] = [
 
 /** The members that are down, each with one plant. */
 function downMember({ name, keys = {} }: Plant, index: number): Member {
-  const { missing, refused, encrypted, ...others } = keys;
+  const { missing, refused: isRefused, encrypted, ...others } = keys;
   const real = databases.section(template, plain);
   const url = String(real['jdbc-url']);
   const database =
     missing === true
       ? { ...real, 'jdbc-url': `${url}_missing` }
-      : refused === true
-        ? { ...real, password: 'wrong-canary' }
+      : isRefused === true
+        ? databases.section(template, refused)
         : encrypted === true
           ? { ...real, 'jdbc-url': `${url}?sslmode=verify-full` }
           : { 'jdbc-url': `${down}_${index}`, username: plain.name, ...others };
@@ -269,19 +286,11 @@ async function runPlanted(names: Readonly<Record<'settings' | 'log' | 'ascii', s
   ];
   const security = { jwt: { issuer: 'https://id.example', audience: 'a', 'jwks-file': '/nowhere.jwks' } };
   const relay = [{ name: 'stream', source: 'logical-replication', redis: { url: 'redis://127.0.0.1' } }];
-  const file = await framework.write('planted.json', configText(members, { security, relay }));
+  const file = await write('planted.json', configText(members, { security, relay }));
   const session = await databases.connect(names.log);
   try {
     await session.query('begin; select 1');
-    return await framework.run([
-      'doctor',
-      '--config',
-      file,
-      '--long-transaction-ms',
-      '1',
-      '--timeout-ms',
-      '20000',
-    ]);
+    return await runHere(['doctor', '--config', file, '--long-transaction-ms', '1', '--timeout-ms', '20000']);
   } finally {
     await session.end();
   }
@@ -290,21 +299,18 @@ async function runPlanted(names: Readonly<Record<'settings' | 'log' | 'ascii', s
 async function runMisspelt(): Promise<Ended> {
   const { database, ...named } = memberOn(template, 0);
   const member = { ...named, database: { ...database, 'maximum-pool-size': 0, passwort: 'Tr0ub4dor' } };
-  const file = await framework.write(
-    'misspelt.json',
-    configText([member], { sharing: {}, migrate: 'never' }),
-  );
-  return framework.run(['doctor', '--config', file]);
+  const file = await write('misspelt.json', configText([member], { sharing: {}, migrate: 'never' }));
+  return runHere(['doctor', '--config', file]);
 }
 
 /** In production, without tokens, and with a clock that is ten minutes ahead. */
 async function runUnready(): Promise<Ended> {
-  const clock = await framework.write('clock.mjs', 'const now = Date.now; Date.now = () => now() + 600_000;');
-  const file = await framework.write('unready.json', configText([memberOn(template, 0)]));
-  return framework.run(['doctor', '--config', file], {
-    NODE_ENV: 'production',
-    NODE_OPTIONS: `--import ${clock}`,
-  });
+  const file = await write('unready.json', configText([memberOn(template, 0)]));
+  const { now } = Date;
+  const clock = vi.spyOn(Date, 'now').mockImplementation(() => now() + 600_000);
+  const ended = await runHere(['doctor', '--config', file], { environment: { NODE_ENV: 'production' } });
+  clock.mockRestore();
+  return ended;
 }
 
 interface Found {
@@ -403,8 +409,10 @@ test('a clock that is wrong here, and production without tokens, are found', () 
 });
 
 test('no output shows a password', () => {
-  for (const { stdout, stderr } of [healthy, planted, misspelt, unready]) {
-    for (const secret of [plain.password, limited.password, databases.superuser.password, 'wrong-canary'])
-      expect(`${stdout}${stderr}`).not.toContain(secret);
-  }
+  // A superuser whose connections are trusted has none.
+  const secrets = [plain, limited, refused, databases.superuser]
+    .map(({ password }) => password)
+    .filter(Boolean);
+  for (const { stdout, stderr } of [healthy, planted, misspelt, unready])
+    for (const secret of secrets) expect(`${stdout}${stderr}`).not.toContain(secret);
 });

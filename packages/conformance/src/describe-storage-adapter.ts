@@ -20,6 +20,8 @@ import { describeAttempts, describeDeadLetters } from './delivery/describe-attem
 import { describeBlockedEvents } from './delivery/describe-blocked-events.js';
 import { describeCursors, describeHandlerNames, describeLeases } from './delivery/describe-handlers.js';
 import { describeLateReads, describeLateStarts, describeLog } from './delivery/describe-log.js';
+import { describeOperatorChanges } from './delivery/describe-operator-changes.js';
+import { describeOperatorLog } from './delivery/describe-operator-log.js';
 import {
   type ConcurrentDeliveryFixture,
   DeliveryContext,
@@ -76,7 +78,8 @@ export function describeStorageAdapter(
 }
 
 /**
- * Registers the tests that every delivery store must pass. Call it at the top level of a vitest file.
+ * Registers the tests that every delivery store must pass, and those of its store for operators, which are skipped if it has none.
+ * Call it at the top level of a vitest file.
  *
  * The fixture is opened once, and emptied before every test.
  *
@@ -96,6 +99,13 @@ export function describeDeliveryStore(name: string, openFixture: () => Promise<D
     describeBlockedEvents(context);
     describeAttempts(context);
     describeDeadLetters(context);
+    describe('for operators', () => {
+      beforeEach(({ skip }) =>
+        skip(context.store.operator === undefined, 'the adapter has nothing for operators'),
+      );
+      describeOperatorLog(context);
+      describeOperatorChanges(context);
+    });
   });
 }
 

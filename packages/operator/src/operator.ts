@@ -135,7 +135,10 @@ export class Operator {
     const { handler } = filter;
     const known = await this.#idsOf(handler);
     return readPages(this.#databases, after, async (database, place) => {
-      const id = known.get(database);
+      // One that has not answered is asked again, so that its failure is listed.
+      const id =
+        known.get(database) ??
+        (handler === undefined ? undefined : await database.store.cursors.find(handler));
       if (handler !== undefined && id === undefined) return { items: [], next: undefined };
       return operatorStoreOf(database).groupDeadLetters(id, { limit, after: place });
     });

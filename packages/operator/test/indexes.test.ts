@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { type OperatedDatabases, operatedDatabases } from './fixtures/operated-databases.js';
 import { pretendLong, scannedBy } from './fixtures/plans.js';
@@ -53,6 +53,8 @@ beforeAll(async () => {
      select handler, slot, 1, pg_current_snapshot() from eventlog.slots, eventlog.handlers`,
   );
 });
+
+afterAll(() => all.close());
 
 /** Answers, and how long that took, in milliseconds. */
 async function timed<T>(

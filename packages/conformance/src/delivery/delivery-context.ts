@@ -1,5 +1,6 @@
 import { type DatabaseRegistry, ShardedId } from '@framework/core';
 import {
+  type ActionRecord,
   type BlockedAttempt,
   type BlockedEvent,
   type BlockedFilter,
@@ -11,8 +12,11 @@ import {
   type DeliverableEvent,
   type DeliveryStore,
   type EventRecord,
+  type KeyRecord,
+  type OperatorStore,
   type SlotLease,
 } from '@framework/core/adapter';
+import { expect } from 'vitest';
 
 import { Account } from '../account.js';
 import { at, firstShard, namespace, principal } from '../suite-context.js';
@@ -25,7 +29,7 @@ export interface DeliveryFixture {
   pass(durationMs: number): Promise<void>;
   /** Deletes all events from the log, as when its partitions are dropped; blocked events stay. */
   emptyLog(): Promise<void>;
-  /** Empties the log, and removes all handlers, processes and blocked events. */
+  /** Empties the log, and removes all handlers, processes, blocked events, idempotency keys and records of operators. */
   clear(): Promise<void>;
   /** Closes the registry and removes everything that the fixture created. */
   close(): Promise<void>;
@@ -86,6 +90,13 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
     return at(this.fixture.databases.deliveries(), 0).store;
   }
 
+  /** What operators look for; fails the test when the adapter has nothing for them. */
+  get operator(): OperatorStore {
+    const { operator } = this.store;
+    if (operator === undefined) throw new Error('The store has nothing for operators');
+    return operator;
+  }
+
   /** All slots of the log. */
   get slots(): readonly number[] {
     return Array.from({ length: this.store.slotCount }, (_unused, slot) => slot);
@@ -120,20 +131,21 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
   }
 
   /** Commits events in one transaction, by an action with these headers, as JSON; returns their ids. */
-  async writeWith(headers: string, ...written: readonly WrittenEvent[]): Promise<readonly string[]> {
-    const events = written.map((event, ordinal) => ({ id: uuid(), ordinal, ...thing, ...event }));
-    await this.fixture.databases.transactionManager(firstShard).persist(this.#changeSet(headers, events));
-    return events.map(({ id }) => id);
+  writeWith(headers: string, ...written: readonly WrittenEvent[]): Promise<readonly string[]> {
+    return this.act({ headers }, ...written);
   }
 
-  #changeSet(headers: string, events: readonly EventRecord[]): ChangeSet {
-    const action = { id: uuid(), name: 'Write', params: '{}', headers, startedDate: new Date(0) };
-    return {
-      shard: firstShard,
-      action: { ...action, namespace, principal: principal.name },
-      changes: [],
-      events,
-    };
+  /** Commits the events of an action in one transaction, under a key if one is given, and returns their ids. */
+  async act(
+    { key, ...given }: Partial<ActionRecord> & { readonly key?: KeyRecord },
+    ...written: readonly WrittenEvent[]
+  ): Promise<readonly string[]> {
+    const events = written.map((event, ordinal) => ({ id: uuid(), ordinal, ...thing, ...event }));
+    const what = { id: uuid(), name: 'Write', params: '{}', headers: '{}', startedDate: new Date(0) };
+    const action = { ...what, namespace, principal: principal.name, ...given };
+    const changeSet: ChangeSet = { shard: firstShard, action, changes: [], events, key };
+    await this.fixture.databases.transactionManager(firstShard).persist(changeSet);
+    return events.map(({ id }) => id);
   }
 
   /** The cursor before the first event. */
@@ -264,7 +276,12 @@ export function idsOf(events: readonly { readonly id: string }[]): readonly stri
   return events.map(({ id }) => id);
 }
 
+/** Matches an error with this code. */
+export function withCode(code: string): unknown {
+  return expect.objectContaining({ code });
+}
+
 /** A UUID version 7, like those of actions and events. */
-function uuid(): string {
+export function uuid(): string {
   return ShardedId.generate(Account, firstShard).value;
 }

@@ -184,9 +184,17 @@ export interface OperatorStore {
    * @param principal default: every principal
    */
   findKeys(key: string, principal?: string): Promise<readonly FoundKey[]>;
-  /** Records, durably, that a change begins. */
+  /**
+   * Records, durably, that a change begins.
+   *
+   * @throws ConstraintViolationError `constraint-violation` when the beginning is recorded already; that record stays
+   */
   beginChange(change: OperatorChange): Promise<void>;
-  /** Records how a change ended. */
+  /**
+   * Records how a change ended. One that has not begun is not listed.
+   *
+   * @throws ConstraintViolationError `constraint-violation` when the end is recorded already; that record stays
+   */
   endChange(changeId: string, outcome: OperatorOutcome): Promise<void>;
   /**
    * Recorded changes, the newest first.

@@ -7,7 +7,7 @@ import { consumerSchema, deadLetterSchema, listOf, pageOf, shardsSchema } from '
 import { RequestProblem, problemMediaType, problemSchema, problemTitles } from './problems.js';
 
 /** The time between two snapshots, in milliseconds. */
-const intervalMs = 2_000;
+const intervalDefaultMs = 2_000;
 /** How many requests may listen at the same time. */
 const listenersMax = 16;
 
@@ -31,10 +31,13 @@ interface Snapshot {
 interface LiveOptions {
   readonly closing?: AbortSignal | undefined;
   readonly onError?: (error: unknown) => void;
+  /** The time between two snapshots. Default 2,000. */
+  readonly intervalMs?: number;
 }
 
 /** Adds the stream of snapshots; it ends for everybody with the signal. */
-export function liveOperation(app: OpenAPIHono, operator: Operator, { closing, onError }: LiveOptions): void {
+export function liveOperation(app: OpenAPIHono, operator: Operator, options: LiveOptions): void {
+  const { closing, onError, intervalMs = intervalDefaultMs } = options;
   const problem = { [problemMediaType]: { schema: problemSchema } };
   const statuses = [401, 500, 503] as const;
   app.openAPIRegistry.registerPath(
@@ -53,7 +56,7 @@ export function liveOperation(app: OpenAPIHono, operator: Operator, { closing, o
       },
     }),
   );
-  const feed = new LiveFeed(operator);
+  const feed = new LiveFeed(operator, intervalMs);
   let listenerCount = 0;
   app.get('/live', async (context) => {
     // Without a body, nobody would read what is written, and its place would never become free.
@@ -68,25 +71,29 @@ export function liveOperation(app: OpenAPIHono, operator: Operator, { closing, o
       );
     listenerCount++;
     let isListening = true;
+    const { signal } = context.req.raw;
     const leave = (): void => {
       if (isListening) listenerCount--;
       isListening = false;
+      signal.removeEventListener('abort', leave);
     };
-    // At once: while a database hangs, whoever connects again and again would take place after place.
-    context.req.raw.signal.addEventListener('abort', leave);
+    // At once: while a database hangs, a client that connects again and again would take place after place.
+    signal.addEventListener('abort', leave);
     try {
       const first = await feed.after(0);
+      // The stream of a client that has left meanwhile would never be read to its end.
+      if (signal.aborted) return context.body(null);
       return streamSSE(context, async (stream) => {
         const close = (): void => stream.abort();
         stream.onAbort(leave);
-        closing?.addEventListener('abort', close);
+        for (const end of [signal, closing]) end?.addEventListener('abort', close);
         try {
           for (let next = first; !stream.aborted; next = await feed.after(next.number))
             await stream.writeSSE({ event: 'snapshot', id: `${next.number}`, data: next.text });
         } catch (error) {
           onError?.(error);
         } finally {
-          closing?.removeEventListener('abort', close);
+          for (const end of [signal, closing]) end?.removeEventListener('abort', close);
           leave();
         }
       });
@@ -100,16 +107,18 @@ export function liveOperation(app: OpenAPIHono, operator: Operator, { closing, o
 /** Asks the databases once for everybody who waits, and not at all while nobody does. */
 class LiveFeed {
   readonly #operator: Operator;
+  readonly #intervalMs: number;
   #latest: Snapshot = { number: 0, text: '', readMs: -Infinity };
   #next: Promise<Snapshot> | undefined;
 
-  constructor(operator: Operator) {
+  constructor(operator: Operator, intervalMs: number) {
     this.#operator = operator;
+    this.#intervalMs = intervalMs;
   }
 
   /** The newest snapshot, but not before the one that follows the given one. */
   async after(number: number): Promise<Snapshot> {
-    if (number < this.#latest.number && performance.now() - this.#latest.readMs < intervalMs)
+    if (number < this.#latest.number && performance.now() - this.#latest.readMs < this.#intervalMs)
       return this.#latest;
     this.#next ??= this.#read().finally(() => (this.#next = undefined));
     return this.#next;
@@ -117,7 +126,7 @@ class LiveFeed {
 
   async #read(): Promise<Snapshot> {
     const { number, readMs } = this.#latest;
-    await delay(Math.max(0, readMs + intervalMs - performance.now()), undefined, { ref: false });
+    await delay(Math.max(0, readMs + this.#intervalMs - performance.now()), undefined, { ref: false });
     const [consumers, deadLetters, shards] = await Promise.all([
       this.#operator.consumers(),
       this.#operator.deadLetters({}, { limit: 100 }),

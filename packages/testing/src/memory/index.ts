@@ -3,6 +3,7 @@ export { type MemoryOptions, memory, memorySharding, MemoryServer } from './memo
 export { type Condition, type MemoryPageRequest, MemoryRepository } from './memory-repository.js';
 export { MemoryTransactionManager, joinedManager, memoryManager } from './memory-transaction-manager.js';
 export {
+  type MemoryAudit,
   type MemoryChange,
   type MemoryCommit,
   type MemoryKey,

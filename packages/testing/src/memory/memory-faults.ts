@@ -185,10 +185,7 @@ function answerOf<T>(work: () => T): Answer<T> {
 
 /** A method of one of the store's ports, such as `blocked.block`. */
 export type StoreMethod = {
-  [Port in StorePort]: DeliveryStore[Port] extends object
-    ? `${Port}.${keyof DeliveryStore[Port] & string}`
+  [Port in keyof DeliveryStore]-?: NonNullable<DeliveryStore[Port]> extends object
+    ? `${Port}.${keyof NonNullable<DeliveryStore[Port]> & string}`
     : never;
-}[StorePort];
-
-/** The ports that the store in memory has: nothing for operators. */
-type StorePort = Exclude<keyof DeliveryStore, 'operator'>;
+}[keyof DeliveryStore];

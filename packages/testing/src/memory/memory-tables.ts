@@ -1,5 +1,12 @@
 import type { Clock, ShardIdentifier } from '@framework/core';
-import type { ActionRecord, DeliverableEvent, HandlerKey, StoredKey } from '@framework/core/adapter';
+import type {
+  ActionRecord,
+  DeliverableEvent,
+  HandlerKey,
+  OperatorChange,
+  RecordedChange,
+  StoredKey,
+} from '@framework/core/adapter';
 
 import { type MemoryDeliverySnapshot, MemoryDeliveryTables } from './delivery/memory-delivery-tables.js';
 import type { MemoryOperation } from './memory-faults.js';
@@ -15,6 +22,12 @@ export interface MemoryKey extends StoredKey {
   readonly handled: HandlerKey | undefined;
 }
 
+/** The phases of an operator's change that are recorded. */
+export interface MemoryAudit {
+  readonly begun?: OperatorChange & Pick<RecordedChange, 'begunDate'>;
+  readonly ended?: RecordedChange['ended'];
+}
+
 /** Reads one shard's database as seen by the caller's transaction. */
 export interface MemoryReads {
   readonly tables: MemoryTables;
@@ -28,6 +41,7 @@ export interface MemorySnapshot {
   readonly rows: ReadonlyMap<string, ReadonlyMap<string, MemoryRow>>;
   readonly commits: readonly MemoryCommit[];
   readonly keys: ReadonlyMap<string, MemoryKey>;
+  readonly audit: ReadonlyMap<string, MemoryAudit>;
   readonly delivery: MemoryDeliverySnapshot;
 }
 
@@ -40,6 +54,8 @@ export class MemoryTables {
   readonly keys = new Map<string, MemoryKey>();
   /** How many keys were ever written. */
   keyCount = 0;
+  /** The changes of operators that are recorded, by their ids. */
+  readonly audit = new Map<string, MemoryAudit>();
   readonly delivery: MemoryDeliveryTables;
   /** Returns the position of a commit among those of several databases. */
   readonly nextPosition: () => number;
@@ -65,6 +81,7 @@ export class MemoryTables {
       rows: new Map([...this.#rows].map(([table, rows]) => [table, new Map(rows)])),
       commits: this.commits.slice(),
       keys: new Map(this.keys),
+      audit: new Map(this.audit),
       delivery: this.delivery.snapshot(),
     };
   }
@@ -80,6 +97,8 @@ export class MemoryTables {
     this.commits.splice(0, Infinity, ...replica.commits);
     this.keys.clear();
     for (const [scope, key] of replica.keys) this.keys.set(scope, key);
+    this.audit.clear();
+    for (const [id, change] of replica.audit) this.audit.set(id, change);
     this.keyCount = Math.max(this.keyCount, ...[...replica.keys.values()].map(({ serial }) => serial + 1));
     this.delivery.failOver(replica.delivery);
   }
@@ -88,6 +107,7 @@ export class MemoryTables {
   clear(): void {
     this.#rows.clear();
     this.keys.clear();
+    this.audit.clear();
     this.commits.length = 0;
     this.delivery.clear();
   }

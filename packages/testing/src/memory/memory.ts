@@ -17,6 +17,7 @@ import {
 
 import { MemoryAccess } from './delivery/memory-access.js';
 import { MemoryDeliveryStore } from './delivery/memory-delivery-store.js';
+import { MemoryOperatorStore } from './delivery/memory-operator-store.js';
 import { MemoryFaults } from './memory-faults.js';
 import { MemoryTables } from './memory-tables.js';
 import { MemoryTransactionManager } from './memory-transaction-manager.js';
@@ -104,7 +105,12 @@ class MemoryDatabase implements Database {
     this.#tables = tables;
     this.#faults = faults;
     this.#shard = shard;
-    this.delivery = new MemoryDeliveryStore(new MemoryAccess(tables.delivery, faults, shard));
+    const access = new MemoryAccess(tables.delivery, faults, shard);
+    this.delivery = new MemoryDeliveryStore(
+      access,
+      undefined,
+      new MemoryOperatorStore(access, tables, shard),
+    );
   }
 
   transactionManager(shard: ShardIdentifier): MemoryTransactionManager {

@@ -307,7 +307,8 @@ function page(
   return { rows, next: behind.length > size ? `${rows.at(-1)?.serial}` : undefined };
 }
 
-function matching({ blocked }: MemoryDeliveryTables, filter: BlockedFilter): readonly MemoryBlocked[] {
+/** All blocked events that match. */
+export function matching({ blocked }: MemoryDeliveryTables, filter: BlockedFilter): readonly MemoryBlocked[] {
   return [...blocked.values()].filter(
     ({ handler, event, dead, error }) =>
       (filter.handler ?? handler) === handler &&
@@ -319,8 +320,8 @@ function matching({ blocked }: MemoryDeliveryTables, filter: BlockedFilter): rea
   );
 }
 
-/** As PostgreSQL counts characters: by code points. */
-function firstLine(error = ''): string {
+/** The first line of an error, cut off as in {@link BlockedFilter}. Characters are counted as PostgreSQL does: by code points. */
+export function firstLine(error = ''): string {
   return Array.from(error.split('\n')[0] ?? '')
     .slice(0, errorLineMax)
     .join('');

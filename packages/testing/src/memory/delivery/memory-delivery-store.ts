@@ -11,6 +11,7 @@ import {
   HistoryChangedError,
   type LogPartitions,
   type NotificationChannel,
+  type OperatorStore,
   type SlotLeases,
 } from '@framework/core/adapter';
 
@@ -30,9 +31,13 @@ export class MemoryDeliveryStore implements DeliveryStore {
   readonly deadLetters: DeadLetters;
   readonly notifications: NotificationChannel;
   readonly partitions: LogPartitions;
+  readonly operator: OperatorStore | undefined;
 
-  /** @param end how many of the log's first events are delivered. Default: all */
-  constructor(access: MemoryAccess, end?: number) {
+  /**
+   * @param end how many of the log's first events are delivered. Default: all
+   * @param operator what operators look for, which needs more than the tables of delivery. Default: nothing
+   */
+  constructor(access: MemoryAccess, end?: number, operator?: OperatorStore) {
     this.slotCount = access.slotCount;
     this.leases = new MemorySlotLeases(access);
     this.cursors = new MemoryHandlerCursors(access);
@@ -41,6 +46,7 @@ export class MemoryDeliveryStore implements DeliveryStore {
     this.deadLetters = new MemoryDeadLetters(access);
     this.notifications = new MemoryNotificationChannel(access);
     this.partitions = new MemoryLogPartitions(access);
+    this.operator = operator;
   }
 }
 

@@ -1,41 +1,45 @@
 import type { OpenAPIHono } from '@hono/zod-openapi';
 import { isDeepStrictEqual } from 'node:util';
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 
-import { operatorApp } from '../src/http/index.js';
-import { type OperatedDatabases, operatedDatabases } from './fixtures/operated-databases.js';
+import { MemoryDatabases } from '../../test/fixtures/memory-databases.js';
+import { operatorApp } from './operator-app.js';
 
 const token = 'a-token-that-is-only-used-in-tests-0123456789';
 const signed = { by: 'olivia', reason: 'the mail server is back' };
 
-let all: OperatedDatabases;
+let all: MemoryDatabases;
 let readOnly: OpenAPIHono;
 let writer: OpenAPIHono;
 let deadEventId: string;
 
-beforeAll(async () => {
-  all = await operatedDatabases([
-    {
-      views: [
-        {
-          name: 'letters',
-          summary: 'A view',
-          read: async () => ({ items: [{ letter: 'a' }], failures: [], next: undefined }),
-        },
-      ],
-    },
-  ]);
+beforeEach(async () => {
+  all = new MemoryDatabases({
+    extensions: [
+      {
+        views: [
+          {
+            name: 'letters',
+            summary: 'A view',
+            read: async () => ({ items: [{ letter: 'a' }], failures: [], next: undefined }),
+          },
+        ],
+        invariants: [
+          {
+            name: 'amounts',
+            summary: 'A check',
+            check: async () => ({ items: [], examinedCount: 1, failures: [], next: undefined }),
+          },
+        ],
+      },
+    ],
+  });
   readOnly = operatorApp(all.operator, { token });
   writer = operatorApp(all.operator, { token, readOnly: false });
-});
-
-beforeEach(async () => {
-  const { first, second } = all;
-  await Promise.all([first.reset(), second.reset()]);
-  await first.register('notify');
-  const ids = await first.write('a', [1, 2]);
+  await all.first.register('notify');
+  const ids = await all.first.write('a', [1, 2]);
   deadEventId = ids[0] ?? '';
-  await first.kill('notify', ids, 'mailbox full\n    at send');
+  await all.first.kill('notify', ids, 'mailbox full\n    at send');
 });
 
 /** A valid body for each change. */
@@ -71,6 +75,7 @@ const operations: readonly (readonly [method: string, path: string])[] = [
     '/audit',
     '/events',
     '/views/letters',
+    '/invariants/amounts',
   ].map((path) => ['GET', path] as const),
   ...['/events/{id}', '/models/{id}', '/actions/{id}', '/why/{id}'].map((path) => ['GET', path] as const),
   ['GET', '/idempotency-keys'],
@@ -93,17 +98,8 @@ async function send(
 }
 
 /** Everything that a change could change. */
-async function state(): Promise<unknown> {
-  const { first, second } = all;
-  return Promise.all(
-    [first, second].map((database) =>
-      Promise.all([
-        database.query('select handler, event_id, dead, attempts from eventlog.parked_events order by 1, 2'),
-        database.query('select * from eventlog.handlers'),
-        database.query('select change_id, phase from eventlog.operator_audit order by 1, 2'),
-      ]),
-    ),
-  );
+function state(): unknown {
+  return [all.first.state, all.second.state];
 }
 
 function expectedStatus(caller: string, method: string): number {
@@ -129,7 +125,7 @@ describe('over HTTP', () => {
   test.each(cases)(
     '%s %s answers %s as documented, and a refusal changes nothing',
     async (method, path, caller) => {
-      const before = await state();
+      const before = state();
       const response = await send(callers[caller]!, method, path);
       const status = expectedStatus(caller, method);
       expect(response.status).toBe(status);
@@ -140,7 +136,7 @@ describe('over HTTP', () => {
       const body: unknown = await response.json();
       const isChange = status === 200 && method === 'POST';
       expect(body).toMatchObject(isChange ? { failures: [], items: [{ shards: ['0/0'] }] } : {});
-      expect(isDeepStrictEqual(await state(), before)).toBe(!isChange);
+      expect(isDeepStrictEqual(state(), before)).toBe(!isChange);
     },
   );
 
@@ -169,18 +165,19 @@ describe('over HTTP', () => {
     ['an unknown field', 'POST', '/pause', { handler: 'notify', ...signed, force: true }, 400, /body\.force/],
     ['an unknown path', 'GET', '/nowhere', undefined, 404, /openapi\.json/],
   ])('%s is refused with what to do', async (_name, method, path, body, status, text) => {
-    const before = await state();
+    const before = state();
     const response = await send(callers['a token to write']!, method, path, body);
     expect(response.status).toBe(status);
     expect(await response.text()).toMatch(text);
-    expect(await state()).toEqual(before);
+    expect(state()).toEqual(before);
   });
 
   test('dead letters whose error has no first line are replayed by it', async () => {
-    await all.first.query(`update eventlog.parked_events set error = ''`);
+    const [id = ''] = await all.first.write('b', [1]);
+    await all.first.kill('notify', [id], '');
     const body = { filter: { errorLine: '' }, ...signed };
     const response = await send(callers['a token to write']!, 'POST', '/replay', body);
-    expect(await response.json()).toMatchObject({ count: 2 });
+    expect(await response.json()).toMatchObject({ count: 1 });
   });
 
   test('a short token is refused', () => {
@@ -195,57 +192,116 @@ describe('over HTTP', () => {
   );
 
   test('a dry run of a writer changes nothing', async () => {
-    const before = await state();
+    const before = state();
     const dryRun = { ...bodies['/replay'], dryRun: true };
     const response = await send(callers['a token to write']!, 'POST', '/replay', dryRun);
     expect(await response.json()).toMatchObject({ count: 2 });
-    expect(await state()).toEqual(before);
+    expect(state()).toEqual(before);
   });
-});
 
-describe('a search', () => {
-  test('follows the logs of all databases backwards, page by page, and loses nothing', async () => {
-    const { operator, first, second } = all;
-    for (let version = 3; version <= 8; version++) {
-      await first.write('a', [version], { principal: version % 2 === 0 ? 'bob' : 'alice' });
-      await second.write('b', [version]);
+  test.each([
+    ['/replay', 2, 0],
+    ['/skip', 2, 0],
+    ['/pause', 0, 0],
+    ['/resume', 0, 0],
+  ])('%s twice in a row is answered twice, and changes events once', async (path, first, second) => {
+    const caller = callers['a token to write']!;
+    const answers = [await send(caller, 'POST', path), await send(caller, 'POST', path)];
+    expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+    const counts = await Promise.all(answers.map(async (answer) => (await answer.json()) as object));
+    expect(counts).toMatchObject([{ count: first }, { count: second }]);
+    expect(all.first.audit).toHaveLength(2);
+  });
+
+  test('/retire twice in a row finds no handler the second time', async () => {
+    const caller = callers['a token to write']!;
+    expect((await send(caller, 'POST', '/retire')).status).toBe(200);
+    const again = await send(caller, 'POST', '/retire');
+    expect([again.status, await again.json()]).toMatchObject([404, { code: 'unknown-handler' }]);
+  });
+
+  test('each operation names the database that does not answer, and no message of its driver', async () => {
+    for (const database of [all.first, all.second]) await database.register('notify');
+    all.takeDown(1);
+    const withoutDatabases = new Set(['/about', '/views/letters', '/invariants/amounts']);
+    for (const [method, path] of operations) {
+      const response = await send(callers['a token to write']!, method, path);
+      const text = await response.text();
+      expect([path, response.status]).toEqual([path, 200]);
+      expect(text).not.toMatch(/canary|ECONN/);
+      const { failures } = JSON.parse(text) as { readonly failures?: unknown };
+      const missing = [{ shards: ['1/0'], code: 'shard-unavailable' }];
+      expect([path, failures ?? []]).toEqual([path, withoutDatabases.has(path) ? [] : missing]);
     }
-    const seen: string[] = [];
-    let after: string | undefined;
-    do {
-      const page = await operator.events({}, { limit: 3, after });
-      expect(page.failures).toEqual([]);
-      seen.push(...page.items.map(({ event }) => `${event.modelId}${event.modelVersion}`));
-      after = page.next;
-    } while (after !== undefined);
-    expect(seen.filter((each) => each.startsWith('a'))).toEqual([
-      'a8',
-      'a7',
-      'a6',
-      'a5',
-      'a4',
-      'a3',
-      'a2',
-      'a1',
-    ]);
-    expect(seen.filter((each) => each.startsWith('b'))).toEqual(['b8', 'b7', 'b6', 'b5', 'b4', 'b3']);
-    const since = new Date(Date.now() - 60_000);
-    const ofBob = await operator.events({ principal: 'bob', since });
-    expect(ofBob.items.map(({ event }) => event.modelVersion)).toEqual([8, 6, 4]);
-    const ofShard = await operator.events({ shard: '1/0', modelId: 'b' }, { limit: 2 });
-    expect(ofShard.items.map(({ event }) => event.modelVersion)).toEqual([8, 7]);
-    expect((await operator.events({ until: new Date(Date.now() - 3_600_000) })).items).toEqual([]);
   });
 
-  test('finds the events of a time among older and newer ones', async () => {
-    const { operator, first } = all;
-    await first.reset();
-    const base = Date.now() - 10 * 3_600_000;
-    for (let hour = 0; hour < 8; hour++)
-      await first.write('t', [hour + 1], { createdDate: new Date(base + hour * 3_600_000) });
-    const since = new Date(base + 2.5 * 3_600_000);
-    const until = new Date(base + 5.5 * 3_600_000);
-    const { items } = await operator.events({ principal: 'alice', since, until });
-    expect(items.map(({ event }) => event.modelVersion)).toEqual([6, 5, 4]);
+  test.each([
+    ['limit', '1000', '1001'],
+    ['limit', '1', '0'],
+    ['handler', 'ü'.repeat(255), 'ü'.repeat(256)],
+    ['errorLine', 'ü'.repeat(200), 'ü'.repeat(201)],
+  ])(
+    'the parameter %s is accepted up to its limit, and refused behind it',
+    async (name, accepted, refused) => {
+      const ask = async (value: string): Promise<unknown> => {
+        const query = new URLSearchParams({ [name]: value });
+        const answer = await send(callers['a token to read']!, 'GET', `/blocked?${query.toString()}`);
+        return [answer.status, ((await answer.json()) as { readonly code?: string }).code];
+      };
+      // No database knows a handler with such a name.
+      expect(await ask(accepted)).toEqual(name === 'handler' ? [404, 'unknown-handler'] : [200, undefined]);
+      expect(await ask(refused)).toEqual([400, 'bad-request']);
+    },
+  );
+
+  test.each([
+    ['by', 255],
+    ['reason', 1_000],
+    ['handler', 255],
+  ])('the field %s of a change has at most %i characters', async (name, max) => {
+    const status = async (length: number): Promise<number> => {
+      const body = { handler: 'notify', ...signed, [name]: 'ü'.repeat(length) };
+      return (await send(callers['a token to write']!, 'POST', '/pause', body)).status;
+    };
+    expect(await status(max)).toBe(name === 'handler' ? 404 : 200);
+    expect([await status(max + 1), await status(0)]).toEqual([400, 400]);
+  });
+
+  test('a body of exactly 65,536 bytes is read, and a longer one is refused', async () => {
+    expect(await post(65_536)).toEqual([200, undefined]);
+    expect(await post(65_537)).toEqual([413, 'body-too-large']);
+  });
+
+  test.each([
+    [undefined, 415],
+    ['text/plain', 415],
+    ['application/jsonx', 415],
+    ['application/json; charset=utf-8', 200],
+    ['APPLICATION/JSON', 200],
+  ])('a body of the type %s is answered with %i', async (type, status) => {
+    const headers = new Headers({ authorization: `Bearer ${token}`, ...(type && { 'content-type': type }) });
+    const body = new TextEncoder().encode(JSON.stringify({ handler: 'notify', ...signed }));
+    expect((await writer.request('/pause', { method: 'POST', headers, body })).status).toBe(status);
+  });
+
+  test('an unexpected error is shown by its code alone, and reported to the process', async () => {
+    const errors: unknown[] = [];
+    const app = operatorApp(all.operator, { token, onError: (error) => errors.push(error) });
+    all.takeDown(0);
+    all.operator.consumers = () => Promise.reject(new Error('canary'));
+    const response = await app.request('/consumers', { headers: { authorization: `Bearer ${token}` } });
+    expect([response.status, await response.json()]).toMatchObject([500, { code: 'internal' }]);
+    expect(errors).toMatchObject([{ message: 'canary' }]);
   });
 });
+
+/** Sends a valid change, padded to a number of bytes; returns the status and the code of a problem. */
+async function post(bytes: number): Promise<unknown> {
+  const body = JSON.stringify({ handler: 'notify', ...signed });
+  const answer = await writer.request('/pause', {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: body + ' '.repeat(bytes - Buffer.byteLength(body)),
+  });
+  return [answer.status, ((await answer.json()) as { readonly code?: string }).code];
+}

@@ -1,7 +1,11 @@
-import { beforeAll, expect, test, vi } from 'vitest';
+import { OpenAPIHono } from '@hono/zod-openapi';
+import { getEventListeners } from 'node:events';
+import { beforeEach, expect, test, vi } from 'vitest';
 
-import { operatorApp } from '../src/http/index.js';
-import { type OperatedDatabases, operatedDatabases } from './fixtures/operated-databases.js';
+import { MemoryDatabases } from '../../test/fixtures/memory-databases.js';
+import { liveOperation } from './live.js';
+import { operatorApp } from './operator-app.js';
+import { problemOf, problemResponse } from './problems.js';
 
 const token = 'a-token-that-is-only-used-in-tests-0123456789';
 const headers = { authorization: `Bearer ${token}` };
@@ -9,11 +13,19 @@ const files = new Map([
   ['index.html', { type: 'text/html; charset=utf-8', body: new TextEncoder().encode('<h1>Console</h1>') }],
 ]);
 
-let all: OperatedDatabases;
+let all: MemoryDatabases;
 
-beforeAll(async () => {
-  all = await operatedDatabases();
+beforeEach(() => {
+  all = new MemoryDatabases();
 });
+
+/** The stream alone, with a snapshot every 20 milliseconds. */
+function liveApp(closing?: AbortSignal): OpenAPIHono {
+  const app = new OpenAPIHono();
+  app.onError((error) => problemResponse(problemOf(error)));
+  liveOperation(app, all.operator, { closing, intervalMs: 20 });
+  return app;
+}
 
 /** A listener of the stream. */
 class Listener {
@@ -52,11 +64,10 @@ class Listener {
 
 test('everybody who listens gets the same snapshots, for which the databases are asked once', async () => {
   const { operator, first } = all;
-  await first.reset();
   await first.register('notify');
   const asked = vi.spyOn(operator, 'consumers');
-  const app = operatorApp(operator, { token });
-  const responses = await Promise.all([1, 2, 3].map(async () => app.request('/live', { headers })));
+  const app = liveApp();
+  const responses = await Promise.all([1, 2, 3].map(async () => app.request('/live')));
   expect(responses[0]?.headers.get('content-type')).toMatch(/^text\/event-stream/);
   const listeners = responses.map((response) => new Listener(response));
   const firsts = await Promise.all(listeners.map((listener) => listener.next()));
@@ -74,34 +85,29 @@ test('everybody who listens gets the same snapshots, for which the databases are
 
 test('nobody asks the databases any more when the last listener has left', async () => {
   const { operator } = all;
-  const app = operatorApp(operator, { token });
-  const listener = new Listener(await app.request('/live', { headers }));
+  const listener = new Listener(await liveApp().request('/live'));
   await listener.next();
   const asked = vi.spyOn(operator, 'consumers');
   await listener.leave();
   // Another app waits as long as four more snapshots take. Meanwhile this one asks at most for the one that it was waiting for, and the
   // other one may already be asking for a sixth.
-  const other = new Listener(await operatorApp(operator, { token }).request('/live', { headers }));
+  const other = new Listener(await liveApp().request('/live'));
   for (let number = 1; number <= 5; number++) await other.next();
   await other.leave();
   expect(asked.mock.calls.length).toBeLessThanOrEqual(5 + 1 + 1);
 });
 
 test('a database that does not answer is a failure of the snapshot', async () => {
-  const { operator, proxy } = all;
-  await proxy.refuse();
-  const listener = new Listener(await operatorApp(operator, { token }).request('/live', { headers }));
+  all.takeDown(1);
+  const listener = new Listener(await liveApp().request('/live'));
   const { data } = await listener.next();
-  await proxy.accept();
   expect(data).toMatchObject({ consumers: { failures: [{ shards: ['1/0'] }] } });
   await listener.leave();
 });
 
 test('sixteen may listen, and a place that is left is taken again', async () => {
-  const app = operatorApp(all.operator, { token });
-  const responses = await Promise.all(
-    Array.from({ length: 17 }, async () => app.request('/live', { headers })),
-  );
+  const app = liveApp();
+  const responses = await Promise.all(Array.from({ length: 17 }, async () => app.request('/live')));
   expect(responses.filter(({ status }) => status === 200)).toHaveLength(16);
   expect(responses.filter(({ status }) => status === 503)).toHaveLength(1);
   const listeners = responses.filter(({ ok }) => ok).map((response) => new Listener(response));
@@ -109,7 +115,7 @@ test('sixteen may listen, and a place that is left is taken again', async () => 
   await Promise.all(listeners.map((listener) => listener.leave()));
   await expect
     .poll(async () => {
-      const response = await app.request('/live', { headers });
+      const response = await app.request('/live');
       await response.body?.cancel();
       return response.status;
     })
@@ -117,25 +123,102 @@ test('sixteen may listen, and a place that is left is taken again', async () => 
 });
 
 test('a request for the headers alone takes no place', async () => {
-  const app = operatorApp(all.operator, { token });
+  const app = liveApp();
   for (let number = 0; number < 17; number++) {
-    const response = await app.request('/live', { method: 'HEAD', headers });
+    const response = await app.request('/live', { method: 'HEAD' });
     expect([response.status, response.body]).toEqual([200, null]);
     expect(response.headers.get('content-type')).toMatch(/^text\/event-stream/);
   }
-  const listener = new Listener(await app.request('/live', { headers }));
+  const listener = new Listener(await app.request('/live'));
   await listener.next();
   await listener.leave();
 });
 
 test('all streams end when the server closes, and none begins', async () => {
   const closing = new AbortController();
-  const app = operatorApp(all.operator, { token, closing: closing.signal });
-  const listener = new Listener(await app.request('/live', { headers }));
+  const app = liveApp(closing.signal);
+  const listener = new Listener(await app.request('/live'));
   await listener.next();
   closing.abort();
   await listener.end();
-  expect((await app.request('/live', { headers })).status).toBe(503);
+  expect((await app.request('/live')).status).toBe(503);
+  await expect.poll(() => getEventListeners(closing.signal, 'abort')).toEqual([]);
+  const service = operatorApp(all.operator, { token, closing: closing.signal });
+  expect((await service.request('/live', { headers })).status).toBe(503);
+});
+
+/** A request whose sender can leave, and what listens to its end and to that of the server. */
+function leavingRequest() {
+  const [leaving, closing] = [new AbortController(), new AbortController()];
+  const request = new Request('http://localhost/live', { signal: leaving.signal });
+  const listenerCounts = (): readonly number[] =>
+    [request.signal, closing.signal].map((signal) => getEventListeners(signal, 'abort').length);
+  return { request, leaving, closing, listenerCounts };
+}
+
+const noListeners = [0, 0];
+
+test('nothing listens to a request any more when its sender has cancelled the stream', async () => {
+  const { request, closing, listenerCounts } = leavingRequest();
+  expect(listenerCounts()).toEqual(noListeners);
+  const listener = new Listener(await liveApp(closing.signal).request(request));
+  await listener.next();
+  expect(listenerCounts().every((count) => count > 0)).toBe(true);
+  await listener.leave();
+  await expect.poll(listenerCounts).toEqual(noListeners);
+});
+
+test('nothing listens to a request any more when its sender has gone, and the databases are left alone', async () => {
+  const { request, leaving, closing, listenerCounts } = leavingRequest();
+  const listener = new Listener(await liveApp(closing.signal).request(request));
+  await listener.next();
+  leaving.abort();
+  await expect.poll(listenerCounts).toEqual(noListeners);
+  const asked = vi.spyOn(all.operator, 'consumers');
+  const other = new Listener(await liveApp().request('/live'));
+  for (let number = 1; number <= 3; number++) await other.next();
+  await other.leave();
+  expect(asked.mock.calls.length).toBeLessThanOrEqual(3 + 1 + 1);
+});
+
+test('nothing listens to a request whose sender leaves before the first snapshot, and its place is free', async () => {
+  const { request, leaving, closing, listenerCounts } = leavingRequest();
+  const app = liveApp(closing.signal);
+  const slow = Promise.withResolvers<void>();
+  vi.spyOn(all.operator, 'shards').mockImplementation(() =>
+    slow.promise.then(() => ({ items: [], failures: [] })),
+  );
+  const others = Array.from({ length: 15 }, async () => app.request('/live'));
+  const answer = app.request(request);
+  await vi.waitFor(() => expect(listenerCounts()[0]).toBeGreaterThan(0));
+  leaving.abort();
+  const next = app.request('/live');
+  slow.resolve();
+  expect((await answer).body).toBeNull();
+  expect((await next).status).toBe(200);
+  expect(listenerCounts()[0]).toBe(0);
+  for (const response of [...(await Promise.all(others)), await next]) await response.body?.cancel();
+  await expect.poll(listenerCounts).toEqual(noListeners);
+});
+
+test('nothing listens to a request whose first snapshot fails', async () => {
+  const { request, closing, listenerCounts } = leavingRequest();
+  vi.spyOn(all.operator, 'shards').mockRejectedValue(new Error('no luck'));
+  expect((await liveApp(closing.signal).request(request)).status).toBe(500);
+  expect(listenerCounts()).toEqual(noListeners);
+});
+
+test('a stream whose later snapshot fails ends, reports the error, and leaves no listener', async () => {
+  const { request, closing, listenerCounts } = leavingRequest();
+  const errors: unknown[] = [];
+  const app = new OpenAPIHono();
+  const options = { closing: closing.signal, intervalMs: 1, onError: (error: unknown) => errors.push(error) };
+  liveOperation(app, all.operator, options);
+  const listener = new Listener(await app.request(request));
+  vi.spyOn(all.operator, 'shards').mockRejectedValue(new Error('no luck'));
+  await listener.end();
+  expect(errors).toMatchObject([{ message: 'no luck' }]);
+  await expect.poll(listenerCounts).toEqual(noListeners);
 });
 
 test('the stream needs the token', async () => {
