@@ -1,12 +1,19 @@
 import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, type Socket, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseFrameworkConfig } from '@framework/core';
+import { TestDatabase } from '@framework/testing/postgres';
 import { pino } from 'pino';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 
 import { startWorker } from '../src/process/start.js';
 import { Fleet } from './delivery/fleet.js';
+import { ProgramInProcess } from './service-process.js';
 import {
   type TestService,
+  configTree,
   startTestService,
   startTestServiceOn,
   stopTestService,
@@ -27,6 +34,12 @@ afterEach(() => partner.close());
 /** The configuration of a relay to the partner. */
 function relay(): readonly object[] {
   return [{ name: 'events-to-partner', 'start-from': 'beginning', webhooks: partner.section }];
+}
+
+/** A configuration for processes that are refused before they connect to a database. */
+function treeWithoutDatabases(relays: readonly object[] = []): unknown {
+  const nowhere = new TestDatabase('postgres://user:secret@127.0.0.1:1/', 'none');
+  return configTree({ global: nowhere, mexico: nowhere }, { login: 'owner', relay: relays });
 }
 
 /** The only relay, as the service describes it. */
@@ -179,28 +192,22 @@ test('the relays run alone in a process with the role relay, and a process with 
 test.each(['receive-transfer', 'complete-transfer'])(
   'a relay cannot have the name %s of a handler, not even in a process without handlers',
   async (name) => {
-    const fleet = await Fleet.create({}, [{ ...relay()[0], name }]);
-    try {
-      const logger = pino({ level: 'silent' });
-      const starting = startWorker({ config: fleet.config, role: 'relay', logger });
-      await expect(starting).rejects.toThrow(
-        `framework.relay[0]: the name ${name} belongs to a handler of the service`,
-      );
-    } finally {
-      await fleet.end();
-    }
+    const config = parseFrameworkConfig(treeWithoutDatabases([{ ...relay()[0], name }]));
+    const starting = startWorker({ config, role: 'relay', logger: pino({ level: 'silent' }) });
+    await expect(starting).rejects.toThrow(
+      `framework.relay[0]: the name ${name} belongs to a handler of the service`,
+    );
   },
 );
 
 test('a process with the role relay refuses to start without a relay', async () => {
-  const fleet = await Fleet.create();
-  try {
-    const relaying = fleet.start('relay');
-    expect(await relaying.exitCode()).toBe(1);
-    expect(relaying.stderr).toContain('framework.relay: has no relay, but WALLET_ROLE is relay');
-  } finally {
-    await fleet.end();
-  }
+  const folder = await mkdtemp(join(tmpdir(), 'wallet-relay-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const WALLET_CONFIG = join(folder, 'wallet.json');
+  await writeFile(WALLET_CONFIG, JSON.stringify(treeWithoutDatabases()));
+  const relaying = new ProgramInProcess({ WALLET_CONFIG, WALLET_ROLE: 'relay' });
+  expect(await relaying.exitCode()).toBe(1);
+  expect(relaying.stderr).toContain('framework.relay: has no relay, but WALLET_ROLE is relay');
 });
 
 test('the service stops although a broker is silent', async () => {

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { DeliveryOperator } from '@framework/events';
 import { afterEach, expect, test, vi } from 'vitest';
 import { lockedCount, rowsOf, withSession } from '../database-session.js';
-import { ServiceProcess } from '../service-process.js';
+import { ProgramInProcess } from '../service-process.js';
 import { WalletClient } from '../wallet-client.js';
 import { Fleet } from './fleet.js';
 
@@ -127,7 +127,7 @@ test('a process gives its slots back in time even while a request hangs', async 
 });
 
 test.each(['http', 'worker'])('a process of role %s reports that it needs shared databases', async (role) => {
-  const process = new ServiceProcess({ WALLET_ROLE: role });
+  const process = new ProgramInProcess({ WALLET_ROLE: role });
   expect(await process.exitCode()).toBe(1);
   expect(process.stderr).toContain('WALLET_ROLE');
   expect(process.stderr).toContain('set WALLET_CONFIG');

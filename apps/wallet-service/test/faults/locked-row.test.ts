@@ -17,7 +17,7 @@ let service: TestService;
 afterEach(() => stopTestService(service));
 
 test('a locked wallet delays no other wallet, and its deposits are answered truthfully', async () => {
-  service = await startTestService();
+  service = await startTestService({ global: { 'statement-timeout-ms': 3_000 } });
   const { client } = service;
   const open = () => client.openWallet({ currency, initialBalance: '0' });
   const locked = await open();
@@ -34,7 +34,7 @@ test('a locked wallet delays no other wallet, and its deposits are answered trut
     const over = new AbortController();
     void lockedOut.finally(() => over.abort());
     const deposits = await Promise.all(others.map(({ id }) => depositUntil(id, over.signal)));
-    // The lock is kept until each locked-out deposit has been answered, which takes longer than a statement's ten seconds.
+    // The lock is kept until each locked-out deposit has been answered, which takes longer than a statement may.
     await session.query('rollback');
     const lockedOutMs = performance.now() - startedMs;
     // This holds however busy the machine is: behind the lock, these deposits would have waited as long as the locked-out ones.
