@@ -5,7 +5,7 @@ import { type TestDatabase, createTestDatabase } from '@framework/testing/postgr
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { rowsOf } from './database-session.js';
 import { bundledProgram } from './delivery/bundle-program.js';
-import { ProgramInProcess, type RunningProgram, ServiceProcess, main } from './service-process.js';
+import { ProgramInProcess, type RunningProgram, ServiceProcess } from './service-process.js';
 import { configTree } from './start-test-service.js';
 import { WalletClient } from './wallet-client.js';
 
@@ -41,7 +41,7 @@ afterAll(async () => {
 describe('a secret appears in no output', () => {
   test('of a service that logs in with it and works', async () => {
     // A process of its own, because Node's warnings are part of its output.
-    const program = [await bundledProgram(main)];
+    const program = [await bundledProgram('main')];
     const login = { [`${primary(0)}_USERNAME`]: role, [`${primary(0)}_PASSWORD_FILE`]: secretFile };
     const service = new ServiceProcess(await environmentOf(login), program);
     started.push(service);

@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { lockedCount, rowsOf, withSession } from './database-session.js';
 import { bundledProgram } from './delivery/bundle-program.js';
 import { RawConnection } from './raw-connection.js';
-import { ProgramInProcess, type RunningProgram, ServiceProcess, main } from './service-process.js';
+import { ProgramInProcess, type RunningProgram, ServiceProcess } from './service-process.js';
 import { type ShardDatabases, type TestServiceOptions, configTree } from './start-test-service.js';
 import { type Answer, WalletClient } from './wallet-client.js';
 
@@ -395,7 +395,7 @@ async function start(
 /** Starts the service as a process, which can end in the middle of its work. */
 async function startProcess(environment: Readonly<Record<string, string>>): Promise<RunningProgram> {
   const WALLET_CONFIG = await configFile({}, { global, mexico });
-  const service = new ServiceProcess({ WALLET_CONFIG, ...environment }, [await bundledProgram(main)]);
+  const service = new ServiceProcess({ WALLET_CONFIG, ...environment }, [await bundledProgram('main')]);
   started.push(service);
   return service;
 }

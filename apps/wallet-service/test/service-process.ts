@@ -7,7 +7,7 @@ import { vi } from 'vitest';
 import { type HostProcess, runService } from '../src/run-service.js';
 
 /** The service's program, in its sources. */
-export const main: string = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+const main: string = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 /** Long enough if many start at the same time. */
 const startTimeoutMs = 60_000;
 const loader = new URL('run-typescript.mjs', import.meta.url).href;

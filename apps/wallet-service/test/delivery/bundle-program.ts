@@ -1,30 +1,48 @@
-import { readFile, rename } from 'node:fs/promises';
+import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
+import { vi } from 'vitest';
+
+const programs = {
+  main: new URL('../../src/main.ts', import.meta.url),
+  recording: new URL('./recording-worker.ts', import.meta.url),
+  impatient: new URL('./impatient-service.ts', import.meta.url),
+} as const;
+
+export type ProgramName = keyof typeof programs;
 
 /** Not among files that are watched or checked. */
-const folder = fileURLToPath(new URL('../../node_modules/.cache/programs', import.meta.url));
-
-/** The bundles of this process, which many test files share, by their programs. */
-const bundles = new Map<string, Promise<string>>();
+const cache = fileURLToPath(new URL('../../node_modules/.cache/programs', import.meta.url));
+/** The folder of this run, whose test files run in several processes. */
+const folder = join(cache, `${process.ppid}`);
+const isBundled = join(folder, 'done');
+const bundleTimeoutMs = 60_000;
 
 /**
- * The file in which a program and all its imports are bundled, so that a process starts in a tenth of the time. It is made once
- * by each process of tests, in the same place.
+ * The file in which a program and all its imports are bundled, so that a process starts in a tenth of the time. The first process of
+ * a run that needs it bundles all programs together.
  */
-export function bundledProgram(program: string): Promise<string> {
-  const bundle = bundles.get(program) ?? bundleProgram(program);
-  bundles.set(program, bundle);
-  return bundle;
+export async function bundledProgram(name: ProgramName): Promise<string> {
+  await mkdir(cache, { recursive: true });
+  const isFirst = await mkdir(folder).then(
+    () => true,
+    () => false,
+  );
+  if (isFirst) await bundlePrograms();
+  await vi.waitFor(() => readFile(isBundled), { timeout: bundleTimeoutMs });
+  return join(folder, `${basename(programs[name].pathname, '.ts')}.mjs`);
 }
 
-async function bundleProgram(program: string): Promise<string> {
-  const file = join(folder, `${basename(program, '.ts')}.mjs`);
-  const outfile = `${file}.${process.pid}`;
+async function bundlePrograms(): Promise<void> {
+  for (const run of await readdir(cache))
+    if (!isAlive(Number(run))) await rm(join(cache, run), { recursive: true, force: true });
   await build({
-    entryPoints: [program],
-    outfile,
+    entryPoints: Object.values(programs).map((url) => fileURLToPath(url)),
+    outdir: folder,
+    outExtension: { '.js': '.mjs' },
+    entryNames: '[name]',
+    splitting: true,
     bundle: true,
     platform: 'node',
     format: 'esm',
@@ -51,7 +69,13 @@ async function bundleProgram(program: string): Promise<string> {
       },
     ],
   });
-  // Another process may be starting from the same file.
-  await rename(outfile, file);
-  return file;
+  await writeFile(isBundled, '');
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
 }

@@ -3,7 +3,6 @@ import { Big } from 'big.js';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
 import { composeWalletService } from '../../src/composition.js';
 import type { WalletService } from '../../src/http/wallet-app-env.js';
@@ -12,20 +11,11 @@ import { WalletCreateAction } from '../../src/wallet/wallet-create-action.js';
 import { WalletDepositMoneyAction } from '../../src/wallet/wallet-deposit-money-action.js';
 import type { Wallet } from '../../src/wallet/wallet.js';
 import { type Login, createShardDatabases, leastPrivileges, loginOf } from '../database-logins.js';
-import { ServiceProcess, main } from '../service-process.js';
+import { ServiceProcess } from '../service-process.js';
 import { type ShardDatabases, configTree } from '../start-test-service.js';
 import { anOwner } from '../wallet-client.js';
-import { bundledProgram } from './bundle-program.js';
+import { type ProgramName, bundledProgram } from './bundle-program.js';
 import { Deliveries } from './deliveries.js';
-
-const programs = {
-  main,
-  recording: fileURLToPath(new URL('./recording-worker.ts', import.meta.url)),
-  impatient: fileURLToPath(new URL('./impatient-service.ts', import.meta.url)),
-} as const;
-
-/** The bundles of the programs. */
-type ProgramFiles = Readonly<Record<keyof typeof programs, string>>;
 
 const principal = { name: 'test' };
 
@@ -48,7 +38,7 @@ export class Fleet {
   readonly service: WalletService;
   readonly deliveries: Deliveries;
   readonly #folder: string;
-  readonly #files: ProgramFiles;
+  readonly #files: Readonly<Record<ProgramName, string>>;
   readonly #hasLogins: boolean;
   readonly #started: ServiceProcess[] = [];
   #ended = false;
@@ -58,7 +48,7 @@ export class Fleet {
     readonly config: FrameworkConfig;
     readonly deliveries: Deliveries;
     readonly folder: string;
-    readonly files: ProgramFiles;
+    readonly files: Readonly<Record<ProgramName, string>>;
     readonly hasLogins: boolean;
   }) {
     this.databases = options.databases;
@@ -84,11 +74,11 @@ export class Fleet {
   ): Promise<Fleet> {
     const databases = await createShardDatabases(hasLogins);
     const folder = await mkdtemp(join(tmpdir(), 'wallet-fleet-'));
-    const files = Object.fromEntries(
-      await Promise.all(
-        Object.entries(programs).map(async ([name, program]) => [name, await bundledProgram(program)]),
-      ),
-    ) as ProgramFiles;
+    const files = {
+      main: await bundledProgram('main'),
+      recording: await bundledProgram('recording'),
+      impatient: await bundledProgram('impatient'),
+    };
     const options = { global: connections, mexico: connections };
     const treeAs = (login: Login): unknown =>
       configTree(databases, { ...options, login, relay, delivery: { ...quickDelivery, ...delivery } });
@@ -162,7 +152,7 @@ export class Fleet {
     return join(this.#folder, `${this.#hasLogins ? login : 'owner'}.json`);
   }
 
-  #start(program: keyof typeof programs, environment: Readonly<Record<string, string>>): ServiceProcess {
+  #start(program: ProgramName, environment: Readonly<Record<string, string>>): ServiceProcess {
     const settings = { WALLET_CONFIG: this.#configOf('worker'), LOG_LEVEL: 'warn', ...environment };
     const started = new ServiceProcess(settings, [this.#files[program]]);
     this.#started.push(started);

@@ -9,7 +9,7 @@ import { vi } from 'vitest';
 import { bundledProgram } from '../delivery/bundle-program.js';
 import { leastPrivileges, loginOf, prepareDatabases } from '../database-logins.js';
 import { rowsOf } from '../database-session.js';
-import { ServiceProcess, main } from '../service-process.js';
+import { ServiceProcess } from '../service-process.js';
 import { type ShardDatabases, type TestServiceOptions, configTree } from '../start-test-service.js';
 import { type WalletBody, WalletClient } from '../wallet-client.js';
 import { addStandby } from './add-standby.js';
@@ -89,7 +89,7 @@ export class FaultHarness {
     const [global, first] = await Promise.all([
       createTestDatabase(),
       startServer(folder),
-      bundledProgram(main),
+      bundledProgram('main'),
     ]);
     await first.ensureDatabase(mexicoName);
     const { server, standby } =
@@ -166,7 +166,7 @@ export class FaultHarness {
     const file = join(this.#folder, `wallet-${this.#processes.length}.json`);
     await writeFile(file, JSON.stringify(withShards(tree, knows)));
     const environment = { WALLET_CONFIG: file, WALLET_ROLE: role, LOG_LEVEL: 'warn' };
-    const started = new ServiceProcess(environment, [await bundledProgram(main)]);
+    const started = new ServiceProcess(environment, [await bundledProgram('main')]);
     this.#processes.push(started);
     return started;
   }
