@@ -487,7 +487,10 @@ function copySuite(name: string, paths: readonly string[]): void {
     cpSync(join(root, 'packages', name, 'test', path), join(copy, path), { recursive: true });
   for (const path of globSync('**/*.ts', { cwd: copy })) {
     const text = readFileSync(join(copy, path), 'utf8');
-    const packed = text.replaceAll(ownSource, (_path, entry: string = '') => `'@framework/${name}${entry}'`);
+    // The consumer's configuration has no tags.
+    const packed = text
+      .replace(/^\/\/ @module-tag .*\n/, '')
+      .replaceAll(ownSource, (_path, entry: string = '') => `'@framework/${name}${entry}'`);
     writeFileSync(join(copy, path), packed);
   }
 }

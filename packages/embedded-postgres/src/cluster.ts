@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { chown, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 
@@ -159,6 +159,8 @@ async function createCluster(options: Parameters<typeof openCluster>[0]): Promis
   try {
     const dataDirectory = join(fresh, 'data');
     const password = randomBytes(24).toString('hex');
+    // The password has a mode of its own.
+    await chmod(fresh, 0o711);
     await mkdir(dataDirectory, { mode: 0o700 });
     if (account) await chown(dataDirectory, account.uid, account.gid);
     await initialiseData({ ...options, dataDirectory, password, user: superuser });
@@ -199,6 +201,10 @@ function undefinedIfAbsent(error: NodeJS.ErrnoException): undefined {
 // Node uses for child processes.
 const withPipedInput = 'cat | "$@"';
 
+const builtinLocale = ['--locale-provider=builtin', '--builtin-locale=C.UTF-8'];
+/** Older servers sort and compare by bytes as well, but know upper and lower case of ASCII only. */
+const builtinLocaleSince = 17;
+
 /**
  * Fills the empty data directory: UTF-8, the builtin locale C.UTF-8 whatever the machine's locale is, checksums, and
  * scram passwords on every connection.
@@ -216,14 +222,13 @@ async function initialiseData(options: {
 }): Promise<void> {
   const { binaries, account, dataDirectory } = options;
   const flags = [
-    `--pgdata=${pathFromWithin(dataDirectory, account)}`,
+    `--pgdata=${pathFromWithin(dataDirectory, account, binaries)}`,
     `--username=${options.user}`,
     '--pwfile=/dev/stdin',
     '--auth=scram-sha-256',
     '--encoding=UTF8',
     '--locale=C',
-    '--locale-provider=builtin',
-    '--builtin-locale=C.UTF-8',
+    ...(binaries.majorVersion >= builtinLocaleSince ? builtinLocale : []),
     '--no-instructions',
     ...(options.durable ? [] : ['--no-sync']),
   ];

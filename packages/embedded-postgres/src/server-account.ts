@@ -54,9 +54,16 @@ async function findAccount(name: string): Promise<ServerAccount | undefined> {
  * it by Linux's link to its own working directory, which can be followed without access to the folders above.
  * PostgreSQL never leaves its data directory, nor do the processes that it forks. So the data stays in the folder that
  * the caller chose, without capabilities, user namespaces or changed modes.
+ *
+ * Before version 16, PostgreSQL leaves its working directory when it starts, so that the account must be able to enter the folders.
  */
-export function pathFromWithin(dataDirectory: string, account: ServerAccount | undefined): string {
-  return account && process.platform === 'linux' ? '/proc/self/cwd' : dataDirectory;
+export function pathFromWithin(
+  dataDirectory: string,
+  account: ServerAccount | undefined,
+  { majorVersion }: { readonly majorVersion: number },
+): string {
+  const staysWithin = majorVersion >= 16 && process.platform === 'linux';
+  return account && staysWithin ? '/proc/self/cwd' : dataDirectory;
 }
 
 /**

@@ -14,6 +14,8 @@ const run = promisify(execFile);
 export interface ServerBinaries {
   readonly postgres: string;
   readonly initdb: string;
+  /** Such as 18. */
+  readonly majorVersion: number;
 }
 
 /** A PostgreSQL installation: its folder, which contains `bin`, and a name for a copy of it. */
@@ -36,17 +38,17 @@ export async function serverBinaries(
   account: ServerAccount | undefined,
   caches: readonly string[],
 ): Promise<ServerBinaries> {
-  let fault = await faultOf(packaged.native, account);
-  if (fault === undefined) return binariesIn(packaged.native);
+  let found = await tryBinaries(packaged.native, account);
+  if (typeof found !== 'string') return found;
   for (const cache of account ? caches : []) {
     const copy = await copyReadable(packaged.native, join(cache, packaged.name)).catch(() => undefined);
     if (copy === undefined) continue;
-    fault = await faultOf(copy, account);
-    if (fault === undefined) return binariesIn(copy);
+    found = await tryBinaries(copy, account);
+    if (typeof found !== 'string') return found;
   }
   throw new PostgresServerError(
     'unsupported-platform',
-    `The PostgreSQL programs in ${packaged.native} do not run here: ${fault}. ` +
+    `The PostgreSQL programs in ${packaged.native} do not run here: ${found}. ` +
       'Reinstall the dependencies, or use a PostgreSQL server of your own.',
   );
 }
@@ -84,15 +86,19 @@ export async function packagedServer(): Promise<PackagedServer> {
   }
 }
 
-function binariesIn(native: string): ServerBinaries {
-  return { postgres: join(native, 'bin/postgres'), initdb: join(native, 'bin/initdb') };
-}
-
-// Running the program is the one test that covers modes, access lists, mount options and shared libraries alike.
-async function faultOf(native: string, account: ServerAccount | undefined): Promise<string | undefined> {
+/**
+ * The programs in a folder, or why they do not run. Running one is the only test that covers modes, access lists, mount options and
+ * shared libraries alike.
+ */
+async function tryBinaries(
+  native: string,
+  account: ServerAccount | undefined,
+): Promise<ServerBinaries | string> {
+  const postgres = join(native, 'bin/postgres');
   try {
-    await run(binariesIn(native).postgres, ['--version'], { cwd: '/', ...account });
-    return undefined;
+    const { stdout } = await run(postgres, ['--version'], { cwd: '/', ...account });
+    const majorVersion = Number(/\d+/.exec(stdout)?.[0]);
+    return { postgres, initdb: join(native, 'bin/initdb'), majorVersion };
   } catch (error) {
     return error instanceof Error ? error.message.trim() : String(error);
   }

@@ -107,7 +107,7 @@ export class ServerProcess {
   }
 }
 
-function serverArguments({ account, cluster, port, settings }: ServerProcessOptions): readonly string[] {
+function serverArguments({ account, binaries, cluster, port, settings }: ServerProcessOptions): readonly string[] {
   const all = {
     ...settings,
     port: String(port),
@@ -116,7 +116,7 @@ function serverArguments({ account, cluster, port, settings }: ServerProcessOpti
   };
   return [
     '-D',
-    pathFromWithin(cluster.dataDirectory, account),
+    pathFromWithin(cluster.dataDirectory, account, binaries),
     ...Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
   ];
 }
