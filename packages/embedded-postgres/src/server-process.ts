@@ -107,7 +107,13 @@ export class ServerProcess {
   }
 }
 
-function serverArguments({ account, binaries, cluster, port, settings }: ServerProcessOptions): readonly string[] {
+function serverArguments({
+  account,
+  binaries,
+  cluster,
+  port,
+  settings,
+}: ServerProcessOptions): readonly string[] {
   const all = {
     ...settings,
     port: String(port),
