@@ -91,6 +91,7 @@ test.skipIf(server === undefined)(
     await expect.poll(async () => (await manager.streams.info(stream)).state.messages).toBe(20);
     const database = await createTestDatabase();
     const pool = new Pool({ connectionString: database.url });
+    pool.on('error', () => undefined);
     const statistics = new Statistics(pool, stream);
     await statistics.start();
     // Each consumer of the stream gets all messages, so that all but the first are repeats; two of them at the same time.

@@ -68,6 +68,8 @@ function queryOfNodeSqlite(database: DatabaseSync): InboxQuery {
 async function openPostgres() {
   const database = await createTestDatabase();
   const pool = new Pool({ connectionString: database.url });
+  // The database is dropped while sessions may still be closing.
+  pool.on('error', () => undefined);
   await pool.query('create table effects (value int not null)');
   await pool.query('insert into effects values (0)');
   const waiting = `select count(*)::int from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
