@@ -3,7 +3,7 @@ import { type TransferEnds, walletSimulation } from './wallet-simulation.js';
 
 const seedsInAll = Number(process.env['SIMULATION_SEEDS'] ?? 1_500);
 /** The share of all seeds of the project's simulations. */
-const seeds = Math.ceil(0.08 * seedsInAll);
+const seeds = Math.ceil(0.12 * seedsInAll);
 /** The timeout of a test, for a run in which nothing happens any more: runs have limits of steps and of virtual time. */
 const timeout = 900_000 * Math.max(1, seedsInAll / 1_500);
 
