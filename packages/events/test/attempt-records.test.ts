@@ -175,17 +175,20 @@ test.each(['blocked.dueHeads', 'blocked.suspectPlaces'] as const)(
   'a handler that is retired while the database answers %s gets none of the events in the answer',
   async (method) => {
     const bench = new DeliveryBench();
-    const handler = handlerOf({ name: 'one' });
-    bench.database.handlers.set('one', false);
-    bench.database.names.set('one', 'one');
-    for (const slot of [0, 1, 2, 3]) bench.database.cursors.set(`one ${slot}`, 0);
-    for (const slot of [0, 1, 2, 3]) bench.database.hand({ handler: 'one', slot }, undefined, true);
-    if (method === 'blocked.dueHeads') blockElsewhere(bench, 'one', deposited('a', 1));
+    // If it is registered again, it is a new handler with another permanent id.
+    const handler = handlerOf({ name: 'new', aliases: ['old'], startFrom: 'now' });
+    bench.database.handlers.set('old', false);
+    bench.database.names.set('old', 'old');
+    for (const slot of [0, 1, 2, 3]) {
+      bench.database.cursors.set(`old ${slot}`, 0);
+      bench.database.hand({ handler: 'old', slot }, undefined, true);
+    }
+    if (method === 'blocked.dueHeads') blockElsewhere(bench, 'old', deposited('a', 1));
     const { access, errors } = bench.start([handler]);
     const answer = gate();
     access.delays.set(method, [answer.opened]);
     await bench.clock.advance(500);
-    bench.database.forget('one');
+    bench.database.forget('old');
     await bench.clock.advance(8_000);
     answer.open();
     await bench.clock.advance(8_000);

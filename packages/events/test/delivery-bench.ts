@@ -16,11 +16,14 @@ import {
   type LeaseLoss,
   type RestartNeed,
 } from '../src/index.js';
-import { tuned } from '../src/delivery-tuning.js';
+import type { DeliveryOverrides } from '../src/delivery-settings.js';
+import { type DeliveryTuning, tuned } from '../src/delivery-tuning.js';
 import { DepositedEvent } from './account.js';
-import type { TestSettings } from './worker-context.js';
 
 export const shard: ShardIdentifier = ShardIdentifier.of(0, 0);
+
+/** Overrides of the settings by a test, including values that users cannot set. */
+export type TestSettings = DeliveryOverrides & Partial<DeliveryTuning>;
 
 type Work = (envelope: EventEnvelope<DepositedEvent>, context: HandlerContext) => Promise<void> | void;
 

@@ -160,7 +160,7 @@ describe('an attempt at an event whose process died', () => {
 
   test.each([
     ['its handler is paused', async (bench: DeliveryBench) => operatorOf(bench).pause('one')],
-    ['its process stops', (_bench: DeliveryBench, stop: () => void) => stop()],
+    ['its process stops', async (_bench: DeliveryBench, stop: () => void) => stop()],
   ])('is followed by no attempt that waited for it when %s meanwhile', async (_when, end) => {
     const bench = new DeliveryBench();
     const held = new HeldCalls(bench);
