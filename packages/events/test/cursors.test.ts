@@ -1,3 +1,4 @@
+import type { DeliverableEvent } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
 import { deposited } from './account.js';
@@ -14,7 +15,7 @@ async function resting(settings: Parameters<DeliveryBench['start']>[1] = {}) {
   const startMs = bench.clock.elapsedMs();
   const sent = sentBy(bench, process);
   const savedMs = (): readonly number[] => sent('cursors.save').map((ms) => ms - startMs);
-  const commit = (...events: Parameters<DeliveryBench['database']['commit']>): void => {
+  const commit = (...events: readonly DeliverableEvent[]): void => {
     bench.database.commit(...events);
     process.executor.committed();
   };

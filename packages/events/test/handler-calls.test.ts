@@ -225,23 +225,23 @@ describe('an observer', () => {
   });
 });
 
-describe('the restart of a process', () => {
-  /** A process that makes no new calls while it has two abandoned ones; each call lasts until a test ends it. */
-  async function abandoned(...models: readonly string[]) {
-    const bench = new DeliveryBench();
-    const holds = new Map(models.map((model) => [model, gate()]));
-    const handlers = ['one', 'other'].map((name) =>
-      handlerOf({ name, timeoutMs: 1_000, retry: { attemptsMax: 1 } }, ({ modelId }) =>
-        modelId.startsWith(name) ? holds.get(modelId)!.opened : undefined,
-      ),
-    );
-    bench.database.commit(...models.map((model, slot) => deposited(model, 1, { slot: slot % 4 })));
-    const { restarts } = bench.start(handlers, { abandonedMax: 2, abandonedForMs: 10_000 });
-    const begunMs = 1_000;
-    await bench.clock.advance(begunMs);
-    return { bench, restarts, end: (model: string) => holds.get(model)!.open() };
-  }
+/** A process that makes no new calls while it has two abandoned ones; each call lasts until a test ends it. */
+async function abandoned(...models: readonly string[]) {
+  const bench = new DeliveryBench();
+  const holds = new Map(models.map((model) => [model, gate()]));
+  const handlers = ['one', 'other'].map((name) =>
+    handlerOf({ name, timeoutMs: 1_000, retry: { attemptsMax: 1 } }, ({ modelId }) =>
+      modelId.startsWith(name) ? holds.get(modelId)!.opened : undefined,
+    ),
+  );
+  bench.database.commit(...models.map((model, slot) => deposited(model, 1, { slot: slot % 4 })));
+  const { restarts } = bench.start(handlers, { abandonedMax: 2, abandonedForMs: 10_000 });
+  const begunMs = 1_000;
+  await bench.clock.advance(begunMs);
+  return { bench, restarts, end: (model: string) => holds.get(model)!.open() };
+}
 
+describe('the restart of a process', () => {
   test('is requested once, after too many abandoned calls for long enough, with their number for each handler', async () => {
     const { bench, restarts, end } = await abandoned('one-a', 'one-b', 'one-c', 'other-a');
     end('one-c');

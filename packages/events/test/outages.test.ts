@@ -5,6 +5,23 @@ import { deposited } from './account.js';
 import { blockElsewhere, down, sentBy } from './bench-store.js';
 import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
+/** The waits of a process between the statements that its database refuses. */
+async function waits(random: number): Promise<readonly number[]> {
+  const bench = new DeliveryBench();
+  const process = bench.start([handlerOf({ name: 'one' })], {}, undefined, undefined, bench.clock, {
+    random: () => random,
+  });
+  const sent = sentBy(bench, process);
+  process.access.failures.set('cursors.register', down(8));
+  await bench.clock.advance(30_000);
+  const times = sent('cursors.register');
+  return times.slice(1).map((ms, index) => ms - times[index]!);
+}
+
+function lost(index: number): Error {
+  return new TransientStorageError(shard, `connection ${index} was lost`);
+}
+
 describe('a statement that the database refuses for a minute', () => {
   test.each([
     'cursors.register',
@@ -44,17 +61,6 @@ describe('a statement that the database refuses for a minute', () => {
   });
 
   test('is sent again after waits of which half is random, so that no loop is ever tight', async () => {
-    const waits = async (random: number): Promise<readonly number[]> => {
-      const bench = new DeliveryBench();
-      const process = bench.start([handlerOf({ name: 'one' })], {}, undefined, undefined, bench.clock, {
-        random: () => random,
-      });
-      const sent = sentBy(bench, process);
-      process.access.failures.set('cursors.register', down(8));
-      await bench.clock.advance(30_000);
-      const times = sent('cursors.register');
-      return times.slice(1).map((ms, index) => ms - times[index]!);
-    };
     expect(await waits(1)).toEqual([100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
     expect(await waits(0)).toEqual([50, 100, 200, 400, 800, 1_600, 2_500, 2_500]);
   });
@@ -110,8 +116,6 @@ describe('a statement that the database refuses for a minute', () => {
 });
 
 describe('the report of errors', () => {
-  const lost = (index: number): Error => new TransientStorageError(shard, `connection ${index} was lost`);
-
   test('contains each text of an outage once, except that it forgets the first ones after twenty', async () => {
     const bench = new DeliveryBench();
     const { access, errors } = bench.start([handlerOf({ name: 'one' })], { leaseMs: 3_600_000 });

@@ -2,7 +2,7 @@ import type { DeliverableEvent } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
 import { deposited } from './account.js';
-import { die } from './bench-store.js';
+import { die, down as manyDown } from './bench-store.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf } from './delivery-bench.js';
 import { readInParts } from './read-in-parts.js';
 
@@ -107,7 +107,7 @@ describe('the suspects of a process that died', () => {
   test('are left to the next process if they cannot be blocked before theirs stops', async () => {
     const bench = await diedWith(deposited('a', 1));
     const { access, delivery } = bench.start([handlerOf({ name: 'one' })], { leaseMs });
-    access.failures.set('blocked.block', Array<Error>(100).fill(down));
+    access.failures.set('blocked.block', manyDown(100));
     await bench.clock.advance(leaseMs + 2_000);
     const stopped = delivery.stop({ timeoutMs: 1_000 });
     await bench.clock.advance(10_000);

@@ -84,7 +84,7 @@ describe('a batch that waits for its dependency', () => {
       const [event] = batch.events;
       return event === undefined
         ? batch
-        : { ...batch, events: Array(count).fill({ ...event, payload: { amount: 1 } }) };
+        : { ...batch, events: Array.from({ length: count }, () => ({ ...event, payload: { amount: 1 } })) };
     };
     await bench.clock.advance(2_000);
     expect(sizes).toEqual([count, count]);
