@@ -6,6 +6,7 @@ import {
   type AnyEventHandler,
   type AttemptFailure,
   Delivery,
+  type DeliveryOptions,
   DeliveryOperator,
   type EventEnvelope,
   type EventHandler,
@@ -15,11 +16,14 @@ import {
   type LeaseLoss,
   type RestartNeed,
 } from '../src/index.js';
-import { tuned } from '../src/delivery-tuning.js';
+import type { DeliveryOverrides } from '../src/delivery-settings.js';
+import { type DeliveryTuning, tuned } from '../src/delivery-tuning.js';
 import { DepositedEvent } from './account.js';
-import type { TestSettings } from './worker-context.js';
 
 export const shard: ShardIdentifier = ShardIdentifier.of(0, 0);
+
+/** Overrides of the settings by a test, including values that users cannot set. */
+export type TestSettings = DeliveryOverrides & Partial<DeliveryTuning>;
 
 type Work = (envelope: EventEnvelope<DepositedEvent>, context: HandlerContext) => Promise<void> | void;
 
@@ -102,6 +106,7 @@ export class DeliveryBench {
    * @param ready resolves when the database is ready. Default: at once
    * @param shards the shards that the process knows; the database has them all
    * @param clock the clock of the process. Default: that of the bench
+   * @param own other options of the delivery
    */
   start(
     handlers: readonly AnyEventHandler[],
@@ -109,6 +114,7 @@ export class DeliveryBench {
     ready: DatabaseDelivery['ready'] = () => Promise.resolve(),
     shards: readonly ShardIdentifier[] = [shard],
     clock: Clock = this.clock,
+    own: Pick<Partial<DeliveryOptions>, 'observer' | 'random'> = {},
   ): BenchProcess {
     const { access, store, executor } = this.process();
     const errors: unknown[] = [];
@@ -128,6 +134,7 @@ export class DeliveryBench {
       onAttemptFailed: (failure) => failures.push(failure),
       onLeaseLost: (loss) => losses.push(loss),
       onRestartNeeded: (need) => restarts.push(need),
+      ...own,
     });
     delivery.start();
     return { delivery, store, access, executor, errors, recoveries, failures, losses, restarts };

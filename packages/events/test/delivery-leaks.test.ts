@@ -1,16 +1,11 @@
 import { ShardUnavailableError } from '@framework/core';
-import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
 import { leftBehind } from '../../core/test/left-behind.js';
-import { AbandonedCalls, CallDeadlines } from '../src/call/call-deadlines.js';
 import { type BatchEventHandler, type EventEnvelope, FrameworkEventHandler } from '../src/index.js';
-import { listenForNotifications } from '../src/notifications.js';
-import { QuarantineGate } from '../src/subscription/quarantine.js';
-import { StoreBackoff, untilDone } from '../src/worker-context.js';
 import { DepositedEvent, deposited } from './account.js';
+import { blockElsewhere, down } from './bench-store.js';
 import { DeliveryBench, handlerOf, operatorOf, shard } from './delivery-bench.js';
-import { workerContext } from './worker-context.js';
 
 /** What the package has left behind, and not the database in memory, once the few batches that it keeps are there. */
 async function leftBySources(round: (number: number) => unknown): Promise<readonly string[]> {
@@ -128,12 +123,34 @@ describe('a delivery that runs for long', () => {
     const process = bench.start([handler], settings);
     await bench.clock.advance(roundMs);
     const left = await leftBySources(async (number) => {
+      process.access.failures.set('cursors.load', down(3));
       const other = bench.start([handler], settings);
       await bench.clock.advance(roundMs);
       bench.database.commit(...['a', 'b', 'c', 'd'].map((model) => deposited(`${model}${number}-`, 1)));
       await bench.clock.advance(roundMs);
       await other.delivery.stop();
       await bench.clock.advance(roundMs);
+    });
+    expect(left).toEqual([]);
+    await process.delivery.stop();
+  });
+
+  test('leaves nothing behind with attempts that are made alone or beside others, and calls that end too late', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one', timeoutMs: 10_000 }, async ({ modelId, attempt }) => {
+      if (modelId.startsWith('b') && attempt < 3) throw new Error('It fails once');
+      // Neither looks at its signal; the calls for c are abandoned, and end after all.
+      await bench.clock.sleep(modelId.startsWith('c') && attempt < 3 ? 15_000 : 3_000);
+    });
+    const process = bench.start([handler], { ...settings, quarantineMs: 1_000 });
+    await bench.clock.advance(roundMs);
+    const left = await leftBySources(async (number) => {
+      for (const model of ['a', 'b', 'c'])
+        blockElsewhere(bench, 'one', deposited(`${model}${number}-`, 1), { openCount: 1 });
+      blockElsewhere(bench, 'one', deposited(`d${number}-`, 1));
+      await bench.clock.advance(roundMs);
+      expect(handler.seen).toContain(`d${number}-1`);
+      expect(bench.database.blocked.size).toBe(0);
     });
     expect(left).toEqual([]);
     await process.delivery.stop();
@@ -160,108 +177,5 @@ describe('a delivery that runs for long', () => {
     });
     expect(left).toEqual([]);
     await process.delivery.stop();
-  });
-});
-
-describe('the parts of a delivery', () => {
-  test('leave nothing behind with abandoned calls that end after all', async () => {
-    const clock = new VirtualClock();
-    const calls = new AbandonedCalls({ max: 2, forMs: 1_000, clock, onRestartNeeded: () => undefined });
-    const left = await leftBySources(async (number) => {
-      for (const handler of [`one ${number}`, `other ${number}`, `one ${number}`]) calls.add(handler);
-      await clock.advance(10);
-      for (const handler of [`one ${number}`, `other ${number}`, `one ${number}`]) calls.remove(handler);
-      await clock.advance(10);
-    });
-    expect([left, clock.sleeperCount]).toEqual([[], 0]);
-  });
-
-  test('leave nothing behind with calls that return or expire', async () => {
-    const clock = new VirtualClock();
-    const running: CallDeadlines<object> = new CallDeadlines<object>(1_000, clock, (call) => {
-      running.remove(call);
-    });
-    const left = await leftBySources(async () => {
-      const [fast, slow] = [{}, {}];
-      running.add(fast);
-      running.add(slow);
-      running.remove(fast);
-      await clock.advance(1_000);
-    });
-    expect([left, clock.sleeperCount]).toEqual([[], 0]);
-  });
-
-  test('leave nothing behind with attempts that are made alone or beside others, and those that fail', async () => {
-    const clock = new VirtualClock();
-    const gate = new QuarantineGate(clock);
-    const left = await leftBySources(async () => {
-      const slow = Promise.withResolvers<void>();
-      const beside = gate.runBeside(() => slow.promise);
-      const alone = gate.runAlone(() => Promise.reject(new Error('no')), 1_000);
-      alone.catch(() => undefined);
-      const last = gate.runAlone(async () => undefined, 1_000);
-      await clock.advance(1_000);
-      slow.resolve();
-      await Promise.all([beside, last]);
-      await expect(alone).rejects.toThrow('no');
-      await clock.advance(1_000);
-    });
-    expect([left, clock.sleeperCount]).toEqual([[], 0]);
-  });
-
-  test('leave nothing behind on the signal that ends them when they repeat what a database refuses', async () => {
-    const clock = new VirtualClock();
-    const { signal } = new AbortController();
-    const context = workerContext({ clock, stopping: signal, ended: signal });
-    const left = await leftBySources(async () => {
-      let refusals = 3;
-      const done = untilDone(context, signal, async () => {
-        if (refusals-- > 0) throw new Error('refused');
-        return 'done';
-      });
-      await clock.advance(60_000);
-      expect(await done).toBe('done');
-    });
-    expect([left, clock.sleeperCount]).toEqual([[], 0]);
-  });
-
-  test('stop listening for notifications once, even if the database fails at that', async () => {
-    const stopping = new AbortController();
-    const context = workerContext({ stopping: stopping.signal });
-    let unlistenCount = 0;
-    const channel = {
-      listen: async () => async () => {
-        unlistenCount++;
-        throw new Error('down');
-      },
-    };
-    const listening = listenForNotifications(context, channel, () => undefined);
-    listening.catch(() => undefined);
-    await new Promise((resolve) => setImmediate(resolve));
-    stopping.abort();
-    await expect(listening).rejects.toThrow('down');
-    expect(unlistenCount).toBe(1);
-  });
-});
-
-function backoff(random: number): StoreBackoff {
-  return new StoreBackoff({ clock: new VirtualClock(), random: () => random, baseMs: 100, maxMs: 1_000 });
-}
-
-describe('the wait after a failure', () => {
-  test.each([
-    [1, [100, 200, 400, 800, 1_000, 1_000]],
-    [0, [50, 100, 200, 400, 500, 500]],
-  ])('doubles up to the longest one; with the random number %d', (random, expected) => {
-    const growing = backoff(random);
-    expect(expected.map(() => growing.failedMs())).toEqual(expected);
-    growing.succeeded();
-    expect(growing.failedMs()).toBe(expected[0]);
-  });
-
-  test('stays the longest one after thousands of failures', () => {
-    const growing = backoff(1);
-    const last = Array.from({ length: 5_000 }, () => growing.failedMs()).at(-1);
-    expect(last).toBe(1_000);
   });
 });

@@ -39,6 +39,16 @@ describe('a delivery', () => {
     expect(handler.seen).toEqual(['a1', 'b1']);
   });
 
+  test('lets models take turns, so that a long backlog of one does not delay the others', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'slow', concurrency: 1 }, () => bench.clock.sleep(100));
+    for (let version = 1; version <= 50; version++) bench.database.commit(deposited('a', version));
+    bench.database.commit(deposited('b', 1), deposited('c', 1), deposited('b', 2));
+    bench.start([handler]);
+    await bench.clock.advance(1_000);
+    expect(handler.seen.slice(0, 6)).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'a3']);
+  });
+
   test('delivers at once what its own process commits', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' });

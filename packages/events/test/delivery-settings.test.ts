@@ -8,7 +8,6 @@ import {
   eventBytesMax,
 } from '../src/delivery-settings.js';
 import { tuned } from '../src/delivery-tuning.js';
-import { testSettings } from './worker-context.js';
 
 describe('the tuning of delivery', () => {
   test('follows from the settings, or is fixed', () => {
@@ -92,6 +91,6 @@ describe('the settings of a delivery', () => {
 
 test('an event is read completely if it is no larger than its share of the bytes that a read may return', () => {
   expect(eventBytesMax(engineSettings())).toBe(16_777);
-  expect(eventBytesMax(testSettings({ readMax: 3, readBytesMax: 11 }))).toBe(3);
-  expect(eventBytesMax(testSettings({ readMax: 1_000, readBytesMax: 10 }))).toBe(1);
+  expect(eventBytesMax(engineSettings(tuned({ readMax: 3, readBytesMax: 11 })))).toBe(3);
+  expect(eventBytesMax(engineSettings(tuned({ readMax: 1_000, readBytesMax: 10 })))).toBe(1);
 });

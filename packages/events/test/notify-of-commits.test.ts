@@ -67,6 +67,26 @@ test('notifications are sent at most once per interval, and no longer after thei
   expect(bench.database.writes.notifies).toBe(3);
 });
 
+test('notifications are sent one at a time, and once more for what is committed meanwhile', async () => {
+  const bench = new DeliveryBench();
+  const { store, executor } = bench.process();
+  const databases = { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] };
+  const sentMs: number[] = [];
+  store.notifications.notify = () => {
+    sentMs.push(bench.clock.elapsedMs());
+    return bench.clock.sleep(500);
+  };
+  const end = notifyOfCommits({ databases, executor, clock: bench.clock });
+  for (let elapsedMs = 0; elapsedMs < 400; elapsedMs++) {
+    executor.committed();
+    await bench.clock.advance(1);
+  }
+  await bench.clock.advance(2_000);
+  expect(sentMs).toEqual([0, 500]);
+  end();
+  expect(await bench.clock.wakeNext()).toBe(false);
+});
+
 test('notifications that fail are not reported if there is no hook', async () => {
   const bench = new DeliveryBench();
   const { access, store, executor } = bench.process();

@@ -1,7 +1,7 @@
 import { MemoryDeliveryTables } from '@framework/testing/memory';
 import { expect, test } from 'vitest';
 import { deposited } from './account.js';
-import { DeliveryBench, handlerOf } from './delivery-bench.js';
+import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
 
 /** More slots than are handled in parallel. */
 const slots = [0, 1, 2, 3, 4, 5];
@@ -26,6 +26,29 @@ test('slots at different positions are all read, however long the backlogs of so
   await bench.clock.advance(30_000);
   const seen = Map.groupBy(handler.seen, (id) => id.slice(0, id.indexOf('-')));
   expect([...seen.keys()].toSorted()).toEqual(slots.map((slot) => `m${slot}`));
+});
+
+test('at most four reads of a handler run at once, however many positions its slots have', async () => {
+  const bench = new WideBench();
+  const { delivery } = bench.start([handlerOf({ name: 'one' })]);
+  await bench.clock.advance(300);
+  await delivery.stop();
+  for (const slot of slots) bench.database.cursors.set(`one ${slot}`, slot);
+  bench.database.commit(...slots.map((slot) => deposited(`m${slot}-`, 1, { slot })));
+  const { store } = bench.start([handlerOf({ name: 'one' })]);
+  const read = store.log.read.bind(store.log);
+  const answer = gate();
+  const asked: (readonly number[])[] = [];
+  store.log.read = async (of, ...others) => {
+    asked.push(of);
+    await answer.opened;
+    return read(of, ...others);
+  };
+  await bench.clock.advance(1_000);
+  expect(asked).toEqual([[0], [1], [2], [3]]);
+  answer.open();
+  await bench.clock.advance(0);
+  expect(asked.slice(4, 6)).toEqual([[4], [5]]);
 });
 
 test('suspects are blocked and tried once even if the cursor behind them cannot be saved at first', async () => {

@@ -1,8 +1,8 @@
 import { ShardIdentifier, UnknownShardError } from '@framework/core';
 import { expect, test, vi } from 'vitest';
 
-import { type AttemptFailure, logAttemptFailure } from '../src/call/attempt-failure.js';
-import { deposited } from './account.js';
+import { deposited } from '../../test/account.js';
+import { type AttemptFailure, logAttemptFailure } from './attempt-failure.js';
 
 /** The line on standard error for a failure. */
 function lineOf(own: Partial<AttemptFailure> = {}): string {

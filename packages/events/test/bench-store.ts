@@ -1,0 +1,98 @@
+import type { DeliverableEvent } from '@framework/core/adapter';
+import type { MemoryBlocked, StoreMethod } from '@framework/testing/memory';
+
+import {
+  type BatchEventHandler,
+  type EventEnvelope,
+  FrameworkEventHandler,
+  type HandlerContext,
+  type NamedHandlerOptions,
+} from '../src/index.js';
+import { DepositedEvent } from './account.js';
+import type { BenchProcess, DeliveryBench } from './delivery-bench.js';
+
+/** How an event is blocked that is due; `openCount` processes ended during attempts at it. */
+export type BlockedState = Partial<Omit<MemoryBlocked, 'openAttempts'>> & { readonly openCount?: number };
+
+/** Blocks an event that is due, as another process would have done. */
+export function blockElsewhere(
+  { database }: DeliveryBench,
+  handler: string,
+  event: DeliverableEvent,
+  { openCount = 0, ...own }: BlockedState = {},
+): MemoryBlocked {
+  const row: MemoryBlocked = {
+    handler,
+    event,
+    attempts: 1,
+    uncounted: 0,
+    openAttempts: new Set(Array.from({ length: openCount }, (_item, index) => `attempt ${index}`)),
+    error: 'no',
+    nextMs: 0,
+    dead: false,
+    suspect: false,
+    blockedMs: 0,
+    serial: database.blocked.size,
+    ...own,
+  };
+  database.blocked.set(`${handler} ${event.id}`, row);
+  return row;
+}
+
+/** Gives a slot to another process, which is alive and does nothing. */
+export function giveAway({ database }: DeliveryBench, handler: string, slot: number): void {
+  database.hand({ handler, slot }, 'another process', false);
+  database.processes.set('another process', {
+    handlers: [handler],
+    shards: [],
+    untilMs: Number.MAX_SAFE_INTEGER,
+    leaseMs: 1_000,
+  });
+}
+
+/** Ends a process, and lets the database notice that at once: each of its slots may hold the cause. */
+export function die({ database }: DeliveryBench, { access }: BenchProcess): void {
+  access.kill();
+  database.processes.clear();
+  database.abandonAll();
+}
+
+/** Records, from now on, when a process sends which statements. */
+export function sentBy(
+  { clock }: DeliveryBench,
+  { access }: Pick<BenchProcess, 'access'>,
+): (method: StoreMethod) => readonly number[] {
+  const sent = new Map<StoreMethod, number[]>();
+  const answer = access.answer.bind(access);
+  access.answer = (method, work) => {
+    sent.set(method, [...(sent.get(method) ?? []), clock.elapsedMs()]);
+    return answer(method, work);
+  };
+  return (method) => sent.get(method) ?? [];
+}
+
+export function down(count: number): Error[] {
+  return Array.from({ length: count }, () => new Error('down'));
+}
+
+/** A batch handler whose work a test writes in one line; `batches` contains the ids of the events of each call. */
+export function batchHandlerOf(
+  options: NamedHandlerOptions,
+  work: (ids: readonly string[], context: HandlerContext) => Promise<void> | void = () => undefined,
+): BatchEventHandler<DepositedEvent> & { readonly batches: (readonly string[])[] } {
+  class BenchBatchHandler implements BatchEventHandler<DepositedEvent> {
+    readonly event = DepositedEvent;
+    readonly batches: (readonly string[])[] = [];
+
+    async handleBatch(
+      envelopes: readonly EventEnvelope<DepositedEvent>[],
+      context: HandlerContext,
+    ): Promise<void> {
+      const ids = envelopes.map(({ eventId }) => eventId);
+      this.batches.push(ids);
+      await work(ids, context);
+    }
+  }
+  FrameworkEventHandler({ startFrom: 'beginning', ...options })(BenchBatchHandler);
+  return new BenchBatchHandler();
+}

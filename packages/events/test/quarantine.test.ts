@@ -1,0 +1,136 @@
+import type { DeliverableEvent } from '@framework/core/adapter';
+import { describe, expect, test } from 'vitest';
+
+import { deposited } from './account.js';
+import { die, down as manyDown } from './bench-store.js';
+import { type BenchProcess, DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+import { readInParts } from './read-in-parts.js';
+
+const leaseMs = 10_000;
+const down = new Error('down');
+const hanging = () => handlerOf({ name: 'one' }, () => new Promise(() => undefined));
+
+/** A process that had begun to handle the events when it died. */
+async function diedWith(...events: readonly DeliverableEvent[]): Promise<DeliveryBench> {
+  const bench = new DeliveryBench();
+  bench.database.commit(...events);
+  const { access } = bench.start([hanging()], { leaseMs });
+  await bench.clock.advance(300);
+  access.kill();
+  return bench;
+}
+
+/** Changes what a process does to block events. */
+function beforeBlocking({ store }: BenchProcess, work: (ids: readonly string[]) => Promise<void>): void {
+  const block = store.blocked.block.bind(store.blocked);
+  store.blocked.block = async (events) => {
+    await work(events.map(({ event }) => event.id));
+    return block(events);
+  };
+}
+
+describe('the suspects of a process that died', () => {
+  test('are only as many events as it may have read', async () => {
+    const bench = new DeliveryBench();
+    bench.database.commit(...Array.from({ length: 100 }, (_item, index) => deposited('a', index + 1)));
+    const { access } = bench.start([hanging()], { readMax: 2, unsavedMax: 4 });
+    await bench.clock.advance(300);
+    access.kill();
+    bench.start([hanging()], { readMax: 2, unsavedMax: 4 });
+    await bench.clock.advance(15_000);
+    const suspects = bench.database.blockedOf('one').filter(({ suspect }) => suspect);
+    expect(suspects.length).toBeGreaterThan(0);
+    expect(suspects.length).toBeLessThanOrEqual(4 + 2 * 2 + 2);
+  });
+
+  test('include every event of a transaction after its cursor, however large', async () => {
+    const bench = new DeliveryBench();
+    const before = bench.start([handlerOf({ name: 'one' })]);
+    await bench.clock.advance(300);
+    die(bench, before);
+    bench.database.commit(...Array.from({ length: 30 }, (_item, index) => deposited('a', index + 1)));
+    const process = bench.start([hanging()], { readMax: 2, unsavedMax: 2 });
+    readInParts(process, [[0, 20]]);
+    await bench.clock.advance(2_000);
+    const suspects = bench.database.blockedOf('one').filter(({ suspect }) => suspect).length;
+    expect(suspects).toBeGreaterThanOrEqual(20 + 2 + 2);
+    expect(suspects).toBeLessThanOrEqual(20 + 2 + 2 * 2 + 2);
+  });
+
+  test('are tried at once, even if the cursor behind them could not be saved', async () => {
+    const bench = await diedWith(deposited('a', 1));
+    const handler = handlerOf({ name: 'one' });
+    const process = bench.start([handler], { leaseMs });
+    // The suspect is blocked only after the other slots turn out to have none.
+    beforeBlocking(process, () => bench.clock.sleep(200));
+    process.access.failures.set('cursors.save', [down]);
+    await bench.clock.advance(leaseMs + 2_000);
+    expect(handler.seen).toEqual(['a1']);
+  });
+
+  test('leave later events of their models unblocked, even if one was tried before others were blocked', async () => {
+    const bench = await diedWith(...['b', 'a', 'e'].map((model) => deposited(model, 1)));
+    const handler = handlerOf({ name: 'one' });
+    const process = bench.start([handler], { leaseMs, blockMax: 1 });
+    beforeBlocking(process, async (ids) => (ids.includes('e1') ? bench.clock.sleep(3_000) : undefined));
+    await bench.clock.advance(leaseMs + 10_000);
+    expect(handler.seen.toSorted()).toEqual(['a1', 'b1', 'e1']);
+    const { blocked } = bench.database.writes;
+    bench.database.commit(...['b', 'a', 'e'].map((model) => deposited(model, 2)));
+    process.executor.committed();
+    await bench.clock.advance(100);
+    expect(handler.seen.slice(3).toSorted()).toEqual(['a2', 'b2', 'e2']);
+    expect(bench.database.writes.blocked).toBe(blocked);
+  });
+
+  test('hold back later events of their model, even if an earlier suspect was done before they were blocked', async () => {
+    const bench = await diedWith(deposited('a', 1), deposited('a', 2));
+    const handler = handlerOf({ name: 'one', retry: { backoffBaseMs: 60_000 } }, ({ eventId }) => {
+      if (eventId === 'a2') throw new Error('no');
+    });
+    const process = bench.start([handler], { leaseMs, readMax: 1 });
+    const [isFree, isBlocked] = [gate(), gate()];
+    process.access.delays.set('blocked.stillBlocked', [isFree.opened]);
+    beforeBlocking(process, async (ids) => (ids.includes('a2') ? isBlocked.opened : undefined));
+    await bench.clock.advance(leaseMs + 2_000);
+    expect(handler.seen).toEqual(['a1']);
+    isBlocked.open();
+    await bench.clock.advance(1_000);
+    isFree.open();
+    await bench.clock.advance(2_000);
+    bench.database.commit(deposited('a', 3));
+    process.executor.committed();
+    await bench.clock.advance(2_000);
+    expect(handler.seen).toEqual(['a1', 'a2']);
+  });
+
+  test('are left to the next process if they cannot be blocked before theirs stops', async () => {
+    const bench = await diedWith(deposited('a', 1));
+    const { access, delivery } = bench.start([handlerOf({ name: 'one' })], { leaseMs });
+    access.failures.set('blocked.block', manyDown(100));
+    await bench.clock.advance(leaseMs + 2_000);
+    const stopped = delivery.stop({ timeoutMs: 1_000 });
+    await bench.clock.advance(10_000);
+    await stopped;
+    expect(bench.database.cursors.get('one 0')).toBe(0);
+    const handler = handlerOf({ name: 'one' });
+    bench.start([handler]);
+    await bench.clock.advance(2_000);
+    expect(handler.seen).toEqual(['a1']);
+  });
+
+  test('delay no other slot that is read together with theirs', async () => {
+    const bench = new DeliveryBench();
+    const before = bench.start([handlerOf({ name: 'one' })]);
+    await bench.clock.advance(300);
+    await before.delivery.stop();
+    bench.database.hand({ handler: 'one', slot: 0 }, undefined, true);
+    bench.database.commit(deposited('a', 1), deposited('b', 1));
+    const handler = handlerOf({ name: 'one' });
+    const { access } = bench.start([handler]);
+    access.delays.set('cursors.save', [new Promise(() => undefined)]);
+    await bench.clock.advance(300);
+    expect(bench.database.blockedOf('one').map(({ event }) => event.id)).toEqual(['a1']);
+    expect(handler.seen).toEqual(['b1']);
+  });
+});

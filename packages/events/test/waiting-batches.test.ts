@@ -1,0 +1,94 @@
+import { describe, expect, test } from 'vitest';
+
+import { deposited } from './account.js';
+import { batchHandlerOf, giveAway } from './bench-store.js';
+import { DeliveryBench, gate, operatorOf } from './delivery-bench.js';
+
+const waits = { name: 'one', whenBatchFails: 'wait' } as const;
+
+describe('a batch that waits for its dependency', () => {
+  test('waits longer each time, up to the longest wait after an outage', async () => {
+    const bench = new DeliveryBench();
+    bench.database.commit(deposited('a', 1));
+    const { failures } = bench.start([
+      batchHandlerOf(waits, () => {
+        throw new Error('down');
+      }),
+    ]);
+    await bench.clock.advance(30_000);
+    const waitsMs = failures.map(({ retryAfterMs }) => retryAfterMs);
+    expect(waitsMs.slice(0, 7)).toEqual([500, 1_000, 2_000, 4_000, 5_000, 5_000, 5_000]);
+  });
+
+  test('waits for the next longer time after a pause that held it back', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    bench.database.commit(deposited('a', 1, { payload: { amount: 1, text: 'x'.repeat(2_000) } }));
+    const handler = batchHandlerOf(waits, () => {
+      throw new Error('down');
+    });
+    const { access, failures } = bench.start([handler], { readMax: 10, readBytesMax: 10_000 });
+    await bench.clock.advance(100);
+    expect(failures).toHaveLength(1);
+    const load = gate();
+    access.delays.set('log.load', [load.opened]);
+    await bench.clock.advance(1_000);
+    await operator.pause('one');
+    await bench.clock.advance(4_000);
+    load.open();
+    await bench.clock.advance(1_000);
+    expect(handler.batches).toHaveLength(1);
+    await operator.resume('one');
+    await bench.clock.advance(4_000);
+    expect(failures.map(({ retryAfterMs }) => retryAfterMs).slice(0, 2)).toEqual([500, 1_000]);
+  });
+
+  test('is left to the process that takes its slot, and is read again when the slot comes back', async () => {
+    const bench = new DeliveryBench();
+    let isDown = true;
+    const handler = batchHandlerOf({ ...waits, batchMax: 2 }, () => {
+      if (isDown) throw new Error('down');
+    });
+    for (let version = 1; version <= 6; version++) bench.database.commit(deposited('a', version));
+    const { failures } = bench.start([handler]);
+    await bench.clock.advance(4_000);
+    giveAway(bench, 'one', 0);
+    await bench.clock.advance(4_000);
+    const failedCount = failures.length;
+    await bench.clock.advance(20_000);
+    expect(failures).toHaveLength(failedCount);
+    isDown = false;
+    bench.database.processes.delete('another process');
+    bench.database.hand({ handler: 'one', slot: 0 }, undefined, false);
+    await bench.clock.advance(8_000);
+    expect(handler.batches.slice(failedCount)).toEqual([
+      ['a1', 'a2'],
+      ['a3', 'a4'],
+      ['a5', 'a6'],
+    ]);
+  });
+
+  test('keeps all of its events, even if they are more than a call can have arguments', async () => {
+    const count = 150_000;
+    const bench = new DeliveryBench();
+    const sizes: number[] = [];
+    const handler = batchHandlerOf({ ...waits, batchMax: count }, (ids) => {
+      sizes.push(ids.length);
+      if (sizes.length === 1) throw new Error('once');
+    });
+    bench.database.commit(deposited('a', 1));
+    const { store } = bench.start([handler], { batchBytesMax: 2 ** 30 });
+    const read = store.log.read.bind(store.log);
+    store.log.read = async (...asked) => {
+      const batch = await read(...asked);
+      const [event] = batch.events;
+      return event === undefined
+        ? batch
+        : { ...batch, events: Array.from({ length: count }, () => ({ ...event, payload: { amount: 1 } })) };
+    };
+    await bench.clock.advance(2_000);
+    expect(sizes).toEqual([count, count]);
+    await bench.clock.advance(2_000);
+    expect(bench.database.cursors.get('one 0')).toBe(1);
+  });
+});
