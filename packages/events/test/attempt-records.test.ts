@@ -69,7 +69,7 @@ describe('an attempt whose slot another process takes during the call', () => {
   });
 });
 
-describe('the beginning of an attempt is taken back, and its handler not called,', () => {
+describe('the beginning of an attempt is taken back', () => {
   test('when the slot is lost before the database answers', async () => {
     const hold = gate();
     const { bench, row, handler, process, clock } = loneAttempt();
@@ -93,7 +93,7 @@ describe('the beginning of an attempt is taken back, and its handler not called,
     expect([handler.seen, row.attempts, row.openAttempts.size]).toEqual([[], 1, 1]);
   });
 
-  test('when the first answer was lost, and another process has taken the slot before the second', async () => {
+  test('when another process takes the slot after a lost answer', async () => {
     const { bench, row, handler, process, clock } = loneAttempt();
     process.access.lostAnswers.set('blocked.beginAttempt', down(1));
     await clock.advance(50);

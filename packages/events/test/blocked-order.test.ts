@@ -71,7 +71,7 @@ describe('the later events of a blocked model', () => {
     expect(bench.database.writes.blocked).toBe(1);
   });
 
-  test('of a model do not include those of one whose name and id form the same text when joined', async () => {
+  test('exclude a model whose name and id join to the same text', async () => {
     for (const separator of [' ', '', '\n', '/']) {
       const bench = new DeliveryBench();
       const handler = handlerOf({ name: 'one' }, ({ modelName }) =>
@@ -86,7 +86,7 @@ describe('the later events of a blocked model', () => {
     }
   });
 
-  test('wait for the next holder of the slot, even if an answer about the model comes after the slot was regained', async () => {
+  test('wait even if an answer comes after the slot was regained', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' }, ({ modelVersion }) =>
       modelVersion === 1 ? fail() : undefined,
@@ -114,7 +114,7 @@ describe('the later events of a blocked model', () => {
     expect(handler.seen).toEqual(['a1', 'a2']);
   });
 
-  test('are not blocked any more once the database has answered that none is left, even if it was down before', async () => {
+  test('are handled directly once none is blocked, even if the database was down', async () => {
     const bench = new DeliveryBench();
     let failures = 1;
     const handler = handlerOf({ name: 'one' }, () => (failures-- > 0 ? fail() : undefined));
@@ -148,7 +148,7 @@ describe('a batch with events of a blocked model', () => {
     expect([handler.batches, bench.database.cursors.get('one 0')]).toEqual([[], 0]);
   });
 
-  test('that fails as a whole counts an attempt only for the first event of each model', async () => {
+  test('that fails counts one attempt per model', async () => {
     const bench = new DeliveryBench();
     const handler = batchHandlerOf({ name: 'one' }, fail);
     bench.database.commit(...[1, 2, 3].map((version) => deposited('a', version)), deposited('e', 1));

@@ -135,7 +135,7 @@ describe('a delivery that runs for long', () => {
     await process.delivery.stop();
   });
 
-  test('leaves nothing behind with attempts that are made alone or beside others, and calls that end too late', async () => {
+  test('leaves nothing behind with lone attempts and calls that end too late', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', timeoutMs: 10_000 }, async ({ modelId, attempt }) => {
       if (modelId.startsWith('b') && attempt < 3) throw new Error('It fails once');

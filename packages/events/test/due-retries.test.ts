@@ -203,7 +203,7 @@ describe('due retries', () => {
 });
 
 describe('the retries of a batch handler', () => {
-  test('take turns with the new events of their slot, so that neither delays the other for long', async () => {
+  test('take turns with the new events of their slot', async () => {
     const bench = new DeliveryBench();
     const handler = batchHandlerOf({ name: 'one', batchMax: 1 }, async () => bench.clock.sleep(1_000));
     for (let version = 1; version <= 30; version++) bench.database.commit(deposited('a', version));

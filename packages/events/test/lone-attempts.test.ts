@@ -46,7 +46,7 @@ function isCounted({ database }: DeliveryBench, model: string): boolean {
 }
 
 describe('an attempt at an event whose process died', () => {
-  test('waits until the running attempts of the process have ended, and is then made alone', async () => {
+  test('waits for the running attempts, and is then alone', async () => {
     const bench = new DeliveryBench();
     const held = new HeldCalls(bench);
     for (const model of ['a', 'b']) blockElsewhere(bench, 'other', deposited(model, 1));

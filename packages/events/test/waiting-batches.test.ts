@@ -43,7 +43,7 @@ describe('a batch that waits for its dependency', () => {
     expect(failures.map(({ retryAfterMs }) => retryAfterMs).slice(0, 2)).toEqual([500, 1_000]);
   });
 
-  test('is left to the process that takes its slot, and is read again when the slot comes back', async () => {
+  test('is left to the process that takes its slot', async () => {
     const bench = new DeliveryBench();
     let isDown = true;
     const handler = batchHandlerOf({ ...waits, batchMax: 2 }, () => {
@@ -68,7 +68,7 @@ describe('a batch that waits for its dependency', () => {
     ]);
   });
 
-  test('keeps all of its events, even if they are more than a call can have arguments', async () => {
+  test('keeps more events than a call can have arguments', async () => {
     const count = 150_000;
     const bench = new DeliveryBench();
     const sizes: number[] = [];
