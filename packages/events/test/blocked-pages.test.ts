@@ -69,6 +69,29 @@ test('a database that is down prevents no change in the others, and is reported'
   await expect(operator.skip({ handler: 'nobody' })).rejects.toMatchObject({ code: 'unknown-handler' });
 });
 
+test.each<[string, (operator: DeliveryOperator) => Promise<unknown>]>([
+  ['pause', (operator) => operator.pause('one')],
+  ['resume', (operator) => operator.resume('one')],
+  ['retire', (operator) => operator.retire('one')],
+  ['replay', (operator) => operator.replay({ handler: 'one' })],
+  ['a dry run of replay', (operator) => operator.replay({ handler: 'one' }, { dryRun: true })],
+  ['skip', (operator) => operator.skip({ handler: 'one' })],
+  ['a dry run of skip', (operator) => operator.skip({ handler: 'one' }, { dryRun: true })],
+])('a handler of a database that is down is not called unknown by %s', async (_what, change) => {
+  const [down, up] = [
+    new MemoryAccess(new DeliveryBench().database),
+    new MemoryAccess(new DeliveryBench().database),
+  ];
+  const deliveries = [down, up].map((access) => ({
+    store: new MemoryDeliveryStore(access),
+    shards: [shard],
+    ready,
+  }));
+  const error = new Error('the database is down');
+  down.failures.set('cursors.find', [error, error]);
+  await expect(change(new DeliveryOperator({ deliveries: () => deliveries }))).rejects.toBe(error);
+});
+
 test('the errors of several databases are thrown together', async () => {
   const errors = [new Error('the first one is down'), new Error('the last one is down')];
   const accesses = [0, 1, 2].map(() => new MemoryAccess(new DeliveryBench().database));

@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
 import { MemoryDatabases } from '../test/fixtures/memory-databases.js';
+import type { ChangeAnswer, ChangeOptions } from './changes.js';
+import type { Operator } from './operator.js';
 
 const signed = { by: 'olivia', reason: 'the mail server is back' };
 /** Two texts that differ only at the end, as long as a reason may be. */
@@ -264,6 +266,35 @@ describe('a change that fails in a part', () => {
       });
       all.recover();
       expect([all.first.audit, all.second.audit]).toEqual([[[operation, 'done']], []]);
+    },
+  );
+
+  test.each<[string, (operator: Operator, options: ChangeOptions) => Promise<ChangeAnswer>]>([
+    ['replay', (operator, options) => operator.replay({ handler: 'notify' }, options)],
+    ['skip', (operator, options) => operator.skip({ handler: 'notify' }, options)],
+    ['pause', (operator, options) => operator.pause('notify', options)],
+    ['resume', (operator, options) => operator.resume('notify', options)],
+    ['retire', (operator, options) => operator.retire('notify', options)],
+  ])(
+    'names the failed database if no other one has the handler, and records nothing: %s',
+    async (operation, change) => {
+      const all = new MemoryDatabases();
+      await all.second.register('notify');
+      all.takeDown(1);
+      const failures = [{ shards: ['1/0'], code: 'shard-unavailable' }];
+      for (const dryRun of [true, false])
+        expect(await change(all.operator, { ...signed, dryRun })).toMatchObject({
+          count: 0,
+          items: [],
+          failures,
+        });
+      all.recover();
+      expect([all.first.audit, all.second.audit]).toEqual([[], []]);
+      expect(await change(all.operator, signed)).toMatchObject({
+        items: [{ shards: ['1/0'] }],
+        failures: [],
+      });
+      expect([all.first.audit, all.second.audit]).toEqual([[], [[operation, 'done']]]);
     },
   );
 

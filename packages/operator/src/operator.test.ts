@@ -154,6 +154,20 @@ describe('an operator of two databases', () => {
     expect(JSON.stringify(answers)).not.toMatch(/canary|ECONN/);
   });
 
+  test('finds what only one knows about a handler once that one answers again', async () => {
+    const { operator, second } = all;
+    await second.register('rare');
+    const [id = ''] = await second.write('d', [1]);
+    await second.kill('rare', [id], 'no');
+    const failures = [{ shards: ['1/0'], code: 'shard-unavailable' }];
+    all.takeDown(1);
+    expect(await operator.deadLetters({ handler: 'rare' })).toMatchObject({ items: [], failures });
+    expect(await operator.blocked({ handler: 'rare' })).toMatchObject({ items: [], failures });
+    all.recover();
+    expect(await operator.deadLetters({ handler: 'rare' })).toMatchObject({ items: [{}], failures: [] });
+    expect(await operator.blocked({ handler: 'rare' })).toMatchObject({ items: [{}], failures: [] });
+  });
+
   test('does not call a handler unknown while a database does not answer', async () => {
     all.takeDown(1);
     const { items, failures } = await all.operator.deadLetters({ handler: 'nobody' });

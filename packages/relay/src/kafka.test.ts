@@ -2,6 +2,7 @@ import { Producer } from '@platformatic/kafka';
 import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
+import { leftBehind } from '../../core/test/left-behind.js';
 import { messageFor } from '../test/broker-suite.js';
 import { ScriptedCluster } from '../test/scripted-cluster.js';
 import { unhandledRejections } from '../test/unhandled.js';
@@ -170,6 +171,22 @@ describe('Kafka', () => {
     expect(getEventListeners(signal, 'abort')).toEqual([]);
     expect(timerCount()).toBe(before);
     expect(await unhandled()).toEqual([]);
+  });
+
+  test('keeps nothing of a producer whose call has failed, and closes it no second time at the end', async () => {
+    const closed = vi.spyOn(Producer.prototype, 'close');
+    const broker = open();
+    cluster.failure = () => new Error('refused');
+    const left = await leftBehind(async () => {
+      await expect(kindsOf(broker, messagesFor('t1', 1))).rejects.toThrow('refused');
+      cluster.metadata.mockRejectedValueOnce(new Error('no answer') as never);
+      await expect(broker.ping()).rejects.toThrow('no answer');
+    });
+    expect(left).toEqual([]);
+    const closedCount = closed.mock.calls.length;
+    expect(closedCount).toBe(8);
+    await broker.close();
+    expect(closed).toHaveBeenCalledTimes(closedCount);
   });
 
   test('leaves no rejection behind when a request fails after the caller has given up, or after its time', async () => {

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
+import { leftBehind } from '../../core/test/left-behind.js';
 import { messageFor } from '../test/broker-suite.js';
 import { ScriptedRabbitMq } from '../test/scripted-rabbitmq.js';
 import { unhandledRejections } from '../test/unhandled.js';
@@ -131,6 +132,20 @@ describe('RabbitMQ', () => {
     const messages = ['a', 'b'].map((end) => ({ ...messageFor('t', long + end, 1), eventType: long + end }));
     await open().publish(messages, forever);
     expect(new Set(server.published.map(({ routingKey }) => routingKey)).size).toBe(2);
+  });
+
+  test('leaves nothing in the broker of messages that it returns or does not confirm', async () => {
+    const broker = open();
+    const left = await leftBehind(async () => {
+      for (const [verdict, outcome] of [
+        ['return', 'refused'],
+        ['nack', 'again'],
+      ] as const) {
+        server.verdict = () => verdict;
+        expect(await outcomeOf(broker)).toBe(outcome);
+      }
+    });
+    expect(left).toEqual([]);
   });
 
   test('gets messages on another connection after it has closed the channel', async () => {

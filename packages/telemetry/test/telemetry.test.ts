@@ -5,6 +5,7 @@ import { W3CTraceContextPropagator } from '@opentelemetry/core';
 import {
   type Context,
   ROOT_CONTEXT,
+  type Span,
   SpanStatusCode,
   type Tracer,
   context,
@@ -88,6 +89,18 @@ function eventOf(digit: string): ObservedEvent {
 
 function throwing(): never {
   throw new Error('the processor has a bug');
+}
+
+/** A telemetry whose SDK throws in a method of spans. */
+function broken(method: keyof Span, name = ''): Telemetry {
+  traced();
+  const tracer = trace.getTracerProvider().getTracer('test');
+  const startSpan: Tracer['startSpan'] = (title, ...given) => {
+    const span = tracer.startSpan(title, ...given);
+    return title.startsWith(name) ? Object.assign(span, { [method]: throwing }) : span;
+  };
+  const bad = Object.assign(Object.create(tracer) as Tracer, { startSpan });
+  return new Telemetry({ tracerProvider: { getTracer: () => bad } });
 }
 
 function handling(...events: readonly ObservedEvent[]): Operation {
@@ -235,6 +248,37 @@ describe('an observed operation', () => {
     const telemetry = new Telemetry({ tracerProvider: { getTracer: () => bad } });
     expect(await telemetry.observe(handling(eventOf('1')), async () => 'done')).toBe('done');
     expect(tree()).toEqual([expect.stringContaining('deliver')]);
+  });
+
+  test.each([
+    'setAttribute',
+    'setAttributes',
+    'setStatus',
+    'recordException',
+    'addEvent',
+    'updateName',
+  ] as const)(
+    'that fails has its error and all of its spans, even if %s of a span throws',
+    async (method) => {
+      const telemetry = broken(method);
+      const error = new Error('refused');
+      await expect(telemetry.observe(execute, () => Promise.reject(error))).rejects.toBe(error);
+      const handled = telemetry.observe(handling(eventOf('1')), () => Promise.reject(error));
+      await expect(handled).rejects.toBe(error);
+      expect(tree()).toEqual([
+        ' > execute DepositAction',
+        'deliver Deposited > handle notify',
+        ' > deliver Deposited',
+      ]);
+    },
+  );
+
+  test('has its outcome and its other spans if a span cannot be ended', async () => {
+    const telemetry = broken('end', 'handle');
+    const error = new Error('refused');
+    expect(await telemetry.observe(handling(eventOf('1')), async () => 'done')).toBe('done');
+    await expect(telemetry.observe(handling(eventOf('2')), () => Promise.reject(error))).rejects.toBe(error);
+    expect(tree()).toEqual([' > deliver Deposited', ' > deliver Deposited']);
   });
 
   test('changes no context without an SDK', async () => {

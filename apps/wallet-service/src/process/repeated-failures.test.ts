@@ -59,6 +59,22 @@ test('failures that repeat by themselves are over when they do not come', () => 
   expect(repeated.isAny).toBe(false);
 });
 
+test.each<[string, (repeated: RepeatedFailures<string>) => void]>([
+  ['a success', (repeated) => repeated.succeeded('one', 0)],
+  ['a quiet time', () => void vi.advanceTimersByTime(quietMs)],
+])('failures that come back after %s are told and counted as the first ones were', (_end, end) => {
+  const { repeated, totals, failed } = failures('end');
+  for (let time = 0; time < 2; time++) {
+    expect([failed('down'), failed('down'), failed('busy')]).toEqual([true, false, true]);
+    vi.advanceTimersByTime(500);
+    expect(failed('busy')).toBe(false);
+    end(repeated);
+    expect(repeated.isAny).toBe(false);
+  }
+  const total = { subject: 'one', count: 4, durationMs: 500 };
+  expect(totals).toEqual([total, total]);
+});
+
 test('failures that are repeated after the longest wait that can be configured are not over at once', () => {
   const { repeated, totals } = failures('end');
   repeated.failed('one', 'one', 'down', 2 ** 31 - 1 + 10_000);

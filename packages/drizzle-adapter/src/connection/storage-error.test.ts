@@ -16,6 +16,13 @@ describe('storageError', () => {
     ['57P03', 'shard-unavailable', true],
     ['53300', 'shard-unavailable', true],
     ['25P03', 'shard-unavailable', true],
+    ['25P04', 'shard-unavailable', true],
+    ['08006', 'transient-storage', true],
+    ['40003', 'transient-storage', true],
+    ['26000', 'transient-storage', true],
+    ['42P05', 'transient-storage', true],
+    ['25006', 'shard-unavailable', true],
+    ['53100', 'shard-unavailable', true],
     ['58030', 'shard-unavailable', true],
     ['58P01', 'shard-unavailable', true],
     ['XX001', 'shard-unavailable', true],
@@ -63,6 +70,18 @@ describe('storageError', () => {
     expect(error).toMatchObject({ code: 'shard-unavailable', kind });
     expect(error.message).toMatch(/^shard \(0, 0\) first-1 on db\/first is unavailable: refused/);
     expect(error.message).toMatch(remedy);
+  });
+
+  test.each([
+    ['23502', 'not-null'],
+    ['23503', 'foreign-key'],
+    ['23505', 'unique'],
+    ['23514', 'check'],
+    ['23P01', 'exclusion'],
+    ['23001', undefined],
+  ])('names the kind of the constraint that SQLSTATE %s is about: %s', (state, kind) => {
+    const error = storageError(shard, refusal(state));
+    expect(error).toMatchObject({ code: 'constraint-violation', kind });
   });
 
   test('names the constraint and the table that refused the rows', () => {
