@@ -30,7 +30,8 @@ async function parsersOfReads(): Promise<readonly pg.CustomTypesConfig[]> {
 async function read(type: number, value: string): Promise<readonly unknown[]> {
   const parsers = await parsersOfReads();
   expect(parsers).toHaveLength(3);
-  return parsers.map((parser) => parser.getTypeParser(type, 'text')(value) as unknown);
+  type ParserOf = (type: number, format: 'text') => (value: string) => unknown;
+  return parsers.map(({ getTypeParser }) => (getTypeParser as ParserOf)(type, 'text')(value));
 }
 
 describe('a read', () => {

@@ -266,6 +266,6 @@ export function onPause(store: DeliveryStore, listener: PauseListener): () => vo
  * Tells the deliveries of this process at once that a handler was paused or resumed; other processes learn it when they renew
  * their leases. Work that this triggers does not belong to the operator's request.
  */
-export function tellPause(store: DeliveryStore, handler: string, paused: boolean): void {
+function tellPause(store: DeliveryStore, handler: string, paused: boolean): void {
   for (const listener of listenersByStore.get(store) ?? []) outsideRequests(() => listener(handler, paused));
 }
