@@ -104,6 +104,27 @@ describe('processes that share PostgreSQL', () => {
     proxy.resume();
     await expect.poll(() => counts(one, other)).toEqual(together);
   });
+
+  test('report each outage once, also one after the store was there again', async () => {
+    const { proxied, proxy } = await database();
+    const outages: string[] = [];
+    const [one, other] = [
+      await openRates({ postgresql: proxied }, outages),
+      await openRates({ postgresql: proxied }),
+    ];
+    for (const _outage of ['first', 'second', 'third']) {
+      await expect.poll(() => counts(one, other), { timeout: 10_000 }).toEqual(together);
+      outages.length = 0;
+      proxy.silence();
+      await expect
+        .poll(async () => {
+          await served(one, crypto.randomUUID(), 4);
+          return outages;
+        })
+        .toEqual(['Error: Operation timed out']);
+      proxy.resume();
+    }
+  });
 });
 
 describe('processes that share Redis', () => {

@@ -1,6 +1,7 @@
 import pg from 'pg';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 
+import { ClosingClient } from '../src/connection/client.js';
 import { SilenceWatch } from '../src/connection/silence-watch.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 
@@ -18,4 +19,34 @@ test('a connection whose session is at work is kept, even if a pooler adds the h
   // The statement takes longer than a connection may be silent before the server is asked about it.
   const { rows } = await client.query(`select 'done' as outcome from pg_sleep(7)`);
   expect(rows).toEqual([{ outcome: 'done' }]);
+});
+
+test('a watch leaves no session on the server, whether the watched one is at work or waits', async () => {
+  const { url } = await emptyDatabase();
+  const settings = { connectionString: url, application_name: 'framework migrations 0123456789ab' };
+  const watching = async (work: (client: pg.Client) => Promise<unknown>): Promise<void> => {
+    const client = new pg.Client(settings);
+    client.on('error', () => undefined);
+    await client.connect();
+    new SilenceWatch(client, settings).start();
+    await work(client);
+    await client.end().catch(() => undefined);
+  };
+  const counting = new pg.Client({ connectionString: url });
+  await counting.connect();
+  onTestFinished(() => counting.end());
+  const sessions = async (): Promise<readonly string[]> => {
+    const { rows } = await counting.query<{ name: string }>(
+      `select application_name as name from pg_stat_activity
+       where datname = current_database() and application_name like 'framework%'`,
+    );
+    return rows.map(({ name }) => name);
+  };
+  const connect = vi.spyOn(ClosingClient.prototype, 'connect');
+  await Promise.all([
+    watching((client) => client.query('select pg_sleep(7)')),
+    watching((client) => client.query('select pg_sleep(7)')),
+  ]);
+  expect(connect).toHaveBeenCalledTimes(2);
+  await expect.poll(sessions).toEqual([]);
 });

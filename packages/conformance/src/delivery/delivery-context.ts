@@ -12,6 +12,7 @@ import {
   type DeliverableEvent,
   type DeliveryStore,
   type EventRecord,
+  type GroupOutcome,
   type KeyRecord,
   type OperatorStore,
   type SlotLease,
@@ -136,16 +137,16 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
   }
 
   /** Commits the events of an action in one transaction, under a key if one is given, and returns their ids. */
-  async act(
-    { key, ...given }: Partial<ActionRecord> & { readonly key?: KeyRecord },
-    ...written: readonly WrittenEvent[]
-  ): Promise<readonly string[]> {
-    const events = written.map((event, ordinal) => ({ id: uuid(), ordinal, ...thing, ...event }));
-    const what = { id: uuid(), name: 'Write', params: '{}', headers: '{}', startedDate: new Date(0) };
-    const action = { ...what, namespace, principal: principal.name, ...given };
-    const changeSet: ChangeSet = { shard: firstShard, action, changes: [], events, key };
+  async act(action: GivenAction, ...written: readonly WrittenEvent[]): Promise<readonly string[]> {
+    const changeSet = changeSetOf(action, written);
     await this.fixture.databases.transactionManager(firstShard).persist(changeSet);
-    return events.map(({ id }) => id);
+    return idsOf(changeSet.events);
+  }
+
+  /** Writes actions with an event of a model each as one group, and returns their outcomes. */
+  actTogether(...actions: readonly GivenAction[]): Promise<readonly GroupOutcome[]> {
+    const sets = actions.map((action) => changeSetOf(action, [{ modelId: uuid(), modelVersion: 1 }]));
+    return this.fixture.databases.transactionManager(firstShard).persistAll(sets);
   }
 
   /** The cursor before the first event. */
@@ -238,6 +239,16 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
       }),
     );
   }
+}
+
+/** The variable part of an action, and its key if it has one. */
+type GivenAction = Partial<ActionRecord> & { readonly key?: KeyRecord };
+
+function changeSetOf({ key, ...given }: GivenAction, written: readonly WrittenEvent[]): ChangeSet {
+  const events = written.map((event, ordinal) => ({ id: uuid(), ordinal, ...thing, ...event }));
+  const what = { id: uuid(), name: 'Write', params: '{}', headers: '{}', startedDate: new Date(0) };
+  const action = { ...what, namespace, principal: principal.name, ...given };
+  return { shard: firstShard, action, changes: [], events, key };
 }
 
 /** The state of a blocked event before its first attempt. */

@@ -1,7 +1,7 @@
 import type { LogFilter, TrackedEvent } from '@framework/core/adapter';
 import { expect, test } from 'vitest';
 
-import { at, namespace, noLimits, principal } from '../suite-context.js';
+import { at, firstShard, namespace, noLimits, principal } from '../suite-context.js';
 import {
   type DeliveryContext,
   type WrittenEvent,
@@ -310,6 +310,29 @@ export function describeOperatorLog(context: DeliveryContext): void {
     expect(await operator.findKeys(long, 'bob')).toEqual([ofBob]);
     expect(await operator.findKeys(long, principal.name)).toEqual([]);
     expect(await operator.findKeys(`${long}x`)).toEqual([]);
+  });
+
+  test.each<[string, (action: Parameters<DeliveryContext['act']>[0]) => Promise<unknown>]>([
+    ['an action', (action) => context.act(action, { modelId: 'a', modelVersion: 2 })],
+    [
+      'an action of a group',
+      async (action) => expect(await context.actTogether(action, {})).toEqual(['written', 'written']),
+    ],
+  ])('A key that %s takes over after its end has nothing left of the former one', async (_what, act) => {
+    const { fixture, operator } = context;
+    const owned = { namespace, principal: 'ada', key: 'k' };
+    const former = { ...owned, fingerprint: 'f', result: '"former"', lifetimeMs: aSecond, source: 'former' };
+    await context.act({ id: uuid(), name: 'Former', key: former }, { modelId: 'a', modelVersion: 1 });
+    await fixture.pass(2 * aSecond);
+    const id = uuid();
+    const lifetimeMs = 60 * aSecond;
+    await act({ id, name: 'Latter', key: { ...owned, fingerprint: 'l', result: '"latter"', lifetimeMs } });
+    const createdDate = (await context.logged()).find(({ actionId }) => actionId === id)?.createdDate;
+    const expiresDate = new Date((createdDate?.getTime() ?? 0) + lifetimeMs);
+    const found = { createdDate, expiresDate, actionId: id, actionName: 'Latter', source: undefined };
+    expect(await operator.findKeys('k')).toEqual([{ ...owned, ...found }]);
+    const { keys } = fixture.databases.transactionManager(firstShard);
+    expect(await keys.find(owned)).toMatchObject({ actionId: id, fingerprint: 'l', result: '"latter"' });
   });
 
   test('A key of more than 100 principals is found for 100 of them', async () => {

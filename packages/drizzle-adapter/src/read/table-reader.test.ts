@@ -30,8 +30,10 @@ async function parsersOfReads(): Promise<readonly pg.CustomTypesConfig[]> {
 async function read(type: number, value: string): Promise<readonly unknown[]> {
   const parsers = await parsersOfReads();
   expect(parsers).toHaveLength(3);
-  type ParserOf = (type: number, format: 'text') => (value: string) => unknown;
-  return parsers.map(({ getTypeParser }) => (getTypeParser as ParserOf)(type, 'text')(value));
+  return parsers.map((parser) => {
+    const parserOf: (oid: number, format: 'text') => (text: string) => unknown = parser.getTypeParser;
+    return parserOf(type, 'text')(value);
+  });
 }
 
 describe('a read', () => {
