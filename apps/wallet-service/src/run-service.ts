@@ -20,7 +20,7 @@ import { changeText, readyText, untilReady, waitingText, workerReadyText } from 
  * in `src` and in `dist`.
  */
 const embeddedFolder = fileURLToPath(new URL('../../../.data/postgres', import.meta.url));
-/** That of the demonstration, whose handlers no other process has. */
+/** The folder of the demonstration's databases, whose handlers no other process has. */
 const demoFolder = fileURLToPath(new URL('../../../.data/demo', import.meta.url));
 
 /** The part of Node's `process` that the service uses. */
@@ -150,13 +150,13 @@ async function configOf(
   const config = { ...embedded.config, relay, ...(demo && { delivery: demo.deliveryIn(embedded.config) }) };
   const embeddedFile = shortened(embedded.configFile);
   if (Object.keys(config.operator).length > 0) return { config, embeddedFile };
-  // Whoever tries the service may look at it as an operator does: only who reads the terminal has the token.
+  // A first trial includes the operator's view. The token is printed only to the terminal.
   const consoleToken = randomBytes(32).toString('hex');
   const operator = { port: 0, token: consoleToken, readOnly: false };
   return { config: { ...config, operator }, consoleToken, embeddedFile };
 }
 
-/** A path as somebody in this folder would type it. */
+/** A path relative to the working directory, unless the file is outside of it. */
 function shortened(file: string): string {
   const fromHere = relative(process.cwd(), file);
   return fromHere.startsWith('..') ? file : fromHere;

@@ -135,7 +135,7 @@ export class Operator {
     const { handler } = filter;
     const known = await this.#idsOf(handler);
     return readPages(this.#databases, after, async (database, place) => {
-      // One that has not answered is asked again, so that its failure is listed.
+      // A database that has not answered is queried again, so that its failure is listed.
       const id =
         known.get(database) ??
         (handler === undefined ? undefined : await database.store.cursors.find(handler));

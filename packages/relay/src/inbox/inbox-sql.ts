@@ -98,7 +98,7 @@ export interface InboxTable {
 }
 
 const tableOptions: OptionNames<InboxTable> = { table: true, dialect: true };
-/** PostgreSQL keeps 63 characters of a name, and cuts off the others without an error; that of the index has at least one more. */
+/** PostgreSQL truncates names to 63 characters without an error; the index's name is longer than the table's. */
 const postgresqlCharactersMax = 62;
 const identifier = /^[a-z_]\w*(\.[a-z_]\w*)?$/i;
 
