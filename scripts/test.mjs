@@ -8,7 +8,7 @@ import { root, tool } from './workspace.mjs';
 
 // Runs `npm test`: every check of the workspace and the tests of every package. Turbo repeats only those whose files have changed.
 // With arguments, it passes these to vitest instead. The last line counts checks and tests.
-const checks = ['format:check', 'lint', 'knip', 'docs', 'typecheck', 'build', 'check-package', 'api'];
+const checks = ['format:check', 'lint', 'knip', 'docs', 'typecheck', 'build', 'api'];
 const args = process.argv.slice(2);
 
 // Options alone, such as --changed, choose among the tests of this gate.

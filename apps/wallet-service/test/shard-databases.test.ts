@@ -118,7 +118,7 @@ describe('a service that only checks schemas', () => {
     const migration = await run({ global, mexico }, { migrate: 'check' }, ['migrate']);
     expect(await migration.exitCode()).toBe(0);
     expect(migration.stdout).toMatch(
-      /primary-config: applied 0000_eventlog of the framework, .*of the application\n/,
+      /primary-config: applied 0000_log of the framework, .*of the application\n/,
     );
     await expect.poll(async () => (await client.get('/health/ready')).status).toBe(200);
     await client.openWallet();

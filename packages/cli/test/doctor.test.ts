@@ -187,7 +187,7 @@ const plants: readonly Plant[] = [
     name: 'migrations-edited',
     on: 'log',
     statements: `update eventlog.migrations set hash = 'edited' where id = 4`,
-    found: /0003_history of the framework/,
+    found: /0003_leases of the framework/,
     advice: /new migration/,
   },
   {
@@ -219,7 +219,7 @@ const plants: readonly Plant[] = [
   {
     name: 'migrations-pending',
     on: 'ascii',
-    found: /migrate is on-start, and the database lacks 0000_eventlog/,
+    found: /migrate is on-start, and the database lacks 0000_log/,
     advice: /framework migrate up/,
   },
   {

@@ -1,40 +1,55 @@
 -- Delivery: the log is cut into slots by the models' ids; handlers move cursors over it.
-alter table eventlog.events add column slot smallint;
---> statement-breakpoint
--- Whether the transaction may have had its xid before it read the model that it changed: then a later version can carry a
--- lower xid. The framework reads first and writes in one go; only what others write needs a second look.
-alter table eventlog.events add column early_xid boolean not null default true;
---> statement-breakpoint
--- What lies beyond a cursor is one range of transactions; an index that grows at its end costs little to write.
-create index events_delivery_idx on eventlog.events (xid, position) include (slot) where event_type is not null;
---> statement-breakpoint
--- Processes that deliver; one that does not say in time that it is alive loses its slots.
-create table eventlog.processes (
-  process_id text        primary key,
-  until_date timestamptz not null
-) with (fillfactor = 50);
---> statement-breakpoint
--- Who works on a slot. The token grows whenever a slot changes hands, and is checked by all that is written for it.
 create table eventlog.slots (
-  slot       smallint primary key,
-  process_id text,
-  token      bigint   not null default 0,
-  -- Whether the holder before vanished without giving the slot back.
-  abandoned  boolean  not null default false
-) with (fillfactor = 50);
+  slot smallint primary key
+);
 --> statement-breakpoint
 insert into eventlog.slots (slot) select generate_series(0, 15);
+--> statement-breakpoint
+-- Processes that deliver, the handlers that they have, and the shards that they know; one that does not say in time that it is
+-- alive loses its slots.
+create table eventlog.processes (
+  process_id   text        primary key,
+  handlers     text[]      not null,
+  shards       text[]      not null,
+  -- In which history it renewed last.
+  history      text        not null,
+  renewed_date timestamptz not null,
+  until_date   timestamptz not null
+) with (fillfactor = 50);
 --> statement-breakpoint
 create table eventlog.handlers (
   handler text    primary key,
   paused  boolean not null default false
 );
 --> statement-breakpoint
+-- Every name that a handler has or had, and the permanent id under which all that is its own is kept.
+create table eventlog.handler_names (
+  name    text primary key,
+  handler text not null references eventlog.handlers on update cascade on delete cascade
+);
+--> statement-breakpoint
+create index handler_names_handler_idx on eventlog.handler_names (handler);
+--> statement-breakpoint
 -- Where each handler stands in each slot: what is visible in the snapshot is done or parked.
 create table eventlog.cursors (
   handler  text        not null references eventlog.handlers on update cascade on delete cascade,
   slot     smallint    not null references eventlog.slots,
   snapshot pg_snapshot not null,
+  epoch    integer     not null default 1,
+  primary key (handler, slot)
+) with (fillfactor = 50);
+--> statement-breakpoint
+-- Who works on a slot for a handler. The token is another one whenever that changes, and is checked by all that is written;
+-- a lease of another history is nobody's.
+create table eventlog.leases (
+  handler    text     not null references eventlog.handlers on update cascade on delete cascade,
+  slot       smallint not null references eventlog.slots,
+  process_id text,
+  token      uuid     not null default gen_random_uuid(),
+  history    text,
+  -- Whether the holder before vanished without giving the slot back; stays true for as long as the lease, because its
+  -- holder may not have received the answer that said so first.
+  abandoned  boolean  not null default false,
   primary key (handler, slot)
 ) with (fillfactor = 50);
 --> statement-breakpoint
@@ -55,11 +70,31 @@ create table eventlog.parked_events (
   suspect           boolean     not null,
   parked_date       timestamptz not null default clock_timestamp(),
   next_attempt_date timestamptz,
+  -- Calls that did not count, because storage or another shard could not serve: they lengthen the wait before the next one.
+  uncounted         integer     not null default 0,
+  -- The counted attempts of which nobody has said how they ended: whoever gave one up takes its count back, once.
+  open_attempts     text[]      not null default '{}',
   primary key (handler, event_id)
 );
 --> statement-breakpoint
 -- The first parked event of a model.
 create index parked_events_model_idx on eventlog.parked_events (slot, handler, model_name, model_id, model_version, ordinal);
+--> statement-breakpoint
+-- Pages of what is parked, of the dead letters, and of those of one handler: the oldest first.
+create index parked_events_date_idx on eventlog.parked_events (parked_date, event_id, handler);
+--> statement-breakpoint
+create index parked_events_dead_idx on eventlog.parked_events (parked_date, event_id, handler) where dead;
+--> statement-breakpoint
+create index parked_events_dead_of_handler_idx on eventlog.parked_events (handler, parked_date, event_id) where dead;
+--> statement-breakpoint
+-- Where an event, or a model, stands for all handlers.
+create index parked_events_event_idx on eventlog.parked_events (event_id);
+--> statement-breakpoint
+create index parked_events_of_model_idx on eventlog.parked_events (model_id);
+--> statement-breakpoint
+-- Dead letters of a handler by the first line of their errors: groups are found without reading what is in them.
+create index parked_events_error_idx on eventlog.parked_events
+  (handler, "left"(split_part(coalesce(error, ''), E'\n', 1), 200), parked_date, event_id) where dead;
 --> statement-breakpoint
 -- The models that have parked events, so that what is due is found without looking at all that waits.
 create table eventlog.parked_models (
@@ -100,35 +135,5 @@ begin
       and not exists (
         select from eventlog.parked_events p
         where (p.slot, p.handler, p.model_name, p.model_id) = (m.slot, m.handler, m.model_name, m.model_id));
-end
-$$;
---> statement-breakpoint
--- Says that a process is alive, gives back and takes slots up to its fair share, and tells which it holds.
-create function eventlog.renew_leases(own_id text, lease interval)
-returns table (slot smallint, token bigint, abandoned boolean)
-language plpgsql as $$
-declare
-  share integer;
-begin
-  perform pg_advisory_xact_lock(hashtextextended('eventlog.slots', 0));
-  insert into eventlog.processes as p (process_id, until_date) values (own_id, clock_timestamp() + lease)
-    on conflict (process_id) do update set until_date = excluded.until_date;
-
-  delete from eventlog.processes p where p.until_date < clock_timestamp();
-  update eventlog.slots s set process_id = null, token = s.token + 1, abandoned = true
-    where s.process_id is not null
-      and not exists (select from eventlog.processes p where p.process_id = s.process_id);
-
-  select ceil((select count(*) from eventlog.slots)::numeric / count(*)) into share from eventlog.processes;
-  update eventlog.slots s set process_id = null, token = s.token + 1
-    where s.slot in (select own.slot from eventlog.slots own where own.process_id = own_id
-                     order by own.slot offset share);
-  update eventlog.slots s set process_id = own_id, token = s.token + 1
-    where s.slot in (
-      select free.slot from eventlog.slots free where free.process_id is null order by free.slot
-      limit share - (select count(*) from eventlog.slots own where own.process_id = own_id));
-
-  return query select s.slot, s.token, s.abandoned from eventlog.slots s where s.process_id = own_id order by s.slot;
-  update eventlog.slots s set abandoned = false where s.process_id = own_id and s.abandoned;
 end
 $$;

@@ -18,13 +18,11 @@ import { PgDeliveryStore } from './delivery/pg-delivery-store.js';
 import { EpochGuard } from './delivery/pg-handler-cursors.js';
 import { HeldShards } from './migration/held-shards.js';
 import {
-  type OpenedDatabase,
   type Opening,
   TablesInUseError,
   lookAtDatabase,
   migrateDatabase,
 } from './migration/migrate-database.js';
-import { replaceDeliveryIndex } from './migration/replace-delivery-index.js';
 import { refuseUnmigrated } from './migration/schema-check.js';
 import { ChangeSetWriter } from './write/change-set-writer.js';
 import { GroupWriter } from './write/group-writer.js';
@@ -118,7 +116,6 @@ export class PgDatabase implements Database {
   readonly #closing = new AbortController();
   readonly #ready: Promise<void>;
   #isReady = false;
-  #indexing: Promise<void> | undefined;
   /** The readiness check in progress, shared by all callers who ask meanwhile. */
   #asking: Promise<void> | undefined;
   #identity: string | undefined;
@@ -216,7 +213,7 @@ export class PgDatabase implements Database {
     this.#closing.abort(shard && new DatabasesClosedError(shard, this.place.of(shard)));
     const opened = this.#ready.catch(() => undefined);
     const pools = [this.pool, ...(this.#delivery?.pools.values() ?? [])];
-    await Promise.all([...pools.map((pool) => pool.close()), opened, this.#indexing]);
+    await Promise.all([...pools.map((pool) => pool.close()), opened]);
   }
 
   /**
@@ -250,12 +247,11 @@ export class PgDatabase implements Database {
   async #becomeReady(): Promise<void> {
     const isPrimary = this.#config.name === primaryConfig;
     const { migrate = 'on-start' } = this.#options;
-    const opened = isPrimary ? await this.#open(migrate) : undefined;
+    if (isPrimary) await this.#open(migrate);
     this.#closing.signal.throwIfAborted();
     this.#notReady = undefined;
     this.#isReady = true;
     this.pool.keepWarm();
-    if (migrate === 'on-start' && opened?.hasEarlierIndex === true) this.#indexing = this.#replaceIndex();
   }
 
   /**
@@ -301,19 +297,6 @@ export class PgDatabase implements Database {
     if (this.#config.name === primaryConfig) await refuseUnmigrated(client, this.#opening.migrateCommand);
   }
 
-  /**
-   * Runs in the background, because it may take a long time for a large log. If it fails, the next process to
-   * open the database tries again.
-   */
-  async #replaceIndex(): Promise<void> {
-    try {
-      await replaceDeliveryIndex(this.#config, this.#closing.signal);
-    } catch (error) {
-      const message = `the index of the log was not replaced, and the next process to start will try again: ${String(error)}`;
-      this.#warn({ kind: 'log-index', database: this.#config.path, message });
-    }
-  }
-
   get #opening(): Opening {
     const { migrationsFolder, commands } = this.#options;
     return {
@@ -327,14 +310,15 @@ export class PgDatabase implements Database {
   }
 
   /** Repeats until the database is open, or this object is closed. */
-  async #open(migrate: MigrateMode): Promise<OpenedDatabase | undefined> {
+  async #open(migrate: MigrateMode): Promise<void> {
     const { signal } = this.#closing;
     const retries = new OpeningRetries();
     while (!signal.aborted) {
       const startedMs = performance.now();
       try {
-        if (migrate === 'on-start') return await migrateDatabase(this.#config, this.#opening);
-        return await lookAtDatabase(this.#config, migrate === 'check', this.#opening);
+        if (migrate === 'on-start') await migrateDatabase(this.#config, this.#opening);
+        else await lookAtDatabase(this.#config, migrate === 'check', this.#opening);
+        return;
       } catch (error) {
         if (signal.aborted) break;
         const reason = notReadyError(error, this.#config, migrate === 'on-start');
@@ -343,7 +327,6 @@ export class PgDatabase implements Database {
         await delay(delayMs, undefined, { signal }).catch(() => undefined);
       }
     }
-    return undefined;
   }
 
   /** Reports each reason once. A reason that may pass by itself is reported only if the previous try failed as well. */

@@ -29,25 +29,6 @@ describe('a database', () => {
     expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
   });
 
-  test('of the previous release records at its first start the shards that it has always held', async () => {
-    const one = await emptyDatabase();
-    const registry = openRegistry([at(first, one)]);
-    await registry.ready();
-    await suiteOn(registry).openAccount(ShardIdentifier.of(0, 0));
-    const sinceWhen = `select adopted_date = '-infinity' as always from eventlog.shards`;
-    expect(await query(one.url, sinceWhen)).toEqual([{ always: false }]);
-    await query(
-      one.url,
-      `drop table eventlog.shards, eventlog.operator_audit;
-       drop index eventlog.parked_events_error_idx;
-       delete from eventlog.migrations
-         where created_at in (select created_at from eventlog.migrations order by created_at offset 9)`,
-    );
-    await opened(at(first, one));
-    expect(await heldBy(one)).toEqual({ '0/0': true });
-    expect(await query(one.url, sinceWhen)).toEqual([{ always: true }]);
-  });
-
   test('that two configurations open at once for the first time holds the shards of only one of them', async () => {
     const one = await emptyDatabase();
     const registries = [openRegistry([at(first, one)]), openRegistry([at(third, one)])];
@@ -152,7 +133,7 @@ describe('a database', () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await migrateShards(shardingConfig([at(first, one), at(third, other)]));
     const journal = 'eventlog.migrations';
-    // The database is now as the previous release left it.
+    // The database now lacks the last migration.
     await query(other.url, `delete from ${journal} where id = (select max(id) from ${journal})`);
     const applied = await query(other.url, `select * from ${journal}`);
     await expect(migrateShards(shardingConfig([at(first, other), at(third, one)]))).rejects.toThrow(

@@ -212,25 +212,6 @@ describe('migrations', () => {
     expect(held).toEqual([{ name: 'free' }]);
   });
 
-  test('run again, each time in a new transaction, until they report that they are finished', async () => {
-    const { url } = await emptyDatabase();
-    const breakpoint = '--> statement-breakpoint';
-    const folder = await folderOf(
-      `create table if not exists steps (id serial, xid xid8 default pg_current_xact_id()); ${breakpoint}
-       insert into steps default values; ${breakpoint}
-       select count(*) < 3 as unfinished from steps; ${breakpoint}
-       create table after_the_last_step (id int)`,
-      'create table of_the_next_one (id int)',
-    );
-    await openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder }).ready();
-    expect(await query(url, 'select count(distinct xid)::int as transactions from steps')).toEqual([
-      { transactions: 3 },
-    ]);
-    expect(await applied(url)).toEqual({ framework: migrationCount, application: 2 });
-    await openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder }).ready();
-    expect(await query(url, 'select count(*)::int as steps from steps')).toEqual([{ steps: 3 }]);
-  });
-
   test('do not delay a process that has nothing to apply', async () => {
     const { url } = await emptyDatabase();
     await openRegistry([{ group: 0, member: 0, url }]).ready();

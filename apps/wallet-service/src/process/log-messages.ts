@@ -40,7 +40,6 @@ export const databaseMessages: Readonly<Record<PostgresWarning['kind'], string>>
   'connection-leak': 'a connection was not returned in time',
   'pooler-settings': 'a setting is missing behind a pooler',
   'new-epoch': 'an epoch of a log has begun',
-  'log-index': 'the index of a log was not replaced',
   'not-ready': 'a database cannot be opened',
   'newer-schema': 'a database has migrations that this release does not know',
   'log-partitions': 'a log lacks a partition that it needs soon',

@@ -55,7 +55,7 @@ export async function logOf(client: pg.Client, { roles, migrationsFolder }: LogO
 interface TablesRow {
   readonly missing: readonly string[];
   readonly hasDefaultRows: boolean;
-  /** Databases of an earlier release do not record their shards. */
+  /** Whether the database has the table that records its shards. */
   readonly hasShards: boolean;
 }
 

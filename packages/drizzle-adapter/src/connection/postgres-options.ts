@@ -5,19 +5,13 @@ import { type DatabaseConfig, type MigrateMode, nearestName } from '@framework/c
 export interface PostgresWarning {
   /**
    * `connection-leak`: a connection was not returned within `leak-detection-threshold`. `pooler-settings`: a server
-   * setting is missing behind a pooler. `new-epoch`: the database now runs on another server. `log-index`: the log's
-   * index from an earlier release was not replaced. `not-ready`: the database cannot be opened; reported once per
-   * reason, not per attempt. `newer-schema`: the database has migrations that the code does not know. `log-partitions`:
-   * the log lacks a partition that it needs soon, and the role may not create it.
+   * setting is missing behind a pooler. `new-epoch`: the database now runs on another server. `not-ready`: the
+   * database cannot be opened; reported once per reason, not per attempt. `newer-schema`: the database has migrations
+   * that the code does not know. `log-partitions`: the log lacks a partition that it needs soon, and the role may not
+   * create it.
    */
   readonly kind:
-    | 'connection-leak'
-    | 'pooler-settings'
-    | 'new-epoch'
-    | 'log-index'
-    | 'not-ready'
-    | 'newer-schema'
-    | 'log-partitions';
+    'connection-leak' | 'pooler-settings' | 'new-epoch' | 'not-ready' | 'newer-schema' | 'log-partitions';
   /** The database's path in the configuration. */
   readonly database: string;
   readonly message: string;

@@ -215,11 +215,10 @@ export class PgHandlerCursors implements HandlerCursors {
     return id;
   }
 
-  /** The ids of the handlers that have or had one of these names. An earlier release stored only the ids. */
+  /** The ids of the handlers that have or had one of these names. */
   async #find(names: readonly string[]): Promise<readonly string[]> {
     const { rows } = await this.#manager.query<{ handler: string }>({
-      text: `select handler from eventlog.handler_names where name = any($1::text[])
-             union select handler from eventlog.handlers where handler = any($1::text[]) order by handler`,
+      text: 'select distinct handler from eventlog.handler_names where name = any($1::text[]) order by handler',
       values: [[...names]],
     });
     return rows.map(({ handler }) => handler);

@@ -131,8 +131,7 @@ export function changingShards(client: pg.ClientBase, work: () => Promise<void>)
 /**
  * Records that a database holds shards. Call it within {@link changingShards}.
  *
- * @param onlyFirst whether to do so only if there is no record yet. A database that already has a log then counts as
- * always having held them
+ * @param onlyFirst whether to do so only if there is no record yet
  */
 export async function adopt(
   client: pg.ClientBase,
@@ -140,10 +139,8 @@ export async function adopt(
   { onlyFirst }: { readonly onlyFirst: boolean },
 ): Promise<void> {
   await client.query(
-    `insert into eventlog.shards as s (shard_group, shard_member, adopted_date)
-     select shard_group, shard_member,
-       case when $3 and exists (select from eventlog.events) then '-infinity' else clock_timestamp() end
-     from unnest($1::smallint[], $2::smallint[]) as given (shard_group, shard_member)
+    `insert into eventlog.shards as s (shard_group, shard_member)
+     select * from unnest($1::smallint[], $2::smallint[]) as given (shard_group, shard_member)
      where not $3 or not exists (select from eventlog.shards)
      on conflict (shard_group, shard_member) do update set adopted_date = clock_timestamp(), released_date = null
        where s.released_date is not null`,

@@ -45,14 +45,6 @@ export class TablesInUseError extends Error {
   }
 }
 
-/** What was found when a database was opened. */
-export interface OpenedDatabase {
-  /** The migrations that were applied, in order. */
-  readonly applied: readonly string[];
-  /** Whether the log still has the index of an earlier release: see `replaceDeliveryIndex`. */
-  readonly hasEarlierIndex: boolean;
-}
-
 /** The settings for opening a database. */
 export interface Opening {
   /** The application's migrations, as `drizzle-kit generate` writes them. */
@@ -75,9 +67,10 @@ export interface Opening {
  * lock belongs to each migration's transaction, so it also works behind a pooler, which may run each transaction in
  * another session.
  *
+ * @returns the applied migrations, in order
  * @throws errors of `pg` and of Drizzle's migration reader, or errors that have them as their cause
  */
-export async function migrateDatabase(config: DatabaseConfig, opening: Opening): Promise<OpenedDatabase> {
+export async function migrateDatabase(config: DatabaseConfig, opening: Opening): Promise<readonly string[]> {
   return inDatabase(config, opening.signal, async (client) => {
     await refuseInRecovery(client);
     opening.onIdentity?.(await identityOf(client));
@@ -93,7 +86,7 @@ export async function migrateDatabase(config: DatabaseConfig, opening: Opening):
     for (const folder of others) applied.push(...(await apply(client, folder, opening)));
     const unknown = await inShortTransaction(client, () => unknownMigrations(client, folders));
     if (unknown.length > 0) opening.warn('newer-schema', newerSchema(unknown));
-    return { applied, hasEarlierIndex: await hasEarlierIndex(client) };
+    return applied;
   });
 }
 
@@ -105,11 +98,7 @@ export async function migrateDatabase(config: DatabaseConfig, opening: Opening):
  * @throws DatabaseNotReadyError `not-migrated` or `schema-newer`
  * @throws errors of `pg`
  */
-export function lookAtDatabase(
-  config: DatabaseConfig,
-  checks: boolean,
-  opening: Opening,
-): Promise<OpenedDatabase> {
+export function lookAtDatabase(config: DatabaseConfig, checks: boolean, opening: Opening): Promise<void> {
   return inDatabase(config, opening.signal, async (client) => {
     await refuseInRecovery(client);
     opening.onIdentity?.(await identityOf(client));
@@ -120,7 +109,6 @@ export function lookAtDatabase(
     await refuseUnmigrated(client, opening.migrateCommand);
     await ask(client, opening);
     if (checks) await createPartitions(client, opening);
-    return { applied: [], hasEarlierIndex: await hasEarlierIndex(client) };
   });
 }
 
@@ -220,8 +208,7 @@ async function readingCommitted<Result>(client: pg.Client, work: () => Promise<R
 
 /**
  * Applies the migrations that the journal lacks, each in its own transaction, so that none holds the tables of the
- * previous one. A migration that changes many rows does so in steps, each in its own transaction: its statements run
- * again as long as one of them returns `unfinished`, which ends the step there.
+ * previous one.
  */
 async function apply(
   client: pg.Client,
@@ -233,40 +220,30 @@ async function apply(
     // Checked again under the lock; with nothing to apply, no lock is needed.
     const missing = await inShortTransaction(client, () => folder.missing(client));
     if (missing.length === 0) return applied;
-    const step = await migrateUnderLock(client, () => applyStep(client, folder)).catch(
+    const name = await migrateUnderLock(client, () => applyNext(client, folder)).catch(
       async (error: unknown) => {
         if (sqlStateOf(error) !== permissionDenied) throw error;
         throw mayNotMigrate(await missingMigrations(client, [folder]), migrateCommand, error);
       },
     );
-    if (step === undefined) return applied;
-    if (step.isLast) applied.push(`${step.name} of the ${folder.owner}`);
+    if (name === undefined) return applied;
+    applied.push(`${name} of the ${folder.owner}`);
   }
 }
 
-/**
- * Applies the first missing migration, or one step of it. Returns its name and whether it is now complete, or
- * `undefined` when none is missing.
- */
-async function applyStep(
-  client: pg.Client,
-  folder: MigrationFolder,
-): Promise<{ readonly name: string; readonly isLast: boolean } | undefined> {
+/** Applies the first missing migration and returns its name, or `undefined` when none is missing. */
+async function applyNext(client: pg.Client, folder: MigrationFolder): Promise<string | undefined> {
   await folder.createJournal(client);
   const [next] = await folder.missing(client);
   if (next === undefined) return undefined;
   const { name, statements, hash, createdMs } = next;
   for (const statement of statements) {
-    const answer = await client
-      .query<{ readonly unfinished?: unknown }>(statement)
-      .catch((error: unknown) => {
-        throw new Error(`The migration ${name} failed at: ${statement.trim()}`, { cause: error });
-      });
-    // The result is a list if the text contains several statements.
-    if ([answer].flat().at(-1)?.rows[0]?.unfinished === true) return { name, isLast: false };
+    await client.query(statement).catch((error: unknown) => {
+      throw new Error(`The migration ${name} failed at: ${statement.trim()}`, { cause: error });
+    });
   }
   await client.query(`insert into ${folder.journal} (hash, created_at) values ($1, $2)`, [hash, createdMs]);
-  return { name, isLast: true };
+  return name;
 }
 
 function mayNotMigrate(
@@ -303,11 +280,4 @@ async function identityOf(client: pg.Client): Promise<string | undefined> {
     if (error instanceof pg.DatabaseError) return undefined;
     throw error;
   }
-}
-
-async function hasEarlierIndex(client: pg.Client): Promise<boolean> {
-  const { rows } = await client.query<{ found: boolean }>(
-    `select to_regclass('eventlog.events_delivery_idx') is not null as found`,
-  );
-  return rows[0]?.found === true;
 }

@@ -78,12 +78,9 @@ export const frameworkFunctions: Readonly<Record<string, Privileges<'execute'>>>
 export const functionsForAll: readonly string[] = [
   'ensure_epoch()',
   'is_ahead_of_server(integer)',
-  'is_handler_key(text)',
   'lease_shares(text)',
-  'place_key_of_release_before()',
   'raise_key_taken()',
   'raise_stale(integer)',
-  'renew_leases(text,interval)',
   'renew_leases(text,text[],text[],interval)',
   'server_history()',
   'server_identity()',

@@ -13,7 +13,6 @@ import { HeldShards, type ShardNotes, adopt, namedShards, release, shardNotes } 
 import { HoldingsChange, type Trial, holdersIn } from './holdings-change.js';
 import { namingDatabase } from './in-database.js';
 import { migrateDatabase } from './migrate-database.js';
-import { replaceDeliveryIndex } from './replace-delivery-index.js';
 
 /** The migrations that were applied to one database. */
 export interface ShardMigration {
@@ -53,9 +52,7 @@ export async function migrateShards(
       migrateCommand: commands.migrate ?? defaultCommands.migrate,
       warn,
     };
-    const { hasEarlierIndex, applied } = await namingDatabase(config, migrateDatabase(config, opening));
-    if (hasEarlierIndex)
-      await namingDatabase(config, replaceDeliveryIndex(config, new AbortController().signal));
+    const applied = await namingDatabase(config, migrateDatabase(config, opening));
     migrations.push({ database: config.path, applied });
   }
   return migrations;

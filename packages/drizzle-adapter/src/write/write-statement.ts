@@ -282,7 +282,7 @@ export const keyConflictClause: string =
  * @param firstParameter the number of the clause's first parameter
  * @param condition the insert's condition, if it has one
  */
-export function keyClause(firstParameter: number, condition?: string): string {
+function keyClause(firstParameter: number, condition?: string): string {
   const own = (index: number): string => `$${firstParameter + index}`;
   return (
     'insert into eventlog.idempotency_keys as held ' +

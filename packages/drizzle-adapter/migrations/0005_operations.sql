@@ -1,3 +1,16 @@
+-- Which shards the database holds, and held once: a process that takes it for the database of another shard is refused.
+create table eventlog.shards (
+  shard_group   smallint    not null,
+  shard_member  smallint    not null,
+  adopted_date  timestamptz not null default clock_timestamp(),
+  -- From when on another database holds the shard; null while this one does.
+  released_date timestamptz,
+  primary key (shard_group, shard_member)
+);
+--> statement-breakpoint
+comment on table eventlog.shards is
+  'The shards that this database holds; written when it is opened first, then changed by operators only';
+--> statement-breakpoint
 -- What operators change: one row before the change and one after it, so that a change that was cut short is seen. Never updated.
 create table eventlog.operator_audit (
   change_id     uuid        not null,
@@ -18,7 +31,3 @@ create table eventlog.operator_audit (
 comment on table eventlog.operator_audit is 'What operators changed, who and why: a row when a change begins and one when it ends';
 --> statement-breakpoint
 create index operator_audit_date_idx on eventlog.operator_audit (recorded_date, change_id) where phase = 'begun';
---> statement-breakpoint
--- Dead letters of a handler by the first line of their errors: groups are found without reading what is in them.
-create index parked_events_error_idx on eventlog.parked_events
-  (handler, "left"(split_part(coalesce(error, ''), E'\n', 1), 200), parked_date, event_id) where dead;

@@ -1,10 +1,19 @@
--- A process that ends together with the database must be missed afterwards, or an event that kills both is never counted.
--- In which history it renewed last.
-alter table eventlog.processes add column history text;
+-- How many slots a process may hold for each of its handlers: its fair share among the processes that have the handler, but
+-- none while one of them knows all of its shards and more. What needs a shard that the process lacks would wait there.
+create function eventlog.lease_shares(own_id text) returns table (handler text, share numeric)
+language sql stable as $$
+  select own.handler, ceil((select count(*) from eventlog.slots) / count(*)::numeric)
+  from eventlog.processes self cross join unnest(self.handlers) own (handler)
+    join eventlog.processes p on own.handler = any(p.handlers)
+  where self.process_id = own_id and not exists (
+    select from eventlog.processes wider
+    where own.handler = any(wider.handlers) and wider.shards @> p.shards and not p.shards @> wider.shards)
+  group by own.handler having bool_or(p.process_id = own_id)
+$$;
 --> statement-breakpoint
 -- Says that a process is alive, has these handlers and knows these shards, gives back and takes slots up to its share of each
 -- handler, and tells which it holds.
-create or replace function eventlog.renew_leases(own_id text, own_handlers text[], own_shards text[], lease interval)
+create function eventlog.renew_leases(own_id text, own_handlers text[], own_shards text[], lease interval)
 returns table (handler text, slot smallint, token uuid, abandoned boolean)
 language plpgsql as $$
 #variable_conflict use_column
@@ -38,15 +47,6 @@ begin
   update eventlog.leases l set token = gen_random_uuid(), history = own_history, abandoned = false
     where l.process_id = own_id and (was_late or l.history <> own_history);
 
-  -- Processes of the release before lease whole slots. Nobody else works while one of them may still do so.
-  update eventlog.leases l set abandoned = true from eventlog.slots s
-    where s.slot = l.slot and s.process_id is not null
-      and not exists (select from eventlog.processes p where p.process_id = s.process_id);
-  update eventlog.slots s set process_id = null, token = s.token + 1
-    where s.process_id is not null
-      and not exists (select from eventlog.processes p where p.process_id = s.process_id);
-  if exists (select from eventlog.processes p where p.handlers is null) then return; end if;
-
   -- Who does not renew has vanished, in whichever history its leases were given.
   update eventlog.leases l set process_id = null, token = gen_random_uuid(), abandoned = true
     where l.process_id is not null
@@ -77,3 +77,35 @@ begin
     where l.process_id = own_id order by l.slot, l.handler;
 end
 $$;
+--> statement-breakpoint
+-- Drops a partition unless a cursor has not passed all of its events; whether it did. One look at the index tells: cursors
+-- that are beyond the highest transaction have passed every one.
+create function eventlog.drop_partition(partition_name text) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
+declare
+  last_epoch integer;
+  last_xid xid8;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('eventlog.partitions', 0));
+  -- No handler is to begin before events that are just being dropped.
+  perform pg_advisory_xact_lock(hashtextextended('eventlog.handlers', 0));
+  if not exists (select from pg_inherits where inhparent = 'eventlog.events'::regclass
+                 and inhrelid = to_regclass(format('eventlog.%I', partition_name))) then
+    return false;
+  end if;
+  -- Waits for whoever has written to this partition and keeps others from it, so that nothing is committed to it after the
+  -- look. The log can be read, and other partitions written to.
+  execute format('lock table eventlog.%I in share mode', partition_name);
+  execute format('select epoch, xid from eventlog.%I where event_type is not null order by epoch desc, xid desc limit 1',
+    partition_name) into last_epoch, last_xid;
+  if exists (select from eventlog.cursors c
+             where (c.epoch, pg_snapshot_xmin(c.snapshot)) <= (last_epoch, last_xid)) then
+    return false;
+  end if;
+  execute format('alter table eventlog.events detach partition eventlog.%I', partition_name);
+  execute format('drop table eventlog.%I', partition_name);
+  return true;
+end
+$$;
+--> statement-breakpoint
+revoke execute on function eventlog.drop_partition(text) from public;
