@@ -6,7 +6,6 @@ import {
   type Repository,
   type RetryPolicy,
   type ShardIdentifier,
-  defaultRetryPolicy,
   openDatabases,
   systemClock,
 } from '@framework/core';
@@ -48,7 +47,7 @@ import {
   SettleTransferAction,
 } from './transfer/transfer-saga.js';
 import { Transfer } from './transfer/transfer.js';
-import { isDecidedMeanwhile, transferDecisions, transfers } from './transfer/transfer-tables.js';
+import { transferDecisions, transfers } from './transfer/transfer-tables.js';
 import { WalletTransferAction } from './transfer/wallet-transfer-action.js';
 import { AmountLimits } from './wallet/amount-limits.js';
 import { WalletCloseAction } from './wallet/wallet-close-action.js';
@@ -141,7 +140,7 @@ export function composeOn(
   const access = new WalletAccess(wallets, security);
   const limits = new AmountLimits(amounts, wallets);
   const executor = new ActionExecutor({
-    retry: { isRetryable: isWorthAnotherAttempt, ...options.retry },
+    ...(options.retry && { retry: options.retry }),
     namespace: config.namespace,
     groupCommit: config.groupCommit,
     databases,
@@ -165,7 +164,7 @@ export function composeOn(
   const { onDeliveryError, stopTimeoutMaxMs = Infinity } = options;
   const around = { databases, executor, ...(onDeliveryError && { onError: onDeliveryError }) };
   const own = [
-    new ReceiveTransfer(sent),
+    new ReceiveTransfer(),
     new SettleTransfer(),
     new RefundTransfer(),
     new NotifyRecipientOnDeposit(),
@@ -225,11 +224,6 @@ function refuseNamesOfHandlers(relays: readonly Relay[]): void {
       })),
   );
   if (faults.length > 0) throw new ConfigurationError(faults);
-}
-
-/** The errors after which running an action again can succeed. */
-function isWorthAnotherAttempt(error: unknown): boolean {
-  return defaultRetryPolicy.isRetryable(error) || isDecidedMeanwhile(error);
 }
 
 /** Used in place of a delivery: wakes the delivery of other processes. */

@@ -129,7 +129,7 @@ class Process {
   ) {
     const { death, stepsMax, ends } = plan;
     this.#service = composeWalletService(parseFrameworkConfig(treeOf(configuration)), { delivers: false });
-    const { executor, transfers, databases } = this.#service;
+    const { executor, databases } = this.#service;
     let die!: () => void;
     this.#died = new Promise((resolve) => (die = resolve));
     let stepCount = 0;
@@ -152,10 +152,7 @@ class Process {
         onCommit: (listener) => executor.onCommit(listener),
         execute: execute as ActionExecutor['execute'],
       },
-      handlers: [
-        new ReceiveTransfer(transfers),
-        ...(ends ? [new SettleTransfer(), new RefundTransfer()] : []),
-      ],
+      handlers: [new ReceiveTransfer(), ...(ends ? [new SettleTransfer(), new RefundTransfer()] : [])],
       settings: {
         leaseMs,
         pollMaxMs: 50,

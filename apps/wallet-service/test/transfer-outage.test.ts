@@ -51,3 +51,32 @@ test('a transfer to a shard that is down stays in transit and completes after th
   expect(await rowsOf(service.global, operatorQuery('in transit'))).toEqual([]);
   expect(await moneyByCurrency(service)).toEqual(money);
 });
+
+test('a transfer is settled while an earlier one to the same wallet waits for its source', async () => {
+  const [far, near, dest] = await Promise.all(
+    ['MX', 'DE', 'DE'].map((country) => service.client.openWallet({ country })),
+  );
+  const stateOf = async (id: unknown): Promise<unknown> =>
+    (await service.client.get(`/transfers/${String(id)}`)).body['state'];
+  const send = async (sourceId: string): Promise<unknown> =>
+    (await service.client.post('/transfers', { sourceId, destId: dest!.id, amount: '1' })).body['id'];
+  // The shard accepts the transfer, and then cannot record its end.
+  await rowsOf(
+    service.mexico,
+    `create function refuse_end() returns trigger language plpgsql as $$
+       begin raise exception using errcode = 'disk_full', message = 'no space'; end $$;
+     create trigger refuse_end before update on transfers for each row execute function refuse_end()`,
+  );
+  const first = await send(far!.id);
+  await vi.waitFor(async () => {
+    const waiting = `select from eventlog.parked_events where handler = 'settle-transfer'`;
+    expect(await rowsOf(service.global, waiting)).toHaveLength(1);
+  }, patience);
+
+  const second = await send(near!.id);
+  await vi.waitFor(async () => expect(await stateOf(second)).toBe('COMPLETED'), patience);
+  expect(await stateOf(first)).toBe('INITIATED');
+
+  await rowsOf(service.mexico, 'drop function refuse_end cascade');
+  await vi.waitFor(async () => expect(await stateOf(first)).toBe('COMPLETED'), patience);
+});

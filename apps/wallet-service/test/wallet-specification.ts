@@ -68,8 +68,8 @@ export function walletSpecificationWhile(happens: (elapsedMs: number) => void): 
         new NotifyRecipientAction(clock),
       ];
     },
-    handlers: ({ repository }) => [
-      new ReceiveTransfer(repository(Transfer)),
+    handlers: () => [
+      new ReceiveTransfer(),
       new SettleTransfer(),
       new RefundTransfer(),
       new NotifyRecipientOnDeposit(),

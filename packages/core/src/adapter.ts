@@ -169,6 +169,7 @@ export {
   UnknownHandlerError,
   BrokerUnavailableError,
   HandlerTimeoutError,
+  RetryLaterError,
   MessageRefusedError,
   OperatorRequestError,
 } from './errors/handler-errors.js';

@@ -108,4 +108,26 @@ begin
 end
 $$;
 --> statement-breakpoint
-revoke execute on function eventlog.drop_partition(text) from public;
+-- Deletes a limited number of old rows from the default partition, which cannot be dropped, and tells how many; keeps what a
+-- cursor has not passed.
+create function eventlog.trim_default_partition(before_date timestamptz, rows_max integer) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
+declare
+  first_epoch integer;
+  first_xid xid8;
+  deleted integer;
+begin
+  -- No handler is to begin before events that are just being deleted.
+  perform pg_advisory_xact_lock(hashtextextended('eventlog.handlers', 0));
+  select c.epoch, pg_snapshot_xmin(c.snapshot) into first_epoch, first_xid from eventlog.cursors c
+    order by c.epoch, pg_snapshot_xmin(c.snapshot) limit 1;
+  delete from eventlog.events_default d where d.ctid = any(array(
+    select e.ctid from eventlog.events_default e
+    where e.created_date < before_date and (first_epoch is null or (e.epoch, e.xid) < (first_epoch, first_xid))
+    limit rows_max));
+  get diagnostics deleted = row_count;
+  return deleted;
+end
+$$;
+--> statement-breakpoint
+revoke execute on function eventlog.drop_partition(text), eventlog.trim_default_partition(timestamptz, integer) from public;

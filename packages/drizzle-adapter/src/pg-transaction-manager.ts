@@ -22,6 +22,7 @@ import type pg from 'pg';
 
 import { PgEventLog } from './read/pg-event-log.js';
 import type { ChangeSetWriter, PreparedWrite } from './write/change-set-writer.js';
+import { existingAddition } from './write/existing-addition.js';
 import type { GroupWriter } from './write/group-writer.js';
 import type { PlainTables } from './write/plain-tables.js';
 import { PgIdempotencyKeys } from './write/pg-idempotency-keys.js';
@@ -164,7 +165,7 @@ export class PgTransactionManager implements PgTransactions {
           : this.#pool.use(this.shard, send));
       } catch (error) {
         if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
-        if (client === undefined || isDecided(error)) throw this.#errorOf(error);
+        if (client === undefined || isDecided(error)) throw this.#refusalOf(error, changes);
         const session = this.#sent(client, write.statements[0]?.batch.events[0]?.id);
         throw new CommitOutcomeUnknownError(this.shard, changes.action.id, { session, cause: error });
       }
@@ -191,7 +192,11 @@ export class PgTransactionManager implements PgTransactions {
       } catch (error) {
         if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
         groups.learnFrom(error, write);
-        if (client === undefined || isDecided(error)) throw this.#errorOf(error);
+        const [only] = group;
+        if (client === undefined || isDecided(error))
+          throw group.length === 1 && only !== undefined
+            ? this.#refusalOf(error, only)
+            : this.#errorOf(error);
         const sentOn = client;
         return group.map(({ action }, index) => {
           const eventId = write.eventIds[index];
@@ -258,6 +263,13 @@ export class PgTransactionManager implements PgTransactions {
         throw error;
       };
     }
+  }
+
+  /** The error for a change set that was not written. */
+  #refusalOf(error: unknown, { changes }: ChangeSet): FrameworkError {
+    const refusal = this.#errorOf(error);
+    const existing = existingAddition(refusal, changes);
+    return existing === undefined ? refusal : StaleRecordError.of(existing);
   }
 
   #errorOf(error: unknown): FrameworkError {

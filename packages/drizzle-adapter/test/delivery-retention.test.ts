@@ -69,6 +69,30 @@ test('a partition is dropped once the last handler that had not passed it is ret
   expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
 });
 
+test('old rows of the default partition are deleted once every cursor has passed them, and newer ones stay', async () => {
+  const { store, url } = await openStore();
+  await query(url, writeInOldMonth);
+  await query(url, writeInOldMonth.replaceAll('2020-01-15', '2100-01-15'));
+  const versions = (): Promise<readonly object[]> =>
+    query(
+      url,
+      'select extract(year from created_date)::integer as year from eventlog.events_default order by 1',
+    );
+  await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+  await store.partitions.drop(30 * dayMs);
+  expect(await versions()).toEqual([{ year: 2020 }, { year: 2100 }]);
+  const { leases } = await store.leases.renew('one', ['notify'], dayMs);
+  await vi.waitFor(
+    async () => {
+      const { next } = await store.log.read(allSlots, await beginningOf(store), 10);
+      await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: next })));
+      await store.partitions.drop(30 * dayMs);
+      expect(await versions()).toEqual([{ year: 2100 }]);
+    },
+    { timeout: 30_000 },
+  );
+});
+
 test('a partition stays when a transaction as old as the partition commits while the drop waits', async () => {
   const { store, url, reader: writer } = await withReader();
   await query(url, addOldMonth);

@@ -25,6 +25,21 @@ function sharding(url: string): ReturnType<typeof shardingConfig> {
   return shardingConfig([{ group: 0, member: 0, url }]);
 }
 
+test.each(['on-start', 'check', 'off'] as const)(
+  'a database that is not encoded in UTF-8 is refused with the encoding and the remedy (migrate: %s)',
+  async (migrate) => {
+    const { url, database } = await emptyDatabase();
+    const latin = `${database}_latin1`;
+    await query(url, `create database ${latin} encoding 'LATIN1' template template0 locale 'C'`);
+    onTestFinished(async () => void (await query(url, `drop database ${latin} with (force)`)));
+    const registry = openRegistry([{ group: 0, member: 0, url: url.replace(database, latin) }], { migrate });
+    await expect(registry.ready()).rejects.toThrow(
+      /encoded in LATIN1, which cannot store every text: create it again with encoding 'UTF8'/,
+    );
+    expect(await registry.status()).toMatchObject([{ ready: false, reason: { kind: 'other-encoding' } }]);
+  },
+);
+
 describe('a schema that is only checked', () => {
   test('is not ready until it is migrated, and says what is missing', async () => {
     const { url } = await emptyDatabase();

@@ -17,6 +17,7 @@ export {
 } from './handler/event-handler.js';
 export { EventHandlerRegistry, type RegisteredHandler } from './handler/event-handler-registry.js';
 export type { RestartHook, RestartNeed } from './call/call-deadlines.js';
+export { RetryLaterError } from '@framework/core/adapter';
 export {
   errorText,
   type AttemptFailure,

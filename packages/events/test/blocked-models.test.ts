@@ -301,7 +301,8 @@ describe('a handler that does not return', () => {
     const bench = new DeliveryBench();
     const healthy: string[] = [];
     const start = (): ReturnType<DeliveryBench['start']> => {
-      const hanging = handlerOf({ name: 'hanging' }, async ({ modelId, eventId }) => {
+      const retry = { attemptsMax: 10, backoffMaxMs: 300_000 };
+      const hanging = handlerOf({ name: 'hanging', retry }, async ({ modelId, eventId }) => {
         if (modelId.startsWith('hang')) await new Promise(() => undefined);
         healthy.push(eventId);
       });

@@ -148,7 +148,7 @@ describe('a batch with events of a blocked model', () => {
     expect([handler.batches, bench.database.cursors.get('one 0')]).toEqual([[], 0]);
   });
 
-  test('that fails counts one attempt per model', async () => {
+  test('that fails counts no attempt before each event has been tried alone', async () => {
     const bench = new DeliveryBench();
     const handler = batchHandlerOf({ name: 'one' }, fail);
     bench.database.commit(...[1, 2, 3].map((version) => deposited('a', version)), deposited('e', 1));
@@ -157,10 +157,10 @@ describe('a batch with events of a blocked model', () => {
     const blocked = bench.database.blockedOf('one').map(({ event, attempts }) => [event.id, attempts]);
     expect(new Map(blocked as [string, number][])).toEqual(
       new Map([
-        ['a1', 1],
+        ['a1', 0],
         ['a2', 0],
         ['a3', 0],
-        ['e1', 1],
+        ['e1', 0],
       ]),
     );
   });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
+import { defaultDeliverySettings } from '../src/index.js';
 import { type OutageRetry, outageRetryAfterMs, retryAfterMs } from '../src/handler/event-handler.js';
 
 const retry: OutageRetry = {
@@ -35,7 +36,16 @@ describe('the longest wait before the next attempt', () => {
   });
 });
 
-test('the wait is a random part of the longest one', () => {
-  expect([0, 0.25, 1].map((random) => retryAfterMs(retry, 2, random))).toEqual([0, 250, 1_000]);
-  expect([0, 0.25, 1].map((random) => outageRetryAfterMs(retry, 9, random))).toEqual([0, 1_250, 5_000]);
+test('the wait is a random time between half of the longest one and all of it', () => {
+  expect([0, 0.5, 1].map((random) => retryAfterMs(retry, 2, random))).toEqual([500, 750, 1_000]);
+  expect([0, 0.5, 1].map((random) => outageRetryAfterMs(retry, 9, random))).toEqual([2_500, 3_750, 5_000]);
+});
+
+test('by default, an event that always fails is tried for at least a day before it is a dead letter', () => {
+  const { retry: defaults } = defaultDeliverySettings;
+  const waits = Array.from({ length: defaults.attemptsMax - 1 }, (_unused, index) =>
+    retryAfterMs(defaults, index + 1, 0),
+  );
+  expect(waits.reduce((sum, waitMs) => sum + waitMs)).toBeGreaterThanOrEqual(24 * 3_600_000);
+  expect(defaults.backoffMaxMs).toBe(3_600_000);
 });

@@ -17,6 +17,9 @@ beforeAll(async () => {
   all = await operatedDatabases();
   const { first } = all;
   await first.query(`insert into eventlog.handlers (handler) values ('notify'), ('bill')`);
+  await first.query(
+    `insert into eventlog.handler_names (name, handler) select handler, handler from eventlog.handlers`,
+  );
   const definitions = await first.query<{ indexdef: string }>(indexesOf);
   // The statistics of a server that has been running for long; the tables are thrown away.
   await first.query(`

@@ -46,6 +46,7 @@ const internal: readonly ErrorCode[] = [
   'unknown-event-type',
   'limit-exceeded',
   'handler-timeout',
+  'retry-later',
   'handler-names',
   'handler-in-use',
   'unknown-handler',

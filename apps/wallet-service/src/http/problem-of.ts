@@ -69,6 +69,7 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'unknown-event-type': 'internal',
   'limit-exceeded': 'internal',
   'handler-timeout': 'internal',
+  'retry-later': 'internal',
   'handler-names': 'internal',
   'handler-in-use': 'internal',
   'unknown-handler': 'internal',

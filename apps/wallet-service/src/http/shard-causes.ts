@@ -58,6 +58,10 @@ export const shardCauses: Readonly<Record<ShardCause, { readonly what: string; r
     what: 'its database belongs to other shards',
     remedy: 'correct jdbc-url; or, if the shard was moved there, run npm run adopt; the log names the shards',
   },
+  'other-encoding': {
+    what: 'its database is not encoded in UTF-8',
+    remedy: 'create the database again with encoding UTF8, and restore its rows into it',
+  },
   'migration-failed': {
     what: 'the migrations of its database fail',
     remedy: 'correct the migration, or the data on which it fails',

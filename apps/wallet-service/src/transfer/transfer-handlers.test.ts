@@ -36,16 +36,6 @@ describe('ReceiveTransfer', () => {
       });
   });
 
-  test('does nothing for a transfer that is over', async () => {
-    await spec.given(source, destination, transfer.complete()).whenHandled(initiated).thenNothing();
-  });
-
-  test('is retried when its transfer cannot be read', async () => {
-    const unknown = ShardedId.generate(Transfer, mexico);
-    const stray = new TransferInitiatedEvent(unknown, source.id, destination.id, amount, 'EUR');
-    await spec.given(destination).whenHandled(stray).thenThrows('entity-not-found');
-  });
-
   test('is retried forever, without a refund, while the shard of the destination is not configured', async () => {
     const nowhere = ShardedId.generate(Wallet, ShardIdentifier.of(7, 3));
     const lost = new TransferInitiatedEvent(transfer.id, source.id, nowhere, amount, 'EUR');

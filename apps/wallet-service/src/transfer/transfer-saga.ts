@@ -13,8 +13,13 @@ import * as z from 'zod';
 
 import { decimal } from '../wallet/money.js';
 import { CurrencyMismatchError, WalletError } from '../wallet/wallet-error.js';
-import { Wallet, WalletTransferReceivedEvent } from '../wallet/wallet.js';
-import { type Arrival, TransferDecision, TransferRefusedEvent } from './transfer-decision.js';
+import { Wallet } from '../wallet/wallet.js';
+import {
+  type Arrival,
+  TransferDecision,
+  TransferReceivedEvent,
+  TransferRefusedEvent,
+} from './transfer-decision.js';
 import { Transfer, TransferInitiatedEvent } from './transfer.js';
 
 const completeParams = z.object({
@@ -141,18 +146,10 @@ export class ReceiveTransfer implements EventHandler<TransferInitiatedEvent> {
   static readonly handlerName = 'receive-transfer';
   static readonly options: EventHandlerOptions = { startFrom: 'beginning' };
   readonly event = TransferInitiatedEvent;
-  readonly #transfers: Repository<Transfer>;
-
-  constructor(transfers: Repository<Transfer>) {
-    this.#transfers = transfers;
-  }
 
   async handle({ event }: EventEnvelope<TransferInitiatedEvent>, context: HandlerContext): Promise<void> {
     const transferId = ShardedId.of(Transfer, event.modelId);
     const { destId, amount, currency } = event;
-    // Before decisions were introduced, a transfer could be refunded without one.
-    const { state } = await this.#transfers.getById(transferId);
-    if (state !== 'INITIATED') return;
     await context.execute(CompleteTransferAction, { transferId, destId, amount, currency });
   }
 }
@@ -172,18 +169,15 @@ export class RefundTransfer implements EventHandler<TransferRefusedEvent> {
 /**
  * Step 3 of a received transfer: records the completion on the source's shard.
  *
- * The wallet's event is committed with the decision. The service has always had that event, so receipts from before decisions
- * were introduced are settled, too.
+ * It handles the event of the decision and not that of the wallet: an event waits for earlier ones of its model, and the settlements of
+ * a wallet's receipts must not wait for one whose source cannot be reached.
  */
-export class SettleTransfer implements EventHandler<WalletTransferReceivedEvent> {
+export class SettleTransfer implements EventHandler<TransferReceivedEvent> {
   static readonly handlerName = 'settle-transfer';
   static readonly options: EventHandlerOptions = { aliases: ['complete-transfer'], startFrom: 'beginning' };
-  readonly event = WalletTransferReceivedEvent;
+  readonly event = TransferReceivedEvent;
 
-  async handle(
-    { event }: EventEnvelope<WalletTransferReceivedEvent>,
-    context: HandlerContext,
-  ): Promise<void> {
-    await context.execute(SettleTransferAction, { transferId: ShardedId.of(Transfer, event.transferId) });
+  async handle({ event }: EventEnvelope<TransferReceivedEvent>, context: HandlerContext): Promise<void> {
+    await context.execute(SettleTransferAction, { transferId: event.transferId });
   }
 }

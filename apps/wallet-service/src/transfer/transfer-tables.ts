@@ -1,4 +1,3 @@
-import { ConstraintViolationError, FrameworkError } from '@framework/core';
 import { bigDecimal, modelColumns, shardedId } from '@framework/drizzle-adapter';
 import { Big } from 'big.js';
 import { sql } from 'drizzle-orm';
@@ -41,9 +40,3 @@ export const transferDecisions = pgTable(
   // Finds the decision about a transfer, for operators who look for money in transit.
   (table) => [index('transfer_decisions_transfer_idx').on(table.transferId)],
 );
-
-/** Whether a commit failed because the transfer was decided at the same time: running the action again returns that decision. */
-export function isDecidedMeanwhile(error: unknown): boolean {
-  const known = FrameworkError.find(error);
-  return known instanceof ConstraintViolationError && known.constraint === 'transfer_decisions_pkey';
-}

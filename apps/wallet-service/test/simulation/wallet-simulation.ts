@@ -1,4 +1,4 @@
-import { ConstraintViolationError, FrameworkError, ShardIdentifier, ShardedId } from '@framework/core';
+import { ShardIdentifier, ShardedId } from '@framework/core';
 import {
   type Choices,
   Simulation,
@@ -62,8 +62,8 @@ export function walletSimulation(ends: TransferEnds = { completed: 0, refunded: 
         new NotifyRecipientAction(clock),
       ];
     },
-    handlers: ({ repository }) => [
-      new ReceiveTransfer(repository(Transfer)),
+    handlers: () => [
+      new ReceiveTransfer(),
       new SettleTransfer(),
       new RefundTransfer(),
       new NotifyRecipientOnDeposit(),
@@ -88,7 +88,6 @@ export function walletSimulation(ends: TransferEnds = { completed: 0, refunded: 
       return (commit) => money.take(commit);
     },
     check: (state) => checkTransfers(state, ends),
-    retry: { isRetryable: isWorthAnotherAttempt },
     delivery: { retry: { attemptsMax: 100 } },
   });
 }
@@ -127,11 +126,4 @@ async function checkTransfers(
     ends[decided === 'COMPLETED' ? 'completed' : 'refunded']++;
   }
   if (faults.length > 0) throw new Error(faults.join('; '));
-}
-
-/** The retry rule of the composition on PostgreSQL: an attempt at a transfer that was decided meanwhile is repeated. */
-function isWorthAnotherAttempt(error: unknown): boolean {
-  const known = FrameworkError.find(error);
-  if (known?.code === 'stale-record' || known?.code === 'transient-storage') return true;
-  return known instanceof ConstraintViolationError && known.table === 'TransferDecision';
 }

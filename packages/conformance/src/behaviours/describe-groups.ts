@@ -211,7 +211,8 @@ export function describeLargePlans(context: SuiteContext): void {
       const accounts = Array.from({ length: modelCount }, () => Account.open(firstShard, systemClock.now()));
       await context.store(at(accounts, 101));
       await expect(context.stage((plan) => plan.addAll(accounts))).rejects.toMatchObject({
-        code: 'constraint-violation',
+        code: 'stale-record',
+        id: at(accounts, 101).id.value,
       });
       expect(await context.accounts.count()).toBe(1);
       expect(await context.storedEvents()).toHaveLength(1);

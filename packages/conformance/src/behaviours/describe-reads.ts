@@ -373,7 +373,8 @@ export function describeSoftDelete(context: SuiteContext): void {
       const { account } = await oneDeleted(context);
       const again = Account.blank(firstShard, systemClock.now()).variant({ id: account.id });
       await expect(context.stage((plan) => plan.add(again), once)).rejects.toMatchObject({
-        code: 'constraint-violation',
+        code: 'stale-record',
+        expectedVersion: 0,
       });
       const types = (await context.storedEvents()).map(({ eventType }) => eventType);
       expect(types).toEqual(['AccountOpenedEvent', 'AccountDeletedEvent']);

@@ -181,7 +181,7 @@ function refusalAt(path: string): object {
 /** Registers tests which check that a change set leaves nothing behind if the database refuses it. */
 export function describeRefusals(context: SuiteContext): void {
   describe('a refused change set', () => {
-    test('writes nothing when an added id already exists', async () => {
+    test('is stale and writes nothing when an added id already exists', async () => {
       const account = await context.openAccount();
       const other = await context.openAccount();
       const before = await context.contents();
@@ -191,12 +191,24 @@ export function describeRefusals(context: SuiteContext): void {
         plan.add(Tag.of(firstShard, 'beside'));
       });
       await expect(refused).rejects.toMatchObject({
-        code: 'constraint-violation',
-        shard: firstShard,
-        kind: 'unique',
-        columns: ['id'],
+        code: 'stale-record',
+        model: 'Account',
+        id: account.id.value,
+        expectedVersion: 0,
       });
       expect(await context.contents()).toEqual(before);
+    });
+
+    test('runs again and finds the row when another execution has added it meanwhile', async () => {
+      const account = Account.open(firstShard, systemClock.now());
+      const addOrCredit = () =>
+        context.stage(async (plan) => {
+          const found = await context.accounts.findById(account.id);
+          if (found === undefined) plan.add(account);
+          else plan.update(found.credit('1'));
+        });
+      await Promise.all(Array.from({ length: 4 }, addOrCredit));
+      expect(await context.accounts.getById(account.id)).toMatchObject({ version: 4 });
     });
 
     test('leaves neither state nor event when an event row is invalid', async () => {

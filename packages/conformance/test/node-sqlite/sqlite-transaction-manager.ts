@@ -1,6 +1,5 @@
 import {
   type CommitOutcomeUnknownError,
-  ConstraintViolationError,
   FrameworkError,
   InvalidCursorError,
   InvariantViolationError,
@@ -145,12 +144,12 @@ function writeChangeSet(connection: DatabaseSync, changes: ChangeSet, timeline: 
   if (changes.unknownCommits?.some((unknown) => isLogged(connection, unknown)) === true)
     return 'written-before';
   storeKey(connection, changes);
-  for (const change of changes.changes) writeChange(connection, changes.shard, change);
+  for (const change of changes.changes) writeChange(connection, change);
   writeEvents(connection, changes);
   return 'written';
 }
 
-function writeChange(connection: DatabaseSync, shard: ShardIdentifier, change: Change): void {
+function writeChange(connection: DatabaseSync, change: Change): void {
   const { id, state, version, fields } = change.row as SqliteRow;
   const model = modelNameOf(change.repository.model);
   if (change.kind === 'update') {
@@ -167,13 +166,7 @@ function writeChange(connection: DatabaseSync, shard: ShardIdentifier, change: C
       'insert into models (model, id, state, version, fields) values (?, ?, ?, ?, ?) on conflict do nothing',
     )
     .run(model, id, state, version, fields);
-  if (count === 0)
-    throw new ConstraintViolationError(shard, {
-      kind: 'unique',
-      constraint: 'models_pkey',
-      table: model,
-      columns: ['id'],
-    });
+  if (count === 0) throw StaleRecordError.of(change);
 }
 
 /** Writes the events; an action without events is recorded by a row without an event type. */

@@ -14,6 +14,7 @@
  * | `migration-not-allowed` | migrations are missing, and the role may not apply them                   |
  * | `schema-newer`          | the database has migrations that this process does not know               |
  * | `other-shards`          | the database does not hold a shard that the configuration assigns to it   |
+ * | `other-encoding`        | the database's encoding is not UTF-8, so it cannot store every text       |
  * | `migration-failed`      | a migration failed, or the application's migrations cannot be read        |
  * | `refused`               | the server refused for any other reason                                   |
  */
@@ -29,6 +30,7 @@ export type NotReadyKind =
   | 'migration-not-allowed'
   | 'schema-newer'
   | 'other-shards'
+  | 'other-encoding'
   | 'migration-failed'
   | 'refused';
 

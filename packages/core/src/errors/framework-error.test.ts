@@ -69,6 +69,7 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkError>> = {
   'unknown-event-type': new values.UnknownEventTypeError('com.example.Opened', ['com.example.Closed']),
   'limit-exceeded': new LimitExceededError('changesMax', 1_000, 'too many'),
   'handler-timeout': new HandlerTimeoutError('notify', 30_000),
+  'retry-later': new handlers.RetryLaterError({ afterMs: 1_000, cause }),
   'handler-names': new handlers.HandlerNamesError('notify', ['tell', 'inform']),
   'handler-in-use': new handlers.HandlerInUseError('notify', 'a process has it'),
   'unknown-handler': new handlers.UnknownHandlerError('notify'),
@@ -107,6 +108,7 @@ test('exactly the errors after which the same call may succeed are retryable', (
     'shard-unavailable',
     'commit-outcome-unknown',
     'handler-timeout',
+    'retry-later',
     'history-changed',
     'broker-unavailable',
   ]);

@@ -40,6 +40,7 @@ export const errorCodes = {
   'unknown-event-type': false,
   'limit-exceeded': false,
   'handler-timeout': true,
+  'retry-later': true,
   'handler-names': false,
   'handler-in-use': false,
   'unknown-handler': false,

@@ -85,6 +85,41 @@ export class HandlerTimeoutError extends FrameworkError {
   }
 }
 
+/**
+ * Thrown by a handler that cannot handle an event now through no fault of the event, such as while a third party is down or asks for
+ * fewer requests: the event is delivered again later, and no attempt is counted, however often that happens. Later events of its
+ * model wait meanwhile.
+ *
+ * A batch handler that throws it postpones the whole batch; a `PartialBatchError` can hold it for single events.
+ */
+export class RetryLaterError extends FrameworkError {
+  /** The longest wait that a handler can ask for, in milliseconds: a day. */
+  static readonly afterMaxMs: number = 86_400_000;
+  /**
+   * The shortest time until the next call, in milliseconds; `undefined` leaves it to the backoff of outages, which is at most 5 s.
+   */
+  readonly afterMs: number | undefined;
+
+  /**
+   * @param options.afterMs such as the `Retry-After` of an HTTP response; from 0 to 86,400,000, a day: more counts as a day.
+   * Default: the backoff of outages
+   * @param options.message why, for operators. Default: a text with the wait
+   * @throws RangeError when `afterMs` is negative or not a number
+   */
+  constructor({
+    afterMs,
+    message = 'The handler has asked to be called again later',
+    cause,
+  }: { readonly afterMs?: number | undefined; readonly message?: string; readonly cause?: unknown } = {}) {
+    super('retry-later', message, cause === undefined ? undefined : { cause });
+    if (afterMs !== undefined && !(afterMs >= 0))
+      throw new RangeError(
+        `afterMs is ${afterMs}: pass a number of milliseconds from 0 to ${RetryLaterError.afterMaxMs}`,
+      );
+    this.afterMs = afterMs === undefined ? undefined : Math.min(afterMs, RetryLaterError.afterMaxMs);
+  }
+}
+
 /** A relay's broker cannot be reached, or does not confirm messages. The log keeps the events, and they are published later. */
 export class BrokerUnavailableError extends FrameworkError {
   /** The relay's durable name. */

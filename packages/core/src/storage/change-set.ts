@@ -51,7 +51,7 @@ export interface Change {
   readonly repository: ModelMapper;
   /** The pending version; its version is the one to be written. */
   readonly model: AnyEntity;
-  /** The version that the row must have; 0 for an addition. */
+  /** The version that the row must have; 0 for an addition, which is stale if a row with its id exists. */
   readonly expectedVersion: number;
   /** The row that the repository made of the model. */
   readonly row: unknown;

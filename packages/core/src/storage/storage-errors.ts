@@ -4,35 +4,37 @@ import { type ModelClass, modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 
 /**
- * A row was changed or removed after the action read it; or another server has taken over since then, and may lack that
- * version. Nothing was written; fresh reads can help.
+ * A row was changed or removed after the action read it; a row that the action adds was added by somebody else meanwhile; or
+ * another server has taken over since then, and may lack that version. Nothing was written; fresh reads can help.
  */
 export class StaleRecordError extends FrameworkError {
   /** The model's name. */
   readonly model: string;
   /** The model's id. */
   readonly id: string;
-  /** The version that the row was expected to have. */
+  /** The version that the row was expected to have; 0 for a row that was to be added. */
   readonly expectedVersion: number;
 
   constructor(model: string, id: string, expectedVersion: number) {
     super(
       'stale-record',
-      `${model} ${id} no longer has version ${expectedVersion}: it was changed or removed meanwhile. Run the action again.`,
+      expectedVersion === 0
+        ? `${model} ${id} exists already: it was added meanwhile, or it is deleted and keeps its id. Run the action again, and let it read the model before it adds it.`
+        : `${model} ${id} no longer has version ${expectedVersion}: it was changed or removed meanwhile. Run the action again.`,
     );
     this.model = model;
     this.id = id;
     this.expectedVersion = expectedVersion;
   }
 
-  /** The error for an update that finds another version; for adapters. */
-  static of({ repository, model, expectedVersion }: StaleUpdate): StaleRecordError {
+  /** The error for an update that finds another version, or an addition that finds a row; for adapters. */
+  static of({ repository, model, expectedVersion }: StaleChange): StaleRecordError {
     return new StaleRecordError(modelNameOf(repository.model), model.id.value, expectedVersion);
   }
 }
 
 /** The parts of a staged change that the error shows. */
-interface StaleUpdate {
+interface StaleChange {
   readonly repository: { readonly model: ModelClass<unknown> };
   readonly model: { readonly id: { readonly value: string } };
   readonly expectedVersion: number;

@@ -14,7 +14,7 @@ import { sqlStateOf } from './storage-error.js';
 /** The kinds that follow from an error of the driver or the server. The others are found by checking the database. */
 type FoundKind = Exclude<
   NotReadyKind,
-  'not-migrated' | 'migration-not-allowed' | 'schema-newer' | 'other-shards'
+  'not-migrated' | 'migration-not-allowed' | 'schema-newer' | 'other-shards' | 'other-encoding'
 >;
 
 /** How many characters of an error's text are shown: the error of a migration contains its whole statement. */

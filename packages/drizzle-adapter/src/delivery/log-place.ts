@@ -126,3 +126,44 @@ export function withTransactions(
   for (let xid = xmax; xid < end; xid++) if (!added.has(xid)) open.push(xid);
   return open.length > inProgressMax ? undefined : { xmax: end, inProgress: open };
 }
+
+/** How far the order of transactions may differ from that of their dates, as an SQL interval. */
+export const slack = `interval '1 minute'`;
+
+/** How many transaction numbers each step of the bisection looks at. */
+const probedCount = 64;
+
+/**
+ * An SQL query for the first transaction of the log whose events were created at a time or later: its columns `epoch` and `xid`, a
+ * bigint that is null for an epoch without events.
+ *
+ * It bisects the transactions of the epoch, and each step looks at a few of them, however large the log is. A transaction that began
+ * long before it was given its number has an older date than its neighbours, so a step takes the latest date of several.
+ *
+ * @param time an SQL expression of type timestamptz
+ */
+export const placeOfTime = (time: string): string => `
+  with recursive era as (
+    select coalesce(max(epoch) filter (where started_date <= ${time}), min(epoch)) as epoch from eventlog.epochs
+  ), ends as (
+    select epoch,
+      (select e.xid::text::bigint from eventlog.events e where e.event_type is not null and e.epoch = era.epoch
+       order by e.epoch, e.xid, e.position limit 1) as low,
+      (select e.xid::text::bigint + 1 from eventlog.events e where e.event_type is not null and e.epoch = era.epoch
+       order by e.epoch desc, e.xid desc, e.position desc limit 1) as high
+    from era
+  ), bisected as (
+    select epoch, low, high, 0 as step from ends
+    union all
+    select b.epoch, case when latest.created_date < ${time} then probe.xid + 1 else b.low end,
+      case when latest.created_date < ${time} then b.high else (b.low + b.high) / 2 end, b.step + 1
+    from bisected b cross join lateral (
+      select e.xid::text::bigint as xid from eventlog.events e
+      where e.event_type is not null and e.epoch = b.epoch and e.xid >= ((b.low + b.high) / 2)::text::xid8
+      order by e.epoch, e.xid, e.position limit 1) probe cross join lateral (
+      select max(e.created_date) as created_date from eventlog.events e
+      where e.event_type is not null and e.epoch = b.epoch and e.xid >= probe.xid::text::xid8
+        and e.xid < (probe.xid + ${probedCount})::text::xid8) latest
+    where b.low < b.high and b.step < 64
+  )
+  select epoch, low as xid from bisected order by step desc limit 1`;

@@ -10,14 +10,13 @@ import {
 
 import type { Connection } from '../connection/connection.js';
 import { blockedEvent, isEventId, wholeEvent } from '../read/event-row.js';
+import { placeOfTime, slack } from './log-place.js';
 import { isBeyond } from './pg-handler-cursors.js';
 
 /** How many events one search examines. */
 const examinedMax = 10_000;
 /** Events with more bytes of payload and params come without these. */
 const listedBytesMax = 65_536;
-/** How far the order of transactions may differ from that of their dates, as an SQL interval. */
-const slack = `interval '1 minute'`;
 
 /** The columns of {@link TrackedRow} of events `e`, with an SQL expression of their place. */
 export const trackedColumnsAt = (place: string): string => `
@@ -66,33 +65,6 @@ export function trackedEvent({ event, deliveries }: TrackedRow): TrackedEvent {
 }
 
 const newestFirst = 'e.epoch desc, e.xid desc, e.position desc';
-
-/**
- * The place in the log of a time, as `epoch xid`: found by bisection of the transactions of the epoch, each step of which is one look
- * at an index.
- */
-const placeText = `
-  with recursive era as (
-    select coalesce(max(epoch) filter (where started_date <= $1::timestamptz), min(epoch)) as epoch from eventlog.epochs
-  ), ends as (
-    select epoch,
-      (select e.xid::text::bigint from eventlog.events e where e.event_type is not null and e.epoch = era.epoch
-       order by e.epoch, e.xid, e.position limit 1) as low,
-      (select e.xid::text::bigint + 1 from eventlog.events e where e.event_type is not null and e.epoch = era.epoch
-       order by e.epoch desc, e.xid desc, e.position desc limit 1) as high
-    from era
-  ), bisected as (
-    select epoch, low, high, 0 as step from ends
-    union all
-    select b.epoch, case when probe.created_date < $1::timestamptz then probe.xid + 1 else b.low end,
-      case when probe.created_date < $1::timestamptz then b.high else (b.low + b.high) / 2 end, b.step + 1
-    from bisected b cross join lateral (
-      select e.xid::text::bigint as xid, e.created_date from eventlog.events e
-      where e.event_type is not null and e.epoch = b.epoch and e.xid >= ((b.low + b.high) / 2)::text::xid8
-      order by e.epoch, e.xid, e.position limit 1) probe
-    where b.low < b.high and b.step < 64
-  )
-  select coalesce(epoch, 0) as epoch, coalesce(low, 0)::text as xid from bisected order by step desc limit 1`;
 
 type Values = unknown[];
 
@@ -205,7 +177,8 @@ async function placeRange(
 ): Promise<string> {
   const sign = operator === '<' ? '+' : '-';
   const { rows } = await connection.query<{ epoch: number; xid: string }>({
-    text: placeText.replaceAll('$1::timestamptz', `($1::timestamptz ${sign} ${slack})`),
+    text: `select coalesce(epoch, 0) as epoch, coalesce(xid, 0)::text as xid
+      from (${placeOfTime(`($1::timestamptz ${sign} ${slack})`)}) place`,
     values: [date],
   });
   const { epoch, xid } = rows[0] ?? { epoch: 0, xid: '0' };

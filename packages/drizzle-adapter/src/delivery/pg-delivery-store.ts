@@ -56,6 +56,8 @@ const triesMax = 5;
 const firstWaitMs = 200;
 /** How long creating partitions may take. Its locks do not block commits. */
 const createTimeoutMs = 5_000;
+/** How many rows of the default partition one statement deletes. */
+const trimmedMax = 10_000;
 /** How long dropping a partition may take. Its locks block commits. */
 const dropTimeoutMs = 300;
 
@@ -91,7 +93,21 @@ class PgLogPartitions implements LogPartitions {
       const isDropped = await this.#change(`eventlog.drop_partition('${name}')`, dropTimeoutMs);
       if (isDropped === true) dropped.push(name);
     }
+    await this.#trimDefault(olderThanMs);
     return dropped;
+  }
+
+  /** Deletes old rows of the default partition, in steps. It has rows only if a month had no partition when they were written. */
+  async #trimDefault(olderThanMs: number): Promise<void> {
+    const { rows } = await this.#manager.query<{ before: string | null }>({
+      text: `select (clock_timestamp() - $1::double precision * interval '1 millisecond')::text as before
+             where has_function_privilege('eventlog.trim_default_partition(timestamptz, integer)', 'execute')`,
+      values: [olderThanMs],
+    });
+    const before = rows[0]?.before;
+    if (typeof before !== 'string') return;
+    const trim = `eventlog.trim_default_partition('${before}', ${trimmedMax})`;
+    while ((await this.#change(trim, createTimeoutMs)) === trimmedMax);
   }
 
   /**

@@ -19,7 +19,7 @@ import pg from 'pg';
 import type { ConnectionGuard } from '../connection/client.js';
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import type { PostgresWarning } from '../connection/postgres-options.js';
-import { cursorText, emptySnapshot, formatSnapshot, parsePlace } from './log-place.js';
+import { cursorText, emptySnapshot, formatSnapshot, parsePlace, placeOfTime, slack } from './log-place.js';
 import { heldLeases } from './pg-slot-leases.js';
 
 /** An expression that orders places. Of two with the same `xmax`, the later one has fewer transactions in progress. */
@@ -232,9 +232,8 @@ export class PgHandlerCursors implements HandlerCursors {
 /**
  * The place in the log where a new handler starts, as an SQL query.
  *
- * A time stands for the first transaction that wrote an event since then, so slightly older events may be included. A
- * transaction that is still open may have written such an event, too, so it counts as after the place, even if its
- * number is lower.
+ * A time stands for the first transaction with events of about that time, so slightly older events may be included. A transaction
+ * that is still open may have written such an event, too, so it counts as after the place, even if its number is lower.
  */
 function startPlace(startFrom: StartFrom) {
   const now = sql`select max(epoch) as epoch, pg_current_snapshot() as snapshot from eventlog.epochs`;
@@ -242,14 +241,13 @@ function startPlace(startFrom: StartFrom) {
   if (startFrom === 'beginning') {
     return sql`select min(epoch) as epoch, ${emptySnapshot}::pg_snapshot as snapshot from eventlog.epochs`;
   }
-  const since = sql`created_date >= ${startFrom.time.toISOString()}::timestamptz and event_type is not null`;
+  const since = sql.raw(placeOfTime(`(timestamptz '${startFrom.time.toISOString()}' - ${slack})`));
   return sql`
     select coalesce(first.epoch, now.epoch) as epoch,
-      case when first.xid is null then now.snapshot::text else format('%s:%s:%s', coalesce(min(open.xid), first.xid),
-        first.xid, string_agg(open.xid::text, ',' order by open.xid)) end::pg_snapshot as snapshot
-    from (${now}) as now left join (
-      select epoch, min(xid::text::bigint) as xid from eventlog.events
-      where ${since} group by epoch order by epoch limit 1) as first on true
+      case when first.xid is null and first.epoch < now.epoch then ${emptySnapshot} when first.xid is null then now.snapshot::text
+        else format('%s:%s:%s', coalesce(min(open.xid), first.xid), first.xid, string_agg(open.xid::text, ',' order by open.xid))
+      end::pg_snapshot as snapshot
+    from (${now}) as now left join (${since}) as first on true
     left join lateral (select xid::text::bigint as xid from pg_snapshot_xip(now.snapshot) as xid) as open
       on first.epoch = now.epoch and open.xid < first.xid
     group by now.epoch, now.snapshot::text, first.epoch, first.xid`;

@@ -12,6 +12,7 @@ import {
   missingMigrations,
   newerSchema,
   olderSchema,
+  refuseOtherEncoding,
   refuseOtherSchema,
   refuseUnmigrated,
   unknownMigrations,
@@ -73,6 +74,7 @@ export interface Opening {
 export async function migrateDatabase(config: DatabaseConfig, opening: Opening): Promise<readonly string[]> {
   return inDatabase(config, opening.signal, async (client) => {
     await refuseInRecovery(client);
+    await refuseOtherEncoding(client);
     opening.onIdentity?.(await identityOf(client));
     const folders = MigrationFolder.all(opening.migrationsFolder);
     const [framework, ...others] = folders;
@@ -101,6 +103,7 @@ export async function migrateDatabase(config: DatabaseConfig, opening: Opening):
 export function lookAtDatabase(config: DatabaseConfig, checks: boolean, opening: Opening): Promise<void> {
   return inDatabase(config, opening.signal, async (client) => {
     await refuseInRecovery(client);
+    await refuseOtherEncoding(client);
     opening.onIdentity?.(await identityOf(client));
     if (checks) {
       const folders = MigrationFolder.all(opening.migrationsFolder);

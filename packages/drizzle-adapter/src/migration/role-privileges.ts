@@ -69,6 +69,7 @@ export const frameworkSequences: Readonly<Record<string, Privileges<'usage'>>> =
 export const frameworkFunctions: Readonly<Record<string, Privileges<'execute'>>> = {
   'create_partitions(integer)': { delivery: ['execute'], relay: ['execute'] },
   'drop_partition(text)': { delivery: ['execute'] },
+  'trim_default_partition(timestamp with time zone,integer)': { delivery: ['execute'] },
 };
 
 /**

@@ -23,6 +23,25 @@ export async function refuseOtherSchema(
   throw new DatabaseNotReadyError('schema-newer', { what: newerSchema(unknown), remedy, cause: undefined });
 }
 
+/**
+ * Refuses a database that cannot store every text: an event or an error that contains such a text could not be recorded, and would
+ * be tried for ever.
+ *
+ * @throws DatabaseNotReadyError `other-encoding` unless the database is encoded in UTF-8
+ */
+export async function refuseOtherEncoding(client: pg.ClientBase): Promise<void> {
+  const { rows } = await client.query<{ encoding: string }>(
+    `select current_setting('server_encoding') as encoding`,
+  );
+  const encoding = rows[0]?.encoding;
+  if (encoding === 'UTF8') return;
+  throw new DatabaseNotReadyError('other-encoding', {
+    what: `the database is encoded in ${encoding}, which cannot store every text`,
+    remedy: `create it again with encoding 'UTF8' template template0, and restore its rows into that`,
+    cause: undefined,
+  });
+}
+
 /** The framework's tables whose statements rely on a primary key. */
 export const keyedTables: readonly string[] = [
   'cursors',

@@ -1,5 +1,5 @@
-import { type ErrorCode, FrameworkError } from '@framework/core';
-import type { DeliverableEvent } from '@framework/core/adapter';
+import { type ErrorCode, FrameworkError, type StaleRecordError } from '@framework/core';
+import type { DeliverableEvent, RetryLaterError } from '@framework/core/adapter';
 
 /** An event of a batch that failed, and why. */
 export interface EventFailure {
@@ -57,7 +57,8 @@ export interface AttemptFailure {
   /** What the call threw. */
   readonly error: unknown;
   /**
-   * Whether it counts as an attempt. It does not if storage or another shard was unavailable, nor with `whenBatchFails: 'wait'`.
+   * Whether it counts as an attempt. It does not if storage or another shard was unavailable, if the handler has thrown a
+   * `RetryLaterError`, or if several events failed together: each of them is tried alone first.
    */
   readonly counted: boolean;
   /** Whether the event is retried automatically; false means that it is now a dead letter. */
@@ -94,9 +95,9 @@ function untilConfigured(error: unknown): string {
 /**
  * What a failed call means for its event.
  *
- * `counts`: the call failed by itself, which is an attempt. `outage`: storage or another shard was unavailable, so the same call
- * may succeed later; it is not an attempt, however long the outage takes. `final`: the error says that the same call cannot
- * succeed.
+ * `counts`: the call failed by itself, which is an attempt. `outage`: storage or another shard was unavailable, or the handler has
+ * thrown a `RetryLaterError`, so the same call may succeed later; it is not an attempt, however long that takes. `final`: the error
+ * says that the same call cannot succeed.
  */
 export type AttemptVerdict = 'counts' | 'outage' | 'final';
 
@@ -108,7 +109,7 @@ export function attemptVerdict(thrown: unknown): AttemptVerdict {
   try {
     const known = FrameworkError.find(thrown);
     // The handler itself took too long, whatever it waited for.
-    if (known === undefined || known.code === 'handler-timeout') return 'counts';
+    if (known === undefined || known.code === 'handler-timeout' || isTakenId(known)) return 'counts';
     // A process that knows more shards, or has not closed its databases, takes the event over, or this one does after its next start.
     if (known.retryable || waitingCodes.has(known.code)) return 'outage';
     return 'final';
@@ -116,6 +117,28 @@ export function attemptVerdict(thrown: unknown): AttemptVerdict {
     // What was thrown is a proxy that refuses to be read.
     return 'counts';
   }
+}
+
+/** Whether an action kept adding a model whose id is taken: it may do so for ever, unless it looks for the model first. */
+function isTakenId(known: FrameworkError): boolean {
+  return known.code === 'stale-record' && (known as StaleRecordError).expectedVersion === 0;
+}
+
+/** How much longer than asked for a wait is at most, as a part of it: events that were postponed together spread out. */
+const askedSpread = 0.1;
+
+/**
+ * How long to wait, in milliseconds, because what was thrown asks for it; `undefined` when it does not. Never throws.
+ *
+ * @param random a number from 0 to 1
+ */
+export function askedWaitMs(thrown: unknown, random: number): number | undefined {
+  const known = FrameworkError.find(thrown);
+  const afterMs = attempted(
+    () => (known?.code === 'retry-later' ? (known as RetryLaterError).afterMs : undefined),
+    undefined,
+  );
+  return afterMs === undefined ? undefined : afterMs * (1 + askedSpread * random);
 }
 
 const charactersMax = 2_000;

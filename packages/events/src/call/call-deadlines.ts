@@ -38,18 +38,29 @@ export class CallDeadlines<Call extends object> {
     this.#stopped = new AbortController();
   }
 
+  /** Waits without holding a call or an iterator of the map: either would keep calls in memory that have ended. */
   async #watch(): Promise<void> {
     this.#watching = true;
     const { signal } = this.#stopped;
-    for (const [call, startedMs] of this.#startedMs) {
-      const leftMs = startedMs + this.#timeoutMs - this.#clock.elapsedMs();
-      // Even the shortest timer takes a millisecond, which adds up if thousands of calls expire together.
-      if (leftMs > 0) await this.#clock.sleep(leftMs, signal);
+    for (let leftMs = this.#expire(); leftMs !== undefined; leftMs = this.#expire()) {
+      await this.#clock.sleep(leftMs, signal);
       if (signal.aborted) break;
-      // The call may have returned meanwhile; the loop continues with the oldest one that has not.
-      if (this.#startedMs.has(call)) this.#onExpired(call);
     }
     this.#watching = false;
+  }
+
+  /**
+   * Expires every call whose time is over: even the shortest timer takes a millisecond, which adds up if thousands expire together.
+   *
+   * @returns the time until the next one expires, in milliseconds; `undefined` when no call is left
+   */
+  #expire(): number | undefined {
+    for (const [call, startedMs] of this.#startedMs) {
+      const leftMs = startedMs + this.#timeoutMs - this.#clock.elapsedMs();
+      if (leftMs > 0) return leftMs;
+      this.#onExpired(call);
+    }
+    return undefined;
   }
 }
 

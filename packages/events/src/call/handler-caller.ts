@@ -15,7 +15,7 @@ import {
 } from '@framework/core/adapter';
 
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
-import { partialFailure } from './attempt-failure.js';
+import { askedWaitMs, partialFailure } from './attempt-failure.js';
 import type { HandlerContext, HandlerExecution } from '../handler/event-handler.js';
 import type { EnvelopeFactory } from '../handler/row-envelope.js';
 import { type AbandonedCalls, CallDeadlines, type TurnTime } from './call-deadlines.js';
@@ -62,6 +62,7 @@ export class HandlerCaller {
   readonly #log: Pick<DeliveryLog, 'load'>;
   readonly #mayCall: () => boolean;
   readonly #running: CallDeadlines<RunningCall>;
+  #askedMaxMs = 0;
   /** Calls that wait for a turn of the event loop in which there is time left. */
   readonly #waiting: (() => void)[] = [];
 
@@ -102,6 +103,11 @@ export class HandlerCaller {
   /** The handler's durable name. */
   get handler(): string {
     return this.#handler.name;
+  }
+
+  /** The longest wait that a call has asked for, in milliseconds, so that a longer one is known to be a mistake of a clock. */
+  get askedMaxMs(): number {
+    return this.#askedMaxMs;
   }
 
   /** Calls the handler with the events, at least one, all from one slot. Never rejects. */
@@ -200,7 +206,7 @@ export class HandlerCaller {
       invoked.then(ended.resolve, ended.reject);
       invoked.then(
         () => this.#settle(call, done),
-        (error: unknown) => this.#settle(call, failureOf(error, events)),
+        (error: unknown) => this.#settle(call, this.#failureOf(error, events)),
       );
       return ended.promise;
     });
@@ -228,6 +234,13 @@ export class HandlerCaller {
     this.#abandoned.remove(this.#handler.name);
   }
 
+  #failureOf(error: unknown, events: readonly DeliverableEvent[]): CallOutcome {
+    const errors = partialFailure(error, events);
+    for (const thrown of errors?.values() ?? [error])
+      this.#askedMaxMs = Math.max(this.#askedMaxMs, askedWaitMs(thrown, 1) ?? 0);
+    return errors === undefined ? { kind: 'failed', error } : { kind: 'partly-failed', errors };
+  }
+
   #giveUp(call: RunningCall, outcome: CallOutcome, reason: unknown): void {
     this.#running.remove(call);
     this.#abandoned.add(this.#handler.name);
@@ -247,11 +260,6 @@ function observedEvent({
   createdDate,
 }: DeliverableEvent): ObservedEvent {
   return { id, type, modelName, modelId, headers, createdDate };
-}
-
-function failureOf(error: unknown, events: readonly DeliverableEvent[]): CallOutcome {
-  const errors = partialFailure(error, events);
-  return errors === undefined ? { kind: 'failed', error } : { kind: 'partly-failed', errors };
 }
 
 /** What one call of a handler may use, until it is abandoned. */

@@ -134,9 +134,10 @@ export class EventDispatch {
     return new Set([...this.#waiting.values()].map(({ slot }) => slot));
   }
 
-  /** The longest wait before an attempt: the backoff, or the time in which an attempt that never ended may still be reported. */
+  /** The longest wait: the backoff, what the handler has asked for, or the time in which a late end of an attempt is reported. */
   get waitMaxMs(): number {
-    return Math.max(this.#policy.retry.backoffMaxMs, this.#around.context.settings.leaseMs);
+    const { leaseMs } = this.#around.context.settings;
+    return Math.max(this.#policy.retry.backoffMaxMs, this.#caller.askedMaxMs, leaseMs);
   }
 
   /** How many blocked events may be tried at the same time, so that new events have room left. */
@@ -326,7 +327,7 @@ interface Waiting {
   readonly tried: Load;
 }
 
-/** How many events, and how many bytes of them are in memory. */
+/** Events in memory. */
 interface Load {
   readonly count: number;
   readonly bytes: number;

@@ -1,7 +1,7 @@
 import { InvariantViolationError } from '@framework/core';
 import type { BlockedEvent } from '@framework/core/adapter';
 
-import { type AttemptVerdict, attemptVerdict, errorText } from '../call/attempt-failure.js';
+import { type AttemptVerdict, askedWaitMs, attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
 import { type EngineSettings, type SettingName, set, settingIssue } from '../delivery-settings.js';
 import type { RegisteredHandler } from '../handler/event-handler-registry.js';
@@ -96,8 +96,8 @@ export class EventStep {
       await this.#block(works, outcome.error);
       return undefined;
     }
-    const waitMs = outageRetryAfterMs(this.#policy.retry, attempt, this.#context.random());
-    this.#tell(works[0], works.length, outcome.error, { uncounted: 1, retryAfterMs: waitMs }, attempt);
+    const waitMs = uncountedWaitMs(this.#policy, attempt, outcome.error, this.#context.random());
+    this.#tell(works[0], works.length, outcome.error, { attempts: 0, retryAfterMs: waitMs }, attempt);
     return { works, waitMs };
   }
 
@@ -146,16 +146,22 @@ export class EventStep {
     this.#onBlocked();
   }
 
-  /** How the events of a failed call are blocked; if there are several, it is not known yet which one caused the failure. */
+  /**
+   * How the events of a failed call are blocked. If there are several, it is not known yet which one caused the failure: each is tried
+   * alone before one of them uses an attempt.
+   */
   #failed(eventCount: number, thrown: unknown, verdict: AttemptVerdict): BlockedState {
     const { retry } = this.#policy;
-    const counts = verdict !== 'outage';
-    const isAlone = eventCount === 1;
-    const dead = isAlone && (verdict === 'final' || (counts && retry.attemptsMax === 1));
-    const afterMs = (counts ? retryAfterMs : outageRetryAfterMs)(retry, 1, this.#context.random());
+    const isOutage = verdict === 'outage';
+    const counts = !isOutage && eventCount === 1;
+    const dead = counts && (verdict === 'final' || retry.attemptsMax === 1);
+    const random = this.#context.random();
+    const afterMs = isOutage
+      ? uncountedWaitMs(this.#policy, 1, thrown, random)
+      : retryAfterMs(retry, 1, random);
     return {
-      attempts: counts ? Math.min(1, isAlone ? 1 : retry.attemptsMax - 1) : 0,
-      uncounted: counts ? 0 : 1,
+      attempts: counts ? 1 : 0,
+      uncounted: isOutage ? 1 : 0,
       error: errorText(thrown),
       retryAfterMs: dead ? undefined : afterMs,
       dead,
@@ -167,7 +173,7 @@ export class EventStep {
     { event }: EventWork,
     eventCount: number,
     error: unknown,
-    { uncounted, retryAfterMs: afterMs }: Pick<BlockedState, 'uncounted' | 'retryAfterMs'>,
+    { attempts, retryAfterMs: afterMs }: Pick<BlockedState, 'attempts' | 'retryAfterMs'>,
     attempt = 1,
   ): void {
     this.#context.onAttemptFailed({
@@ -176,7 +182,7 @@ export class EventStep {
       eventCount,
       attempt,
       error,
-      counted: uncounted === 0,
+      counted: attempts > 0,
       willRetry: afterMs !== undefined,
       retryAfterMs: afterMs,
     });
@@ -246,6 +252,22 @@ export function handlerPolicy(
       outageBackoffMaxMs: settings.outageBackoffMaxMs,
     },
   };
+}
+
+/**
+ * How long to wait after a call that did not count, in milliseconds: as long as what was thrown asks for, or else the backoff of
+ * outages.
+ *
+ * @param calls how many such calls were made, from 1
+ * @param random a number from 0 to 1
+ */
+export function uncountedWaitMs(
+  { retry }: HandlerPolicy,
+  calls: number,
+  thrown: unknown,
+  random: number,
+): number {
+  return askedWaitMs(thrown, random) ?? outageRetryAfterMs(retry, calls, random);
 }
 
 /** Whether a handler wants the events of an `event_type`. */

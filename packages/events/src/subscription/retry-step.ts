@@ -8,14 +8,17 @@ import {
 
 import { attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { CallOutcome, HandlerCaller } from '../call/handler-caller.js';
-import { outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
+import { retryAfterMs } from '../handler/event-handler.js';
 import type { HeldSlot } from '../slots/held-slot.js';
 import type { LoopWatch } from '../slots/lease-keeper.js';
 import { type WorkerContext, storeBackoff, untilAborted } from '../worker-context.js';
-import { type HandlerPolicy, verdictOf } from './event-step.js';
+import { type HandlerPolicy, uncountedWaitMs, verdictOf } from './event-step.js';
 import type { RetryWork } from './keyed-queue.js';
 
 type FailedCall = Extract<CallOutcome, { readonly kind: 'failed' | 'partly-failed' }>;
+
+/** The longest time until an event that this version of the handler does not want is looked at again. */
+const unwantedMaxMs = 300_000;
 
 /** The maximum number of tries to take an attempt back once delivery must end; before that, there is no limit. */
 const lastTriesMax = 3;
@@ -110,7 +113,9 @@ export class RetryStep {
     );
     if (!this.#unwantedTypes.has(type)) onError(unwanted);
     this.#unwantedTypes.add(type);
-    const afterMs = retryAfterMs(this.#policy.retry, head.uncounted + 1, random());
+    const { backoffMaxMs } = this.#policy.retry;
+    const backoff = { ...this.#policy.retry, backoffMaxMs: Math.min(backoffMaxMs, unwantedMaxMs) };
+    const afterMs = retryAfterMs(backoff, head.uncounted + 1, random());
     const outcome = { kind: 'postponed', error: errorText(unwanted), retryAfterMs: afterMs } as const;
     await this.#record(head, undefined, slot, outcome);
   }
@@ -178,7 +183,7 @@ export class RetryStep {
     const afterMs =
       verdict === 'counts'
         ? retryAfterMs(retry, attempts + 1, random)
-        : outageRetryAfterMs(retry, uncounted + 1, random);
+        : uncountedWaitMs(this.#policy, uncounted + 1, thrown, random);
     this.#tell(head, attempts + 1, thrown, afterMs, verdict === 'counts');
     return { kind: verdict === 'counts' ? 'retry' : 'postponed', error, retryAfterMs: afterMs };
   }

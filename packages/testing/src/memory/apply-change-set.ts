@@ -1,6 +1,5 @@
 import {
   type CommitOutcomeUnknownError,
-  ConstraintViolationError,
   FrameworkError,
   InvariantViolationError,
   StaleRecordError,
@@ -29,7 +28,6 @@ import type { MemoryCommit, MemoryTables } from './memory-tables.js';
  * else runs in between.
  *
  * @throws StaleRecordError `stale-record`
- * @throws ConstraintViolationError `constraint-violation` for an id that exists already
  * @throws StorageFailureError `storage-failure` for invalid JSON
  */
 export function applyChangeSet(tables: MemoryTables, changes: ChangeSet): PersistOutcome {
@@ -38,7 +36,7 @@ export function applyChangeSet(tables: MemoryTables, changes: ChangeSet): Persis
   if (isKeyTaken(tables, changes)) return 'key-taken';
   if (changes.unknownCommits?.some((unknown) => isCommitted(tables, unknown)) === true)
     return 'written-before';
-  const rows = changes.changes.map((change) => checkedRow(tables, changes, change));
+  const rows = changes.changes.map((change) => checkedRow(tables, change));
   const createdDate = tables.clock.now();
   const events = changes.events.map((event) => deliverable(event, changes, createdDate, tables));
 
@@ -72,20 +70,13 @@ interface CheckedRow {
   readonly row: MemoryRow;
 }
 
-function checkedRow(tables: MemoryTables, { shard }: ChangeSet, change: Change): CheckedRow {
+function checkedRow(tables: MemoryTables, change: Change): CheckedRow {
   const { kind, model, repository, row, expectedVersion } = change;
   const table = modelNameOf(repository.model);
   if (!(row instanceof MemoryRow)) throw foreignRow(table, model);
   const stored = tables.rows(table).get(row.id);
-  if (kind === 'add' && stored !== undefined) {
-    throw new ConstraintViolationError(shard, {
-      constraint: `${table}_pkey`,
-      table,
-      columns: ['id'],
-      kind: 'unique',
-    });
-  }
-  if (kind === 'update' && stored?.version !== expectedVersion) throw StaleRecordError.of(change);
+  if (kind === 'add' ? stored !== undefined : stored?.version !== expectedVersion)
+    throw StaleRecordError.of(change);
   return { kind, table, row: stored === undefined ? row : row.over(stored) };
 }
 

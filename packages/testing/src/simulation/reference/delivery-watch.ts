@@ -1,5 +1,5 @@
 import type { HandlerVersions } from '../handler-versions.js';
-import { FrameworkError } from '@framework/core';
+import { FrameworkError, StaleRecordError } from '@framework/core';
 import type { DeliverableEvent } from '@framework/core/adapter';
 import type { RegisteredHandler } from '@framework/events';
 
@@ -250,7 +250,8 @@ const mayWrite: ReadonlySet<string> = new Set([
 function failureOf({ whenBatchFails }: RegisteredHandler['options'], thrown: unknown): CallFailure {
   if (whenBatchFails === 'wait') return 'outage';
   const known = FrameworkError.find(thrown);
-  if (known === undefined || known.code === 'handler-timeout') return 'counts';
+  const isTaken = known instanceof StaleRecordError && known.expectedVersion === 0;
+  if (known === undefined || known.code === 'handler-timeout' || isTaken) return 'counts';
   return known.retryable || known.code === 'unknown-shard' || known.code === 'databases-closed'
     ? 'outage'
     : 'final';

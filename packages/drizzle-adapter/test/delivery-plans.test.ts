@@ -1,0 +1,87 @@
+// @module-tag postgres
+import pg from 'pg';
+import { describe, expect, onTestFinished, test } from 'vitest';
+
+import { placeOfTime } from '../src/delivery/log-place.js';
+import { PgDeliveryLog } from '../src/delivery/pg-delivery-log.js';
+import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { EventWriter } from './fixtures/event-writer.js';
+import { query } from './fixtures/query.js';
+
+const eventCount = 20_000;
+const eventsOfTransaction = 10;
+const lateCount = 40;
+
+/** Rows of the log that the transaction has read so far. */
+const rowsRead = `select coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::integer as count
+  from pg_stat_xact_user_tables where schemaname = 'eventlog' and relname like 'events%'`;
+
+describe.each(['missing', 'from an empty log', 'current'])('with statistics that are %s', (statistics) => {
+  test.each(['auto', 'force_generic_plan'])(
+    'a read beside a transaction that stays open reads only what is new (plan_cache_mode %s)',
+    async (mode) => {
+      const { store, url } = await openStore();
+      if (statistics === 'from an empty log') await query(url, 'analyze eventlog.events');
+      // Of any database of the server: its number is in every snapshot from now on.
+      const open = await EventWriter.connect((await emptyDatabase()).url);
+      await open.begin();
+      await open.takeXid();
+      await writeBacklog(url);
+      if (statistics === 'current') await query(url, 'analyze eventlog.events');
+      const late = await EventWriter.connect(url);
+      await late.begin();
+      await late.takeXid();
+      const { log, session } = await logOf(url, mode);
+      const { next } = await log.read(allSlots, await beginningOf(store), 2 * eventCount);
+
+      await session.query('begin');
+      const before = await rowsReadIn(session);
+      for (let count = 0; count < 20; count++)
+        expect((await log.read(allSlots, next, 100)).events).toEqual([]);
+      await late.write('late', ...Array.from({ length: lateCount }, (_unused, index) => index + 1));
+      await late.commit();
+      expect((await log.read(allSlots, next, 100)).events).toHaveLength(lateCount);
+      expect((await rowsReadIn(session)) - before).toBeLessThan(eventCount / 10);
+    },
+  );
+});
+
+test('the place of a time is found with a few looks at the log', async () => {
+  const { url } = await openStore();
+  await writeBacklog(url);
+  const { session } = await logOf(url, 'auto');
+  await session.query('begin');
+  const { rows } = await session.query<{ xid: string }>(placeOfTime('now()'));
+  expect(Number(rows[0]!.xid)).toBeGreaterThan(0);
+  expect(await rowsReadIn(session)).toBeLessThan(eventCount / 2);
+});
+
+/** The log as one session reads it, so that what it reads can be counted. */
+async function logOf(url: string, mode: string): Promise<{ log: PgDeliveryLog; session: pg.Client }> {
+  const session = new pg.Client({ connectionString: url });
+  await session.connect();
+  onTestFinished(() => session.end());
+  await session.query(`set plan_cache_mode = ${mode}`);
+  return { log: new PgDeliveryLog(session), session };
+}
+
+async function writeBacklog(url: string): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  // Many transactions, as a log has.
+  for (let from = 1; from <= eventCount; from += eventsOfTransaction)
+    await client.query(
+      `insert into eventlog.events (id, action_id, ordinal, namespace, action_name, action_params, principal, model_id,
+         model_name, model_version, event_type, payload, headers, started_date, slot, early_xid)
+       select gen_random_uuid(), gen_random_uuid(), 0, 'test', 'Write', '{}', 'test', 'm' || n, 'Thing', 1, 'ThingChangedEvent', '{}',
+         '{}', now(), n % 16, false from generate_series($1::integer, $1 + ${eventsOfTransaction - 1}) n`,
+      [from],
+    );
+  await client.end();
+}
+
+async function rowsReadIn(session: pg.Client): Promise<number> {
+  const { rows } = await session.query<{ count: number }>(rowsRead);
+  return rows[0]!.count;
+}
