@@ -28,13 +28,14 @@ import {
   NotifyRecipientAction,
   NotifyRecipientOnDeposit,
 } from '../src/notification/notify-recipient.js';
+import { TransferDecision, TransferReceivedEvent } from '../src/transfer/transfer-decision.js';
 import { RefundTransferAction, SettleTransfer, SettleTransferAction } from '../src/transfer/transfer-saga.js';
 import { Transfer } from '../src/transfer/transfer.js';
 import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
 import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';
 import { WalletDepositMoneyAction } from '../src/wallet/wallet-deposit-money-action.js';
 import { WalletClosedError, WalletError } from '../src/wallet/wallet-error.js';
-import { Wallet, WalletMoneyDepositedEvent, WalletTransferReceivedEvent } from '../src/wallet/wallet.js';
+import { Wallet, WalletMoneyDepositedEvent } from '../src/wallet/wallet.js';
 import { global, mexico, ownerId as owner, walletOf } from './wallet-specification.js';
 
 // Code that is shown on pages and is nowhere else: scripts/check-docs.mjs compares it with this file, line by line.
@@ -157,9 +158,11 @@ describe('the pages about tests', () => {
     });
     const destination = walletOf('0', { shard: mexico });
     const transfer = Transfer.initiate(walletOf('100'), destination.id, amount, new Date(0));
+    const arrival = { transferId: transfer.id, destId: destination.id };
+    const decisionId = TransferDecision.idOf(arrival);
     await spec
       .given(transfer)
-      .whenHandled(new WalletTransferReceivedEvent(destination.id, transfer.id.value, amount))
+      .whenHandled(new TransferReceivedEvent(decisionId, transfer.id, destination.id, amount, 'EUR'))
       .thenModels(like(Transfer, { state: 'COMPLETED' }));
   });
 

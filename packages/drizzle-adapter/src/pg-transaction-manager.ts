@@ -192,11 +192,7 @@ export class PgTransactionManager implements PgTransactions {
       } catch (error) {
         if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
         groups.learnFrom(error, write);
-        const [only] = group;
-        if (client === undefined || isDecided(error))
-          throw group.length === 1 && only !== undefined
-            ? this.#refusalOf(error, only)
-            : this.#errorOf(error);
+        if (client === undefined || isDecided(error)) throw this.#errorOf(error);
         const sentOn = client;
         return group.map(({ action }, index) => {
           const eventId = write.eventIds[index];

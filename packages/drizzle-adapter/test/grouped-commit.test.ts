@@ -108,7 +108,7 @@ describe('group commit', () => {
     expect(await suite.fixture.tags.count()).toBe(2);
   });
 
-  test('fails only the plan that violates a constraint', async () => {
+  test('fails only the plan that adds an id that exists', async () => {
     const suite = await openGrouped(database.url);
     const [there] = await suite.store(Account.open(firstShard, systemClock.now()));
     const again = there.variant({ version: 0 });
@@ -126,7 +126,7 @@ describe('group commit', () => {
       'done',
       'done',
       'done',
-      'constraint-violation',
+      'stale-record',
       'done',
       'done',
       'done',

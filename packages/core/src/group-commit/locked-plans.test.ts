@@ -62,6 +62,9 @@ describe('plans for too many locked models', () => {
   test('do not affect a plan that violates a constraint', async () => {
     const { writer, plans } = await lockedGroup();
     await writer.answer('p6', constraint);
+    for (const name of ['p5', 'p7']) await writer.answer(name);
+    // It is written once more by itself: then the manager knows which of its rows was refused.
+    await writer.answer('p6', constraint);
     expect(await errorOf(plans[6]!)).toBe(constraint);
   });
 

@@ -119,7 +119,7 @@ function isLockedOut(plan: PendingCommit, code: string | undefined): boolean {
 
 /** Whether the error of a group of one is that of its plan; if not, records in the plan how to send it again. */
 function isOwnError(plan: PendingCommit | undefined, code: string | undefined): boolean {
-  if (plan === undefined || code === 'constraint-violation' || code === 'stale-record') return true;
+  if (plan === undefined) return true;
   if (code === 'transient-storage') return !isLockedOut(plan, code);
   plan.isSingle = true;
   return false;
