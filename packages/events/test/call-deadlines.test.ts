@@ -13,14 +13,14 @@ test('a call that has ended is released at once, however long it might have take
     running.add(call);
     return call;
   };
-  const endAtOnce = (): void => {
-    const call = begin();
-    running.remove(call);
-    ended.push(new WeakRef(call));
+  const endTogether = (): void => {
+    const calls = Array.from({ length: 16 }, begin);
+    for (const call of calls) running.remove(call);
+    ended.push(...calls.map((call) => new WeakRef(call)));
   };
   const slow = begin();
   for (let round = 0; round < 100; round++) {
-    for (let count = 0; count < 10; count++) endAtOnce();
+    endTogether();
     await clock.advance(1);
   }
   expect(await keptInMemory(ended)).toBe(0);

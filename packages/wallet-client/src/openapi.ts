@@ -4,1888 +4,1851 @@
  */
 
 export interface paths {
-  readonly '/wallets': {
-    readonly parameters: {
-      readonly query?: never;
-      readonly header?: never;
-      readonly path?: never;
-      readonly cookie?: never;
-    };
-    /**
-     * List the wallets of an owner
-     * @description Over all shards, oldest first.
-     */
-    readonly get: {
-      readonly parameters: {
-        readonly query: {
-          readonly ownerId: string;
-          /** @description The maximum number of items on the page. */
-          readonly limit?: number;
-          /** @description The `next` of the previous page, unchanged. Omit it for the first page. */
-          readonly cursor?: string;
+    readonly "/wallets": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
         };
-        readonly header?: never;
-        readonly path?: never;
-        readonly cookie?: never;
-      };
-      readonly requestBody?: never;
-      readonly responses: {
-        /** @description One page */
-        readonly 200: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/json': {
-              readonly items: readonly components['schemas']['Wallet'][];
-              /** @description Pass it as `cursor` to get the next page; null on the last page. */
-              readonly next: string | null;
+        /**
+         * List the wallets of an owner
+         * @description Over all shards, oldest first.
+         */
+        readonly get: {
+            readonly parameters: {
+                readonly query: {
+                    readonly ownerId: string;
+                    /** @description The maximum number of items on the page. */
+                    readonly limit?: number;
+                    /** @description The `next` of the previous page, unchanged. Omit it for the first page. */
+                    readonly cursor?: string;
+                };
+                readonly header?: never;
+                readonly path?: never;
+                readonly cookie?: never;
             };
-          };
-        };
-        /** @description `bad-request`: The request is malformed */
-        readonly 400: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request took too long to arrive */
-        readonly 408: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The expectation cannot be met */
-        readonly 417: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `too-many-requests`: The client sends too many requests */
-        readonly 429: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request line and headers are too large */
-        readonly 431: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `internal`: Internal error */
-        readonly 500: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `shard-unavailable`: The shard is unavailable */
-        readonly 503: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-      };
-    };
-    readonly put?: never;
-    /**
-     * Open a wallet
-     * @description A wallet of country MX is stored on shard (1, 0), any other on shard (0, 0).
-     */
-    readonly post: {
-      readonly parameters: {
-        readonly query?: never;
-        readonly header?: {
-          /** @description Makes the request safe to repeat: for 30 days, the same request with the same key has one effect and one answer. */
-          readonly 'Idempotency-Key'?: string;
-          /** @description With `return=minimal`, a success is answered without a body. */
-          readonly Prefer?: 'return=minimal' | 'return=representation';
-        };
-        readonly path?: never;
-        readonly cookie?: never;
-      };
-      readonly requestBody: {
-        readonly content: {
-          readonly 'application/json': components['schemas']['NewWallet'];
-        };
-      };
-      readonly responses: {
-        /** @description The new wallet; `Location` has its address */
-        readonly 201: {
-          headers: {
-            /** @description The version of the resource, in quotes. */
-            readonly ETag: string;
-            /** @description The request was served before, and this is the original answer. */
-            readonly 'Idempotency-Replayed'?: 'true';
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/json': components['schemas']['Wallet'];
-          };
-        };
-        /** @description `bad-request`: The request is malformed */
-        readonly 400: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request took too long to arrive */
-        readonly 408: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The body is too large */
-        readonly 413: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The body is not application/json */
-        readonly 415: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The expectation cannot be met */
-        readonly 417: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /**
-         * @description `invalid-amount`: The amount is not acceptable
-         *
-         *     `unknown-currency`: The currency is unknown
-         *
-         *     `idempotency-key-reused`: The idempotency key belongs to another request
-         */
-        readonly 422: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `too-many-requests`: The client sends too many requests */
-        readonly 429: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request line and headers are too large */
-        readonly 431: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `internal`: Internal error */
-        readonly 500: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /**
-         * @description `shard-unavailable`: The shard is unavailable
-         *
-         *     `audit-unavailable`: The audit log is unavailable
-         */
-        readonly 503: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `outcome-unknown`: The outcome is unknown */
-        readonly 504: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-      };
-    };
-    readonly delete?: never;
-    readonly options?: never;
-    readonly head?: never;
-    readonly patch?: never;
-    readonly trace?: never;
-  };
-  readonly '/wallets/{id}': {
-    readonly parameters: {
-      readonly query?: never;
-      readonly header?: never;
-      readonly path?: never;
-      readonly cookie?: never;
-    };
-    /** Read a wallet */
-    readonly get: {
-      readonly parameters: {
-        readonly query?: never;
-        readonly header?: {
-          /** @description Answers only with one of these versions. */
-          readonly 'If-Match'?: string;
-          /** @description The `ETag` of the version that the client has: 304 if it is the current one. */
-          readonly 'If-None-Match'?: string;
-        };
-        readonly path: {
-          readonly id: string;
-        };
-        readonly cookie?: never;
-      };
-      readonly requestBody?: never;
-      readonly responses: {
-        /** @description The wallet */
-        readonly 200: {
-          headers: {
-            /** @description The version of the resource, in quotes. */
-            readonly ETag: string;
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/json': components['schemas']['Wallet'];
-          };
-        };
-        /** @description The client has this version already */
-        readonly 304: {
-          headers: {
-            /** @description The version of the resource, in quotes. */
-            readonly ETag: string;
-            readonly [name: string]: unknown;
-          };
-          content?: never;
-        };
-        /** @description `bad-request`: The request is malformed */
-        readonly 400: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `wallet-not-found`: The wallet does not exist */
-        readonly 404: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request took too long to arrive */
-        readonly 408: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `precondition-failed`: The version is another one than expected */
-        readonly 412: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The expectation cannot be met */
-        readonly 417: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `too-many-requests`: The client sends too many requests */
-        readonly 429: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request line and headers are too large */
-        readonly 431: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `internal`: Internal error */
-        readonly 500: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `shard-unavailable`: The shard is unavailable */
-        readonly 503: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-      };
-    };
-    readonly put?: never;
-    readonly post?: never;
-    readonly delete?: never;
-    readonly options?: never;
-    readonly head?: never;
-    readonly patch?: never;
-    readonly trace?: never;
-  };
-  readonly '/wallets/{id}/deposit': {
-    readonly parameters: {
-      readonly query?: never;
-      readonly header?: never;
-      readonly path?: never;
-      readonly cookie?: never;
-    };
-    readonly get?: never;
-    readonly put?: never;
-    /** Put money into a wallet */
-    readonly post: {
-      readonly parameters: {
-        readonly query?: never;
-        readonly header?: {
-          /** @description Makes the request safe to repeat: for 30 days, the same request with the same key has one effect and one answer. */
-          readonly 'Idempotency-Key'?: string;
-          /** @description With `return=minimal`, a success is answered without a body. */
-          readonly Prefer?: 'return=minimal' | 'return=representation';
-          /** @description The `ETag` of the version that is to be changed; if the wallet has another one, nothing is changed. */
-          readonly 'If-Match'?: string;
-        };
-        readonly path: {
-          readonly id: string;
-        };
-        readonly cookie?: never;
-      };
-      readonly requestBody: {
-        readonly content: {
-          readonly 'application/json': components['schemas']['Deposit'];
-        };
-      };
-      readonly responses: {
-        /** @description The wallet after the change */
-        readonly 200: {
-          headers: {
-            /** @description The version of the resource, in quotes. */
-            readonly ETag: string;
-            /** @description The request was served before, and this is the original answer. */
-            readonly 'Idempotency-Replayed'?: 'true';
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/json': components['schemas']['Wallet'];
-          };
-        };
-        /** @description The change is made; the client prefers no body */
-        readonly 204: {
-          headers: {
-            /** @description The version of the resource, in quotes. */
-            readonly ETag: string;
-            /** @description The request was served before, and this is the original answer. */
-            readonly 'Idempotency-Replayed'?: 'true';
-            readonly [name: string]: unknown;
-          };
-          content?: never;
-        };
-        /** @description `bad-request`: The request is malformed */
-        readonly 400: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `wallet-not-found`: The wallet does not exist */
-        readonly 404: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request took too long to arrive */
-        readonly 408: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /**
-         * @description `wallet-closed`: The wallet is closed
-         *
-         *     `stale-record`: Concurrent modification
-         */
-        readonly 409: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `precondition-failed`: The version is another one than expected */
-        readonly 412: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The body is too large */
-        readonly 413: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The body is not application/json */
-        readonly 415: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The expectation cannot be met */
-        readonly 417: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /**
-         * @description `invalid-amount`: The amount is not acceptable
-         *
-         *     `idempotency-key-reused`: The idempotency key belongs to another request
-         */
-        readonly 422: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `too-many-requests`: The client sends too many requests */
-        readonly 429: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request line and headers are too large */
-        readonly 431: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `internal`: Internal error */
-        readonly 500: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /**
-         * @description `shard-unavailable`: The shard is unavailable
-         *
-         *     `audit-unavailable`: The audit log is unavailable
-         */
-        readonly 503: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `outcome-unknown`: The outcome is unknown */
-        readonly 504: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-      };
-    };
-    readonly delete?: never;
-    readonly options?: never;
-    readonly head?: never;
-    readonly patch?: never;
-    readonly trace?: never;
-  };
-  readonly '/wallets/{id}/withdraw': {
-    readonly parameters: {
-      readonly query?: never;
-      readonly header?: never;
-      readonly path?: never;
-      readonly cookie?: never;
-    };
-    readonly get?: never;
-    readonly put?: never;
-    /** Take money out of a wallet */
-    readonly post: {
-      readonly parameters: {
-        readonly query?: never;
-        readonly header?: {
-          /** @description Makes the request safe to repeat: for 30 days, the same request with the same key has one effect and one answer. */
-          readonly 'Idempotency-Key'?: string;
-          /** @description With `return=minimal`, a success is answered without a body. */
-          readonly Prefer?: 'return=minimal' | 'return=representation';
-          /** @description The `ETag` of the version that is to be changed; if the wallet has another one, nothing is changed. */
-          readonly 'If-Match'?: string;
-        };
-        readonly path: {
-          readonly id: string;
-        };
-        readonly cookie?: never;
-      };
-      readonly requestBody: {
-        readonly content: {
-          readonly 'application/json': components['schemas']['Withdrawal'];
-        };
-      };
-      readonly responses: {
-        /** @description The wallet after the change */
-        readonly 200: {
-          headers: {
-            /** @description The version of the resource, in quotes. */
-            readonly ETag: string;
-            /** @description The request was served before, and this is the original answer. */
-            readonly 'Idempotency-Replayed'?: 'true';
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/json': components['schemas']['Wallet'];
-          };
-        };
-        /** @description The change is made; the client prefers no body */
-        readonly 204: {
-          headers: {
-            /** @description The version of the resource, in quotes. */
-            readonly ETag: string;
-            /** @description The request was served before, and this is the original answer. */
-            readonly 'Idempotency-Replayed'?: 'true';
-            readonly [name: string]: unknown;
-          };
-          content?: never;
-        };
-        /** @description `bad-request`: The request is malformed */
-        readonly 400: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `wallet-not-found`: The wallet does not exist */
-        readonly 404: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request took too long to arrive */
-        readonly 408: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /**
-         * @description `wallet-closed`: The wallet is closed
-         *
-         *     `stale-record`: Concurrent modification
-         */
-        readonly 409: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `precondition-failed`: The version is another one than expected */
-        readonly 412: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The body is too large */
-        readonly 413: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The body is not application/json */
-        readonly 415: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The expectation cannot be met */
-        readonly 417: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /**
-         * @description `invalid-amount`: The amount is not acceptable
-         *
-         *     `insufficient-funds`: The balance does not cover the amount
-         *
-         *     `idempotency-key-reused`: The idempotency key belongs to another request
-         */
-        readonly 422: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `too-many-requests`: The client sends too many requests */
-        readonly 429: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request line and headers are too large */
-        readonly 431: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `internal`: Internal error */
-        readonly 500: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /**
-         * @description `shard-unavailable`: The shard is unavailable
-         *
-         *     `audit-unavailable`: The audit log is unavailable
-         */
-        readonly 503: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `outcome-unknown`: The outcome is unknown */
-        readonly 504: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-      };
-    };
-    readonly delete?: never;
-    readonly options?: never;
-    readonly head?: never;
-    readonly patch?: never;
-    readonly trace?: never;
-  };
-  readonly '/wallets/{id}/close': {
-    readonly parameters: {
-      readonly query?: never;
-      readonly header?: never;
-      readonly path?: never;
-      readonly cookie?: never;
-    };
-    readonly get?: never;
-    readonly put?: never;
-    /** Close a wallet for good */
-    readonly post: {
-      readonly parameters: {
-        readonly query?: never;
-        readonly header?: {
-          /** @description Makes the request safe to repeat: for 30 days, the same request with the same key has one effect and one answer. */
-          readonly 'Idempotency-Key'?: string;
-          /** @description With `return=minimal`, a success is answered without a body. */
-          readonly Prefer?: 'return=minimal' | 'return=representation';
-          /** @description The `ETag` of the version that is to be changed; if the wallet has another one, nothing is changed. */
-          readonly 'If-Match'?: string;
-        };
-        readonly path: {
-          readonly id: string;
-        };
-        readonly cookie?: never;
-      };
-      readonly requestBody?: {
-        readonly content: {
-          readonly 'application/json': Record<string, never>;
-        };
-      };
-      readonly responses: {
-        /** @description The wallet after the change */
-        readonly 200: {
-          headers: {
-            /** @description The version of the resource, in quotes. */
-            readonly ETag: string;
-            /** @description The request was served before, and this is the original answer. */
-            readonly 'Idempotency-Replayed'?: 'true';
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/json': components['schemas']['Wallet'];
-          };
-        };
-        /** @description The change is made; the client prefers no body */
-        readonly 204: {
-          headers: {
-            /** @description The version of the resource, in quotes. */
-            readonly ETag: string;
-            /** @description The request was served before, and this is the original answer. */
-            readonly 'Idempotency-Replayed'?: 'true';
-            readonly [name: string]: unknown;
-          };
-          content?: never;
-        };
-        /** @description `bad-request`: The request is malformed */
-        readonly 400: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `wallet-not-found`: The wallet does not exist */
-        readonly 404: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request took too long to arrive */
-        readonly 408: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /**
-         * @description `wallet-closed`: The wallet is closed
-         *
-         *     `stale-record`: Concurrent modification
-         */
-        readonly 409: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `precondition-failed`: The version is another one than expected */
-        readonly 412: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The body is too large */
-        readonly 413: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The body is not application/json */
-        readonly 415: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The expectation cannot be met */
-        readonly 417: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `idempotency-key-reused`: The idempotency key belongs to another request */
-        readonly 422: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `too-many-requests`: The client sends too many requests */
-        readonly 429: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request line and headers are too large */
-        readonly 431: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `internal`: Internal error */
-        readonly 500: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /**
-         * @description `shard-unavailable`: The shard is unavailable
-         *
-         *     `audit-unavailable`: The audit log is unavailable
-         */
-        readonly 503: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `outcome-unknown`: The outcome is unknown */
-        readonly 504: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-      };
-    };
-    readonly delete?: never;
-    readonly options?: never;
-    readonly head?: never;
-    readonly patch?: never;
-    readonly trace?: never;
-  };
-  readonly '/wallets/{id}/events': {
-    readonly parameters: {
-      readonly query?: never;
-      readonly header?: never;
-      readonly path?: never;
-      readonly cookie?: never;
-    };
-    /**
-     * Read the history of a wallet
-     * @description From the log of its shard, oldest first.
-     */
-    readonly get: {
-      readonly parameters: {
-        readonly query?: {
-          /** @description The maximum number of items on the page. */
-          readonly limit?: number;
-          /** @description The `next` of the previous page, unchanged. Omit it for the first page. */
-          readonly cursor?: string;
-        };
-        readonly header?: never;
-        readonly path: {
-          readonly id: string;
-        };
-        readonly cookie?: never;
-      };
-      readonly requestBody?: never;
-      readonly responses: {
-        /** @description One page */
-        readonly 200: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/json': {
-              readonly items: readonly components['schemas']['WalletEvent'][];
-              /** @description Pass it as `cursor` to get the next page; null on the last page. */
-              readonly next: string | null;
+            readonly requestBody?: never;
+            readonly responses: {
+                /** @description One page */
+                readonly 200: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": {
+                            readonly items: readonly components["schemas"]["Wallet"][];
+                            /** @description Pass it as `cursor` to get the next page; null on the last page. */
+                            readonly next: string | null;
+                        };
+                    };
+                };
+                /** @description `bad-request`: The request is malformed */
+                readonly 400: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request took too long to arrive */
+                readonly 408: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The expectation cannot be met */
+                readonly 417: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `too-many-requests`: The client sends too many requests */
+                readonly 429: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request line and headers are too large */
+                readonly 431: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `internal`: Internal error */
+                readonly 500: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `shard-unavailable`: The shard is unavailable */
+                readonly 503: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
             };
-          };
         };
-        /** @description `bad-request`: The request is malformed */
-        readonly 400: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
+        readonly put?: never;
+        /**
+         * Open a wallet
+         * @description A wallet of country MX is stored on shard (1, 0), any other on shard (0, 0).
+         */
+        readonly post: {
+            readonly parameters: {
+                readonly query?: never;
+                readonly header?: {
+                    /** @description Makes the request safe to repeat: for 30 days, the same request with the same key has one effect and one answer. */
+                    readonly "Idempotency-Key"?: string;
+                    /** @description With `return=minimal`, a success is answered without a body. */
+                    readonly Prefer?: "return=minimal" | "return=representation";
+                };
+                readonly path?: never;
+                readonly cookie?: never;
+            };
+            readonly requestBody: {
+                readonly content: {
+                    readonly "application/json": components["schemas"]["NewWallet"];
+                };
+            };
+            readonly responses: {
+                /** @description The new wallet; `Location` has its address */
+                readonly 201: {
+                    headers: {
+                        /** @description The version of the resource, in quotes. */
+                        readonly ETag: string;
+                        /** @description The request was served before, and this is the original answer. */
+                        readonly "Idempotency-Replayed"?: "true";
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": components["schemas"]["Wallet"];
+                    };
+                };
+                /** @description `bad-request`: The request is malformed */
+                readonly 400: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request took too long to arrive */
+                readonly 408: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The body is too large */
+                readonly 413: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The body is not application/json */
+                readonly 415: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The expectation cannot be met */
+                readonly 417: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `invalid-amount`: The amount is not acceptable
+                 *
+                 *     `unknown-currency`: The currency is unknown
+                 *
+                 *     `idempotency-key-reused`: The idempotency key belongs to another request
+                 */
+                readonly 422: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `too-many-requests`: The client sends too many requests */
+                readonly 429: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request line and headers are too large */
+                readonly 431: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `internal`: Internal error */
+                readonly 500: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `shard-unavailable`: The shard is unavailable
+                 *
+                 *     `audit-unavailable`: The audit log is unavailable
+                 */
+                readonly 503: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `outcome-unknown`: The outcome is unknown */
+                readonly 504: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
         };
-        /** @description `wallet-not-found`: The wallet does not exist */
-        readonly 404: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request took too long to arrive */
-        readonly 408: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The expectation cannot be met */
-        readonly 417: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `too-many-requests`: The client sends too many requests */
-        readonly 429: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request line and headers are too large */
-        readonly 431: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `internal`: Internal error */
-        readonly 500: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `shard-unavailable`: The shard is unavailable */
-        readonly 503: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-      };
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
     };
-    readonly put?: never;
-    readonly post?: never;
-    readonly delete?: never;
-    readonly options?: never;
-    readonly head?: never;
-    readonly patch?: never;
-    readonly trace?: never;
-  };
-  readonly '/transfers': {
-    readonly parameters: {
-      readonly query?: never;
-      readonly header?: never;
-      readonly path?: never;
-      readonly cookie?: never;
+    readonly "/wallets/{id}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /** Read a wallet */
+        readonly get: {
+            readonly parameters: {
+                readonly query?: never;
+                readonly header?: {
+                    /** @description Answers only with one of these versions. */
+                    readonly "If-Match"?: string;
+                    /** @description The `ETag` of the version that the client has: 304 if it is the current one. */
+                    readonly "If-None-Match"?: string;
+                };
+                readonly path: {
+                    readonly id: string;
+                };
+                readonly cookie?: never;
+            };
+            readonly requestBody?: never;
+            readonly responses: {
+                /** @description The wallet */
+                readonly 200: {
+                    headers: {
+                        /** @description The version of the resource, in quotes. */
+                        readonly ETag: string;
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": components["schemas"]["Wallet"];
+                    };
+                };
+                /** @description The client has this version already */
+                readonly 304: {
+                    headers: {
+                        /** @description The version of the resource, in quotes. */
+                        readonly ETag: string;
+                        readonly [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description `bad-request`: The request is malformed */
+                readonly 400: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `wallet-not-found`: The wallet does not exist */
+                readonly 404: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request took too long to arrive */
+                readonly 408: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `precondition-failed`: The version is another one than expected */
+                readonly 412: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The expectation cannot be met */
+                readonly 417: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `too-many-requests`: The client sends too many requests */
+                readonly 429: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request line and headers are too large */
+                readonly 431: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `internal`: Internal error */
+                readonly 500: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `shard-unavailable`: The shard is unavailable */
+                readonly 503: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
     };
-    readonly get?: never;
-    readonly put?: never;
-    /**
-     * Move money from one wallet to another
-     * @description The money leaves the source at once. Read the transfer to see whether it has arrived (COMPLETED) or, if the destination refused it, has been returned (REFUNDED, with the reason).
-     */
-    readonly post: {
-      readonly parameters: {
-        readonly query?: never;
-        readonly header?: {
-          /** @description Makes the request safe to repeat: for 30 days, the same request with the same key has one effect and one answer. */
-          readonly 'Idempotency-Key'?: string;
-          /** @description With `return=minimal`, a success is answered without a body. */
-          readonly Prefer?: 'return=minimal' | 'return=representation';
+    readonly "/wallets/{id}/deposit": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
         };
-        readonly path?: never;
-        readonly cookie?: never;
-      };
-      readonly requestBody: {
-        readonly content: {
-          readonly 'application/json': components['schemas']['NewTransfer'];
+        readonly get?: never;
+        readonly put?: never;
+        /** Put money into a wallet */
+        readonly post: {
+            readonly parameters: {
+                readonly query?: never;
+                readonly header?: {
+                    /** @description Makes the request safe to repeat: for 30 days, the same request with the same key has one effect and one answer. */
+                    readonly "Idempotency-Key"?: string;
+                    /** @description With `return=minimal`, a success is answered without a body. */
+                    readonly Prefer?: "return=minimal" | "return=representation";
+                    /** @description The `ETag` of the version that is to be changed; if the wallet has another one, nothing is changed. */
+                    readonly "If-Match"?: string;
+                };
+                readonly path: {
+                    readonly id: string;
+                };
+                readonly cookie?: never;
+            };
+            readonly requestBody: {
+                readonly content: {
+                    readonly "application/json": components["schemas"]["Deposit"];
+                };
+            };
+            readonly responses: {
+                /** @description The wallet after the change */
+                readonly 200: {
+                    headers: {
+                        /** @description The version of the resource, in quotes. */
+                        readonly ETag: string;
+                        /** @description The request was served before, and this is the original answer. */
+                        readonly "Idempotency-Replayed"?: "true";
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": components["schemas"]["Wallet"];
+                    };
+                };
+                /** @description The change is made; the client prefers no body */
+                readonly 204: {
+                    headers: {
+                        /** @description The version of the resource, in quotes. */
+                        readonly ETag: string;
+                        /** @description The request was served before, and this is the original answer. */
+                        readonly "Idempotency-Replayed"?: "true";
+                        readonly [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description `bad-request`: The request is malformed */
+                readonly 400: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `wallet-not-found`: The wallet does not exist */
+                readonly 404: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request took too long to arrive */
+                readonly 408: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `wallet-closed`: The wallet is closed
+                 *
+                 *     `stale-record`: Concurrent modification
+                 */
+                readonly 409: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `precondition-failed`: The version is another one than expected */
+                readonly 412: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The body is too large */
+                readonly 413: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The body is not application/json */
+                readonly 415: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The expectation cannot be met */
+                readonly 417: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `invalid-amount`: The amount is not acceptable
+                 *
+                 *     `idempotency-key-reused`: The idempotency key belongs to another request
+                 */
+                readonly 422: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `too-many-requests`: The client sends too many requests */
+                readonly 429: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request line and headers are too large */
+                readonly 431: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `internal`: Internal error */
+                readonly 500: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `shard-unavailable`: The shard is unavailable
+                 *
+                 *     `audit-unavailable`: The audit log is unavailable
+                 */
+                readonly 503: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `outcome-unknown`: The outcome is unknown */
+                readonly 504: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
         };
-      };
-      readonly responses: {
-        /** @description The transfer; `Location` has its address */
-        readonly 202: {
-          headers: {
-            /** @description The version of the resource, in quotes. */
-            readonly ETag: string;
-            /** @description The request was served before, and this is the original answer. */
-            readonly 'Idempotency-Replayed'?: 'true';
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/json': components['schemas']['Transfer'];
-          };
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/wallets/{id}/withdraw": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
         };
-        /** @description `bad-request`: The request is malformed */
-        readonly 400: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
+        readonly get?: never;
+        readonly put?: never;
+        /** Take money out of a wallet */
+        readonly post: {
+            readonly parameters: {
+                readonly query?: never;
+                readonly header?: {
+                    /** @description Makes the request safe to repeat: for 30 days, the same request with the same key has one effect and one answer. */
+                    readonly "Idempotency-Key"?: string;
+                    /** @description With `return=minimal`, a success is answered without a body. */
+                    readonly Prefer?: "return=minimal" | "return=representation";
+                    /** @description The `ETag` of the version that is to be changed; if the wallet has another one, nothing is changed. */
+                    readonly "If-Match"?: string;
+                };
+                readonly path: {
+                    readonly id: string;
+                };
+                readonly cookie?: never;
+            };
+            readonly requestBody: {
+                readonly content: {
+                    readonly "application/json": components["schemas"]["Withdrawal"];
+                };
+            };
+            readonly responses: {
+                /** @description The wallet after the change */
+                readonly 200: {
+                    headers: {
+                        /** @description The version of the resource, in quotes. */
+                        readonly ETag: string;
+                        /** @description The request was served before, and this is the original answer. */
+                        readonly "Idempotency-Replayed"?: "true";
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": components["schemas"]["Wallet"];
+                    };
+                };
+                /** @description The change is made; the client prefers no body */
+                readonly 204: {
+                    headers: {
+                        /** @description The version of the resource, in quotes. */
+                        readonly ETag: string;
+                        /** @description The request was served before, and this is the original answer. */
+                        readonly "Idempotency-Replayed"?: "true";
+                        readonly [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description `bad-request`: The request is malformed */
+                readonly 400: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `wallet-not-found`: The wallet does not exist */
+                readonly 404: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request took too long to arrive */
+                readonly 408: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `wallet-closed`: The wallet is closed
+                 *
+                 *     `stale-record`: Concurrent modification
+                 */
+                readonly 409: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `precondition-failed`: The version is another one than expected */
+                readonly 412: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The body is too large */
+                readonly 413: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The body is not application/json */
+                readonly 415: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The expectation cannot be met */
+                readonly 417: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `invalid-amount`: The amount is not acceptable
+                 *
+                 *     `insufficient-funds`: The balance does not cover the amount
+                 *
+                 *     `idempotency-key-reused`: The idempotency key belongs to another request
+                 */
+                readonly 422: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `too-many-requests`: The client sends too many requests */
+                readonly 429: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request line and headers are too large */
+                readonly 431: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `internal`: Internal error */
+                readonly 500: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `shard-unavailable`: The shard is unavailable
+                 *
+                 *     `audit-unavailable`: The audit log is unavailable
+                 */
+                readonly 503: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `outcome-unknown`: The outcome is unknown */
+                readonly 504: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
         };
-        /** @description `wallet-not-found`: The wallet does not exist */
-        readonly 404: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/wallets/{id}/close": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
         };
-        /** @description `bad-request`: The request took too long to arrive */
-        readonly 408: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
+        readonly get?: never;
+        readonly put?: never;
+        /** Close a wallet for good */
+        readonly post: {
+            readonly parameters: {
+                readonly query?: never;
+                readonly header?: {
+                    /** @description Makes the request safe to repeat: for 30 days, the same request with the same key has one effect and one answer. */
+                    readonly "Idempotency-Key"?: string;
+                    /** @description With `return=minimal`, a success is answered without a body. */
+                    readonly Prefer?: "return=minimal" | "return=representation";
+                    /** @description The `ETag` of the version that is to be changed; if the wallet has another one, nothing is changed. */
+                    readonly "If-Match"?: string;
+                };
+                readonly path: {
+                    readonly id: string;
+                };
+                readonly cookie?: never;
+            };
+            readonly requestBody?: {
+                readonly content: {
+                    readonly "application/json": Record<string, never>;
+                };
+            };
+            readonly responses: {
+                /** @description The wallet after the change */
+                readonly 200: {
+                    headers: {
+                        /** @description The version of the resource, in quotes. */
+                        readonly ETag: string;
+                        /** @description The request was served before, and this is the original answer. */
+                        readonly "Idempotency-Replayed"?: "true";
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": components["schemas"]["Wallet"];
+                    };
+                };
+                /** @description The change is made; the client prefers no body */
+                readonly 204: {
+                    headers: {
+                        /** @description The version of the resource, in quotes. */
+                        readonly ETag: string;
+                        /** @description The request was served before, and this is the original answer. */
+                        readonly "Idempotency-Replayed"?: "true";
+                        readonly [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description `bad-request`: The request is malformed */
+                readonly 400: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `wallet-not-found`: The wallet does not exist */
+                readonly 404: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request took too long to arrive */
+                readonly 408: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `wallet-closed`: The wallet is closed
+                 *
+                 *     `stale-record`: Concurrent modification
+                 */
+                readonly 409: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `precondition-failed`: The version is another one than expected */
+                readonly 412: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The body is too large */
+                readonly 413: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The body is not application/json */
+                readonly 415: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The expectation cannot be met */
+                readonly 417: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `idempotency-key-reused`: The idempotency key belongs to another request */
+                readonly 422: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `too-many-requests`: The client sends too many requests */
+                readonly 429: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request line and headers are too large */
+                readonly 431: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `internal`: Internal error */
+                readonly 500: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `shard-unavailable`: The shard is unavailable
+                 *
+                 *     `audit-unavailable`: The audit log is unavailable
+                 */
+                readonly 503: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `outcome-unknown`: The outcome is unknown */
+                readonly 504: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/wallets/{id}/events": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
         };
         /**
-         * @description `wallet-closed`: The wallet is closed
-         *
-         *     `stale-record`: Concurrent modification
+         * Read the history of a wallet
+         * @description From the log of its shard, oldest first.
          */
-        readonly 409: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
+        readonly get: {
+            readonly parameters: {
+                readonly query?: {
+                    /** @description The maximum number of items on the page. */
+                    readonly limit?: number;
+                    /** @description The `next` of the previous page, unchanged. Omit it for the first page. */
+                    readonly cursor?: string;
+                };
+                readonly header?: never;
+                readonly path: {
+                    readonly id: string;
+                };
+                readonly cookie?: never;
+            };
+            readonly requestBody?: never;
+            readonly responses: {
+                /** @description One page */
+                readonly 200: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": {
+                            readonly items: readonly components["schemas"]["WalletEvent"][];
+                            /** @description Pass it as `cursor` to get the next page; null on the last page. */
+                            readonly next: string | null;
+                        };
+                    };
+                };
+                /** @description `bad-request`: The request is malformed */
+                readonly 400: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `wallet-not-found`: The wallet does not exist */
+                readonly 404: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request took too long to arrive */
+                readonly 408: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The expectation cannot be met */
+                readonly 417: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `too-many-requests`: The client sends too many requests */
+                readonly 429: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request line and headers are too large */
+                readonly 431: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `internal`: Internal error */
+                readonly 500: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `shard-unavailable`: The shard is unavailable */
+                readonly 503: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
         };
-        /** @description `bad-request`: The body is too large */
-        readonly 413: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/transfers": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
         };
-        /** @description `bad-request`: The body is not application/json */
-        readonly 415: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Move money from one wallet to another
+         * @description The money leaves the source at once. Read the transfer to see whether it has arrived (COMPLETED) or, if the destination refused it, has been returned (REFUNDED, with the reason).
+         */
+        readonly post: {
+            readonly parameters: {
+                readonly query?: never;
+                readonly header?: {
+                    /** @description Makes the request safe to repeat: for 30 days, the same request with the same key has one effect and one answer. */
+                    readonly "Idempotency-Key"?: string;
+                    /** @description With `return=minimal`, a success is answered without a body. */
+                    readonly Prefer?: "return=minimal" | "return=representation";
+                };
+                readonly path?: never;
+                readonly cookie?: never;
+            };
+            readonly requestBody: {
+                readonly content: {
+                    readonly "application/json": components["schemas"]["NewTransfer"];
+                };
+            };
+            readonly responses: {
+                /** @description The transfer; `Location` has its address */
+                readonly 202: {
+                    headers: {
+                        /** @description The version of the resource, in quotes. */
+                        readonly ETag: string;
+                        /** @description The request was served before, and this is the original answer. */
+                        readonly "Idempotency-Replayed"?: "true";
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": components["schemas"]["Transfer"];
+                    };
+                };
+                /** @description `bad-request`: The request is malformed */
+                readonly 400: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `wallet-not-found`: The wallet does not exist */
+                readonly 404: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request took too long to arrive */
+                readonly 408: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `wallet-closed`: The wallet is closed
+                 *
+                 *     `stale-record`: Concurrent modification
+                 */
+                readonly 409: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The body is too large */
+                readonly 413: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The body is not application/json */
+                readonly 415: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The expectation cannot be met */
+                readonly 417: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `invalid-amount`: The amount is not acceptable
+                 *
+                 *     `same-wallet`: Source and destination are the same
+                 *
+                 *     `insufficient-funds`: The balance does not cover the amount
+                 *
+                 *     `idempotency-key-reused`: The idempotency key belongs to another request
+                 */
+                readonly 422: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `too-many-requests`: The client sends too many requests */
+                readonly 429: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request line and headers are too large */
+                readonly 431: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `internal`: Internal error */
+                readonly 500: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /**
+                 * @description `shard-unavailable`: The shard is unavailable
+                 *
+                 *     `audit-unavailable`: The audit log is unavailable
+                 */
+                readonly 503: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `outcome-unknown`: The outcome is unknown */
+                readonly 504: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
         };
-        /** @description `bad-request`: The expectation cannot be met */
-        readonly 417: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/transfers/{id}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /** Read a transfer */
+        readonly get: {
+            readonly parameters: {
+                readonly query?: never;
+                readonly header?: {
+                    /** @description Answers only with one of these versions. */
+                    readonly "If-Match"?: string;
+                    /** @description The `ETag` of the version that the client has: 304 if it is the current one. */
+                    readonly "If-None-Match"?: string;
+                };
+                readonly path: {
+                    readonly id: string;
+                };
+                readonly cookie?: never;
+            };
+            readonly requestBody?: never;
+            readonly responses: {
+                /** @description The transfer */
+                readonly 200: {
+                    headers: {
+                        /** @description The version of the resource, in quotes. */
+                        readonly ETag: string;
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": components["schemas"]["Transfer"];
+                    };
+                };
+                /** @description The client has this version already */
+                readonly 304: {
+                    headers: {
+                        /** @description The version of the resource, in quotes. */
+                        readonly ETag: string;
+                        readonly [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description `bad-request`: The request is malformed */
+                readonly 400: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `transfer-not-found`: The transfer does not exist */
+                readonly 404: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request took too long to arrive */
+                readonly 408: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `precondition-failed`: The version is another one than expected */
+                readonly 412: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The expectation cannot be met */
+                readonly 417: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `too-many-requests`: The client sends too many requests */
+                readonly 429: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request line and headers are too large */
+                readonly 431: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `internal`: Internal error */
+                readonly 500: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `shard-unavailable`: The shard is unavailable */
+                readonly 503: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/health/live": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /** Check whether the process is alive */
+        readonly get: {
+            readonly parameters: {
+                readonly query?: never;
+                readonly header?: never;
+                readonly path?: never;
+                readonly cookie?: never;
+            };
+            readonly requestBody?: never;
+            readonly responses: {
+                /** @description The process is alive */
+                readonly 200: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": components["schemas"]["Liveness"];
+                    };
+                };
+                /** @description `bad-request`: The request is malformed */
+                readonly 400: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request took too long to arrive */
+                readonly 408: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The expectation cannot be met */
+                readonly 417: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `too-many-requests`: The client sends too many requests */
+                readonly 429: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request line and headers are too large */
+                readonly 431: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `internal`: Internal error */
+                readonly 500: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/health/ready": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
         };
         /**
-         * @description `invalid-amount`: The amount is not acceptable
-         *
-         *     `same-wallet`: Source and destination are the same
-         *
-         *     `insufficient-funds`: The balance does not cover the amount
-         *
-         *     `idempotency-key-reused`: The idempotency key belongs to another request
+         * Check which shards are ready
+         * @description Requests that need only ready shards are served in either case.
          */
-        readonly 422: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
+        readonly get: {
+            readonly parameters: {
+                readonly query?: never;
+                readonly header?: never;
+                readonly path?: never;
+                readonly cookie?: never;
+            };
+            readonly requestBody?: never;
+            readonly responses: {
+                /** @description All shards are ready */
+                readonly 200: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": components["schemas"]["Readiness"];
+                    };
+                };
+                /** @description `bad-request`: The request is malformed */
+                readonly 400: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request took too long to arrive */
+                readonly 408: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The expectation cannot be met */
+                readonly 417: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `too-many-requests`: The client sends too many requests */
+                readonly 429: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request line and headers are too large */
+                readonly 431: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `internal`: Internal error */
+                readonly 500: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description At least one shard is not ready, delivery has not started, or the process must be restarted */
+                readonly 503: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": components["schemas"]["Readiness"];
+                    };
+                };
+            };
         };
-        /** @description `too-many-requests`: The client sends too many requests */
-        readonly 429: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request line and headers are too large */
-        readonly 431: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `internal`: Internal error */
-        readonly 500: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /**
-         * @description `shard-unavailable`: The shard is unavailable
-         *
-         *     `audit-unavailable`: The audit log is unavailable
-         */
-        readonly 503: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `outcome-unknown`: The outcome is unknown */
-        readonly 504: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-      };
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
     };
-    readonly delete?: never;
-    readonly options?: never;
-    readonly head?: never;
-    readonly patch?: never;
-    readonly trace?: never;
-  };
-  readonly '/transfers/{id}': {
-    readonly parameters: {
-      readonly query?: never;
-      readonly header?: never;
-      readonly path?: never;
-      readonly cookie?: never;
-    };
-    /** Read a transfer */
-    readonly get: {
-      readonly parameters: {
-        readonly query?: never;
-        readonly header?: {
-          /** @description Answers only with one of these versions. */
-          readonly 'If-Match'?: string;
-          /** @description The `ETag` of the version that the client has: 304 if it is the current one. */
-          readonly 'If-None-Match'?: string;
-        };
-        readonly path: {
-          readonly id: string;
-        };
-        readonly cookie?: never;
-      };
-      readonly requestBody?: never;
-      readonly responses: {
-        /** @description The transfer */
-        readonly 200: {
-          headers: {
-            /** @description The version of the resource, in quotes. */
-            readonly ETag: string;
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/json': components['schemas']['Transfer'];
-          };
-        };
-        /** @description The client has this version already */
-        readonly 304: {
-          headers: {
-            /** @description The version of the resource, in quotes. */
-            readonly ETag: string;
-            readonly [name: string]: unknown;
-          };
-          content?: never;
-        };
-        /** @description `bad-request`: The request is malformed */
-        readonly 400: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `transfer-not-found`: The transfer does not exist */
-        readonly 404: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request took too long to arrive */
-        readonly 408: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `precondition-failed`: The version is another one than expected */
-        readonly 412: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The expectation cannot be met */
-        readonly 417: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `too-many-requests`: The client sends too many requests */
-        readonly 429: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request line and headers are too large */
-        readonly 431: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `internal`: Internal error */
-        readonly 500: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `shard-unavailable`: The shard is unavailable */
-        readonly 503: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-      };
-    };
-    readonly put?: never;
-    readonly post?: never;
-    readonly delete?: never;
-    readonly options?: never;
-    readonly head?: never;
-    readonly patch?: never;
-    readonly trace?: never;
-  };
-  readonly '/health/live': {
-    readonly parameters: {
-      readonly query?: never;
-      readonly header?: never;
-      readonly path?: never;
-      readonly cookie?: never;
-    };
-    /** Check whether the process is alive */
-    readonly get: {
-      readonly parameters: {
-        readonly query?: never;
-        readonly header?: never;
-        readonly path?: never;
-        readonly cookie?: never;
-      };
-      readonly requestBody?: never;
-      readonly responses: {
-        /** @description The process is alive */
-        readonly 200: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/json': components['schemas']['Liveness'];
-          };
-        };
-        /** @description `bad-request`: The request is malformed */
-        readonly 400: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request took too long to arrive */
-        readonly 408: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The expectation cannot be met */
-        readonly 417: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `too-many-requests`: The client sends too many requests */
-        readonly 429: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request line and headers are too large */
-        readonly 431: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `internal`: Internal error */
-        readonly 500: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-      };
-    };
-    readonly put?: never;
-    readonly post?: never;
-    readonly delete?: never;
-    readonly options?: never;
-    readonly head?: never;
-    readonly patch?: never;
-    readonly trace?: never;
-  };
-  readonly '/health/ready': {
-    readonly parameters: {
-      readonly query?: never;
-      readonly header?: never;
-      readonly path?: never;
-      readonly cookie?: never;
-    };
-    /**
-     * Check which shards are ready
-     * @description Requests that need only ready shards are served in either case.
-     */
-    readonly get: {
-      readonly parameters: {
-        readonly query?: never;
-        readonly header?: never;
-        readonly path?: never;
-        readonly cookie?: never;
-      };
-      readonly requestBody?: never;
-      readonly responses: {
-        /** @description All shards are ready */
-        readonly 200: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/json': components['schemas']['Readiness'];
-          };
-        };
-        /** @description `bad-request`: The request is malformed */
-        readonly 400: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request took too long to arrive */
-        readonly 408: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The expectation cannot be met */
-        readonly 417: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `too-many-requests`: The client sends too many requests */
-        readonly 429: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `bad-request`: The request line and headers are too large */
-        readonly 431: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description `internal`: Internal error */
-        readonly 500: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/problem+json': components['schemas']['Problem'];
-          };
-        };
-        /** @description At least one shard is not ready, delivery has not started, or the process must be restarted */
-        readonly 503: {
-          headers: {
-            readonly [name: string]: unknown;
-          };
-          content: {
-            readonly 'application/json': components['schemas']['Readiness'];
-          };
-        };
-      };
-    };
-    readonly put?: never;
-    readonly post?: never;
-    readonly delete?: never;
-    readonly options?: never;
-    readonly head?: never;
-    readonly patch?: never;
-    readonly trace?: never;
-  };
 }
 export type webhooks = Record<string, never>;
 export interface components {
-  schemas: {
-    readonly Wallet: {
-      /** Format: uuid */
-      readonly id: string;
-      readonly shard: components['schemas']['Shard'];
-      /** Format: uuid */
-      readonly ownerId: string;
-      /** @example MXN */
-      readonly currency: string;
-      /**
-       * @description An exact decimal.
-       * @example 125.50
-       */
-      readonly balance: string;
-      /** @enum {string} */
-      readonly state: 'OPENED' | 'CLOSED';
-      /**
-       * @description Increases by 1 with each change; the first version is 1.
-       * @example 2
-       */
-      readonly version: number;
-      /** Format: date-time */
-      readonly createdDate: string;
-      /** Format: date-time */
-      readonly updatedDate: string;
+    schemas: {
+        readonly Wallet: {
+            /** Format: uuid */
+            readonly id: string;
+            readonly shard: components["schemas"]["Shard"];
+            /** Format: uuid */
+            readonly ownerId: string;
+            /** @example MXN */
+            readonly currency: string;
+            /**
+             * @description An exact decimal.
+             * @example 125.50
+             */
+            readonly balance: string;
+            /** @enum {string} */
+            readonly state: "OPENED" | "CLOSED";
+            /**
+             * @description Increases by 1 with each change; the first version is 1.
+             * @example 2
+             */
+            readonly version: number;
+            /** Format: date-time */
+            readonly createdDate: string;
+            /** Format: date-time */
+            readonly updatedDate: string;
+        };
+        readonly Shard: {
+            /** @example 1 */
+            readonly group: number;
+            /** @example 0 */
+            readonly member: number;
+        };
+        readonly Problem: {
+            /** @example urn:problem-type:wallet-service:insufficient-funds */
+            readonly type: string;
+            /** @example The balance does not cover the amount */
+            readonly title: string;
+            /** @example 422 */
+            readonly status: number;
+            /** @description What happened this time. */
+            readonly detail: string;
+            /**
+             * @description The code to branch on. A later version may have more of them.
+             * @example insufficient-funds
+             * @enum {string}
+             */
+            readonly code: "bad-request" | "not-found" | "method-not-allowed" | "unauthorized" | "forbidden" | "keys-unavailable" | "invalid-amount" | "unknown-currency" | "currency-mismatch" | "same-wallet" | "insufficient-funds" | "wallet-closed" | "precondition-failed" | "wallet-not-found" | "transfer-not-found" | "stale-record" | "idempotency-key-reused" | "too-many-requests" | "shard-unavailable" | "outcome-unknown" | "audit-unavailable" | "internal";
+            /**
+             * @description Identifies this occurrence by the id of the request, which also appears in the log.
+             * @example urn:uuid:5f0c7f0e-6a3c-4f0e-9a53-2f6d5c8e1b7a
+             */
+            readonly instance: string;
+            /** @description The faults and their positions, when the request is malformed. */
+            readonly errors?: readonly {
+                /**
+                 * @description A JSON pointer into the body, or `path/…`, `query/…` or `header/…` with the name of a parameter.
+                 * @example #/amount
+                 */
+                readonly pointer: string;
+                readonly message: string;
+            }[];
+        };
+        readonly NewWallet: {
+            /**
+             * @description Determines the shard permanently.
+             * @example MX
+             */
+            readonly country: string;
+            /**
+             * Format: uuid
+             * @example 0198c5a2-7b7e-7000-8000-5d2f4a6b8c0d
+             */
+            readonly ownerId: string;
+            /**
+             * @description An ISO 4217 code.
+             * @example MXN
+             */
+            readonly currency: string;
+            /**
+             * @description A decimal, exact as written, whether as a string or as a number.
+             * @default 0
+             * @example 100.00
+             */
+            readonly initialBalance: string | number;
+        };
+        readonly Deposit: {
+            /**
+             * @description A decimal, exact as written, whether as a string or as a number.
+             * @example 25.50
+             */
+            readonly amount: string | number;
+            /** @description Who is notified of the deposit. */
+            readonly recipient?: string;
+        };
+        readonly Withdrawal: {
+            /**
+             * @description A decimal, exact as written, whether as a string or as a number.
+             * @example 25.50
+             */
+            readonly amount: string | number;
+        };
+        readonly WalletEvent: {
+            /**
+             * Format: uuid
+             * @description The same wherever the event is delivered.
+             */
+            readonly id: string;
+            /** @example WalletMoneyDepositedEvent */
+            readonly type: string;
+            /**
+             * @description The version of the wallet after the event.
+             * @example 2
+             */
+            readonly version: number;
+            /**
+             * Format: uuid
+             * @description Shared by all events of one action.
+             */
+            readonly actionId: string;
+            /** @example WalletDepositMoneyAction */
+            readonly actionName: string;
+            /**
+             * @description On whose behalf the action ran; null if the reader may not know.
+             * @example wallet-service
+             */
+            readonly principal: string | null;
+            /**
+             * @description The fields of the event, decimals as strings.
+             * @example {
+             *       "amount": "25.50",
+             *       "newBalance": "125.50"
+             *     }
+             */
+            readonly payload?: Record<string, never>;
+            /** Format: date-time */
+            readonly createdDate: string;
+        };
+        readonly Transfer: {
+            /**
+             * Format: uuid
+             * @description Contains the shard of the source wallet.
+             */
+            readonly id: string;
+            /** @enum {string} */
+            readonly state: "INITIATED" | "COMPLETED" | "REFUNDED";
+            /** Format: uuid */
+            readonly sourceId: string;
+            /** Format: uuid */
+            readonly destId: string;
+            /**
+             * @description An exact decimal.
+             * @example 25.50
+             */
+            readonly amount: string;
+            /** @example EUR */
+            readonly currency: string;
+            /** @description Why the transfer was refunded, if it was. */
+            readonly reason?: string;
+            /** Format: date-time */
+            readonly createdDate: string;
+            /** Format: date-time */
+            readonly updatedDate: string;
+        };
+        readonly NewTransfer: {
+            /**
+             * Format: uuid
+             * @example 0198c5a2-7b7e-7000-8000-5d2f4a6b8c0d
+             */
+            readonly sourceId: string;
+            /**
+             * Format: uuid
+             * @example 0198c5a2-7b7e-7000-8000-5d2f4a6b8c0d
+             */
+            readonly destId: string;
+            /**
+             * @description A decimal, exact as written, whether as a string or as a number.
+             * @example 25.50
+             */
+            readonly amount: string | number;
+        };
+        readonly Liveness: {
+            /** @enum {string} */
+            readonly status: "live";
+        };
+        readonly Readiness: {
+            /** @enum {string} */
+            readonly status: "ready" | "unavailable";
+            readonly shards: readonly {
+                readonly group: number;
+                readonly member: number;
+                /** @example mexico-1 */
+                readonly name: string;
+                /** @enum {string} */
+                readonly status: "ready" | "unavailable";
+                /**
+                 * @description Why the shard is not ready
+                 * @enum {string}
+                 */
+                readonly cause?: "unreachable" | "not-serving" | "in-recovery" | "read-only" | "access-refused" | "database-missing" | "tls-refused" | "not-migrated" | "migration-not-allowed" | "schema-newer" | "other-shards" | "other-encoding" | "migration-failed" | "refused" | "opening" | "delivery-starting";
+                /**
+                 * @description The cause in words, and what to do; the log names host and database
+                 * @example its database does not exist: create the database, or correct jdbc-url
+                 */
+                readonly detail?: string;
+            }[];
+        };
     };
-    readonly Shard: {
-      /** @example 1 */
-      readonly group: number;
-      /** @example 0 */
-      readonly member: number;
-    };
-    readonly Problem: {
-      /** @example urn:problem-type:wallet-service:insufficient-funds */
-      readonly type: string;
-      /** @example The balance does not cover the amount */
-      readonly title: string;
-      /** @example 422 */
-      readonly status: number;
-      /** @description What happened this time. */
-      readonly detail: string;
-      /**
-       * @description The code to branch on. A later version may have more of them.
-       * @example insufficient-funds
-       * @enum {string}
-       */
-      readonly code:
-        | 'bad-request'
-        | 'not-found'
-        | 'method-not-allowed'
-        | 'unauthorized'
-        | 'forbidden'
-        | 'keys-unavailable'
-        | 'invalid-amount'
-        | 'unknown-currency'
-        | 'currency-mismatch'
-        | 'same-wallet'
-        | 'insufficient-funds'
-        | 'wallet-closed'
-        | 'precondition-failed'
-        | 'wallet-not-found'
-        | 'transfer-not-found'
-        | 'stale-record'
-        | 'idempotency-key-reused'
-        | 'too-many-requests'
-        | 'shard-unavailable'
-        | 'outcome-unknown'
-        | 'audit-unavailable'
-        | 'internal';
-      /**
-       * @description Identifies this occurrence by the id of the request, which also appears in the log.
-       * @example urn:uuid:5f0c7f0e-6a3c-4f0e-9a53-2f6d5c8e1b7a
-       */
-      readonly instance: string;
-      /** @description The faults and their positions, when the request is malformed. */
-      readonly errors?: readonly {
-        /**
-         * @description A JSON pointer into the body, or `path/…`, `query/…` or `header/…` with the name of a parameter.
-         * @example #/amount
-         */
-        readonly pointer: string;
-        readonly message: string;
-      }[];
-    };
-    readonly NewWallet: {
-      /**
-       * @description Determines the shard permanently.
-       * @example MX
-       */
-      readonly country: string;
-      /**
-       * Format: uuid
-       * @example 0198c5a2-7b7e-7000-8000-5d2f4a6b8c0d
-       */
-      readonly ownerId: string;
-      /**
-       * @description An ISO 4217 code.
-       * @example MXN
-       */
-      readonly currency: string;
-      /**
-       * @description A decimal, exact as written, whether as a string or as a number.
-       * @default 0
-       * @example 100.00
-       */
-      readonly initialBalance: string | number;
-    };
-    readonly Deposit: {
-      /**
-       * @description A decimal, exact as written, whether as a string or as a number.
-       * @example 25.50
-       */
-      readonly amount: string | number;
-      /** @description Who is notified of the deposit. */
-      readonly recipient?: string;
-    };
-    readonly Withdrawal: {
-      /**
-       * @description A decimal, exact as written, whether as a string or as a number.
-       * @example 25.50
-       */
-      readonly amount: string | number;
-    };
-    readonly WalletEvent: {
-      /**
-       * Format: uuid
-       * @description The same wherever the event is delivered.
-       */
-      readonly id: string;
-      /** @example WalletMoneyDepositedEvent */
-      readonly type: string;
-      /**
-       * @description The version of the wallet after the event.
-       * @example 2
-       */
-      readonly version: number;
-      /**
-       * Format: uuid
-       * @description Shared by all events of one action.
-       */
-      readonly actionId: string;
-      /** @example WalletDepositMoneyAction */
-      readonly actionName: string;
-      /**
-       * @description On whose behalf the action ran; null if the reader may not know.
-       * @example wallet-service
-       */
-      readonly principal: string | null;
-      /**
-       * @description The fields of the event, decimals as strings.
-       * @example {
-       *       "amount": "25.50",
-       *       "newBalance": "125.50"
-       *     }
-       */
-      readonly payload?: Record<string, never>;
-      /** Format: date-time */
-      readonly createdDate: string;
-    };
-    readonly Transfer: {
-      /**
-       * Format: uuid
-       * @description Contains the shard of the source wallet.
-       */
-      readonly id: string;
-      /** @enum {string} */
-      readonly state: 'INITIATED' | 'COMPLETED' | 'REFUNDED';
-      /** Format: uuid */
-      readonly sourceId: string;
-      /** Format: uuid */
-      readonly destId: string;
-      /**
-       * @description An exact decimal.
-       * @example 25.50
-       */
-      readonly amount: string;
-      /** @example EUR */
-      readonly currency: string;
-      /** @description Why the transfer was refunded, if it was. */
-      readonly reason?: string;
-      /** Format: date-time */
-      readonly createdDate: string;
-      /** Format: date-time */
-      readonly updatedDate: string;
-    };
-    readonly NewTransfer: {
-      /**
-       * Format: uuid
-       * @example 0198c5a2-7b7e-7000-8000-5d2f4a6b8c0d
-       */
-      readonly sourceId: string;
-      /**
-       * Format: uuid
-       * @example 0198c5a2-7b7e-7000-8000-5d2f4a6b8c0d
-       */
-      readonly destId: string;
-      /**
-       * @description A decimal, exact as written, whether as a string or as a number.
-       * @example 25.50
-       */
-      readonly amount: string | number;
-    };
-    readonly Liveness: {
-      /** @enum {string} */
-      readonly status: 'live';
-    };
-    readonly Readiness: {
-      /** @enum {string} */
-      readonly status: 'ready' | 'unavailable';
-      readonly shards: readonly {
-        readonly group: number;
-        readonly member: number;
-        /** @example mexico-1 */
-        readonly name: string;
-        /** @enum {string} */
-        readonly status: 'ready' | 'unavailable';
-        /**
-         * @description Why the shard is not ready
-         * @enum {string}
-         */
-        readonly cause?:
-          | 'unreachable'
-          | 'not-serving'
-          | 'in-recovery'
-          | 'read-only'
-          | 'access-refused'
-          | 'database-missing'
-          | 'tls-refused'
-          | 'not-migrated'
-          | 'migration-not-allowed'
-          | 'schema-newer'
-          | 'other-shards'
-          | 'migration-failed'
-          | 'refused'
-          | 'opening'
-          | 'delivery-starting';
-        /**
-         * @description The cause in words, and what to do; the log names host and database
-         * @example its database does not exist: create the database, or correct jdbc-url
-         */
-        readonly detail?: string;
-      }[];
-    };
-  };
-  responses: never;
-  parameters: never;
-  requestBodies: never;
-  headers: never;
-  pathItems: never;
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
 }
 export type $defs = Record<string, never>;
 export type operations = Record<string, never>;
