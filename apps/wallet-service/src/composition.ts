@@ -233,7 +233,7 @@ function notificationsOnly(
   const end = notifyOfCommits(options);
   return {
     start: () => undefined,
-    started: async () => undefined,
+    started: async () => [],
     startedOn: (shard) => options.databases.readyOn(shard),
     stop: async () => end(),
     restartNeed: undefined,

@@ -9,6 +9,7 @@ import {
 import type { AbandonedCalls } from './call/call-deadlines.js';
 import type { EventHandlerRegistry, RegisteredHandler } from './handler/event-handler-registry.js';
 import { EnvelopeFactory } from './handler/row-envelope.js';
+import type { DatabaseFailure } from './operator/blocked-page.js';
 import { onPause } from './operator/delivery-operator.js';
 import { CursorLoader } from './subscription/cursor-loader.js';
 import { CursorSaver } from './slots/cursor-saver.js';
@@ -65,7 +66,7 @@ export class DatabaseWorker {
   readonly #fedLogs = new Map<string, FedLog>();
   readonly #registered = Promise.withResolvers<void>();
   /** Called if the database was opened, but becomes unavailable before the handlers are registered. */
-  readonly #onRefused = new Set<() => void>();
+  readonly #onRefused = new Set<(reason: unknown) => void>();
   /** Whether its handlers have their positions, so that it may ask for leases. */
   #hasBegun = false;
   #refreshing = false;
@@ -170,16 +171,19 @@ export class DatabaseWorker {
     return this.#registered.promise;
   }
 
-  /** Resolves like {@link registered}, or when the database reports that it is unavailable; rejects in the same cases. */
-  async settled(): Promise<void> {
-    const refused = Promise.withResolvers<void>();
-    const onRefused = (): void => refused.resolve();
+  /**
+   * Resolves like {@link registered}, or with the reason when the database reports that it is unavailable, or does not register
+   * the handlers in time; rejects in the same cases.
+   */
+  async settled(): Promise<DatabaseFailure | undefined> {
+    const refused = Promise.withResolvers<DatabaseFailure>();
+    const { shards } = this.#database;
+    const onRefused = (error: unknown): void => refused.resolve({ shards, error });
     this.#onRefused.add(onRefused);
     // If this rejects, so does the registration of the handlers, which is awaited below.
     this.#database.ready(onRefused).catch(() => undefined);
-    await Promise.race([this.#registered.promise, refused.promise]).finally(() =>
-      this.#onRefused.delete(onRefused),
-    );
+    const isRegistered = this.#registered.promise.then(() => undefined);
+    return Promise.race([isRegistered, refused.promise]).finally(() => this.#onRefused.delete(onRefused));
   }
 
   /** Reads the log at once, because this process has committed something, and notifies other processes. */
@@ -260,7 +264,7 @@ export class DatabaseWorker {
         const code = FrameworkError.find(error)?.code;
         // Asking again cannot help.
         if (error instanceof HandlerNamesError || code === 'databases-closed') return { refusal: error };
-        if (code === 'shard-unavailable') for (const tell of this.#onRefused) tell();
+        if (code === 'shard-unavailable') for (const tell of this.#onRefused) tell(error);
         throw error;
       }),
     );

@@ -25,6 +25,7 @@ import { DatabaseWorker } from './database-worker.js';
 import { type DeliveryOverrides, type EngineSettings, engineSettings } from './delivery-settings.js';
 import { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import type { AnyEventHandler } from './handler/event-handler.js';
+import type { DatabaseFailure } from './operator/blocked-page.js';
 import type { LeaseLoss, LeaseLossHook } from './slots/lease-keeper.js';
 import { QuarantineGate } from './subscription/quarantine.js';
 import { quiet } from './worker-context.js';
@@ -204,15 +205,17 @@ export class Delivery {
    * Resolves when every handler has its position in the log of every available database: what is committed there from then on is
    * delivered to a new handler that starts `'now'`.
    *
-   * A database that reports that it is unavailable is left out; its delivery begins by itself when it becomes available: see
-   * {@link startedOn}.
+   * A database that is unavailable, or does not register the handlers in time, is left out; its delivery begins by itself when it
+   * can: see {@link startedOn}.
    *
+   * @returns the databases from which nothing is delivered yet, with the reasons; empty when all handlers run
    * @throws HandlerNamesError `handler-names` when, in a database, the names of one handler belong to several handlers, or those
    * of two belong to one
    * @throws Error when a database was closed, or delivery stopped, before that
    */
-  async started(): Promise<void> {
-    await Promise.all(this.#workers.map((worker) => worker.settled()));
+  async started(): Promise<readonly DatabaseFailure[]> {
+    const settled = await Promise.all(this.#workers.map((worker) => worker.settled()));
+    return settled.filter((failure) => failure !== undefined);
   }
 
   /**

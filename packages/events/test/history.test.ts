@@ -173,7 +173,7 @@ describe('a start', () => {
       if (reason !== undefined) onNotReady?.(reason);
       return opened;
     });
-    await delivery.started();
+    expect(await delivery.started()).toEqual([{ shards: [shard], error: reason }]);
     const onShard = vi.fn<() => void>();
     const started = delivery.startedOn(shard).then(onShard);
     await bench.clock.advance(30_000);
@@ -182,7 +182,8 @@ describe('a start', () => {
     open();
     const again = delivery.started();
     await bench.clock.advance(1_000);
-    await Promise.all([started, again]);
+    await started;
+    expect(await again).toEqual([]);
     bench.database.commit(deposited('a', 1));
     await bench.clock.advance(2_000);
     expect(handler.seen).toEqual(['a1']);
@@ -197,7 +198,7 @@ describe('a start', () => {
       'cursors.register',
       Array.from({ length: 3 }, () => down),
     );
-    await delivery.started();
+    expect(await delivery.started()).toEqual([{ shards: [shard], error: down }]);
     const onShard = vi.fn<() => void>();
     const started = delivery.startedOn(shard).then(onShard);
     await bench.clock.advance(0);
