@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { type TransferEnds, walletSimulation } from './wallet-simulation.js';
 
-const seedsInAll = Number(process.env['SIMULATION_SEEDS'] ?? 1_500);
+const seedsInAll = Number(process.env['SIMULATION_SEEDS'] ?? 750);
 /** The share of all seeds of the project's simulations. */
-const seeds = Math.ceil(0.12 * seedsInAll);
+const seeds = Math.ceil(0.28 * seedsInAll);
 /** The timeout of a test, for a run in which nothing happens any more: runs have limits of steps and of virtual time. */
-const timeout = 900_000 * Math.max(1, seedsInAll / 1_500);
+const timeout = 900_000 * Math.max(1, seedsInAll / 750);
 
 test('money is conserved and every transfer ends in one state, whatever happens', { timeout }, async () => {
   const ends: TransferEnds = { completed: 0, refunded: 0 };

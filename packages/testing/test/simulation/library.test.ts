@@ -36,7 +36,7 @@ const library = new Simulation({
   },
 });
 
-const seeds = seedCountOf(0.08);
+const seeds = seedCountOf(0.1);
 
 test('every loan is counted once', { timeout }, async () => {
   const { counts } = await library.explore({ seeds });

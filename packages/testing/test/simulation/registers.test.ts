@@ -36,7 +36,7 @@ test('no run leaves anything in memory, however many follow', async () => {
 
 test('actions have their effect once or not at all, whatever fails on the way', { timeout }, async () => {
   const simulation = registersSimulation({ handles: false });
-  const { counts } = await simulation.explore({ seeds: seedCountOf(0.48) });
+  const { counts } = await simulation.explore({ seeds: seedCountOf(0.32) });
   const met = [
     'late-commit',
     'group',
