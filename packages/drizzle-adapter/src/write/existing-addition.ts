@@ -22,14 +22,11 @@ export function existingAddition(error: unknown, changes: readonly Change[]): Ch
       ? additions.find((change) => nameIn(tableOf(change)) === table)
       : undefined;
   const detail = cause instanceof pg.DatabaseError ? (cause.detail ?? '') : '';
-  const values = detail.slice(detail.indexOf(')=(') + 3);
+  const values = detail.slice(detail.indexOf(')=(') + 3, detail.lastIndexOf(')'));
   return additions.find((change) => {
     const place = columns.indexOf(nameIn(idColumnOf(change)));
-    const { value } = change.model.id;
-    if (place === -1) return false;
-    return columns.length === 1
-      ? values.startsWith(`${value})`)
-      : values.split(', ')[place]?.startsWith(value) === true;
+    const found = columns.length === 1 ? values : values.split(', ')[place];
+    return place !== -1 && found === change.model.id.value;
   });
 }
 
