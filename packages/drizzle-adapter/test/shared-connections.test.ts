@@ -50,7 +50,7 @@ describe('connections that commits share', () => {
     expect(outcomes).toMatchObject([
       { reason: { code: 'stale-record' } },
       { value: { version: 1 } },
-      { reason: { code: 'constraint-violation' } },
+      { reason: { code: 'stale-record', expectedVersion: 0 } },
       { value: { version: 1 } },
       { reason: { code: 'stale-record' } },
     ]);

@@ -92,3 +92,19 @@ test('the events that handlers received are compared with the log', async () => 
   records.splice(-1, 1, { ...first!, eventId: 'nobody' });
   expect(await violations()).toEqual(['watch-everything received nobody, which was never committed']);
 });
+
+test('a check waits for handlers that are not registered yet, and then reports them', async () => {
+  @FrameworkEventHandler({ name: 'watch-nothing' })
+  class WatchNothing extends WatchEverything {}
+  const idle = new DeliveryRecorder();
+  idle.around([new WatchNothing()]);
+  const found = await checkRecord({
+    recorder,
+    deliveries: idle,
+    databases: [service.global.url],
+    tables: {},
+    restWithinMs: 200,
+    mayBeThere: () => true,
+  });
+  expect(found).toContain('watch-nothing is not registered yet after 200 ms');
+});

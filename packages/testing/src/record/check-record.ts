@@ -81,7 +81,8 @@ export async function checkRecord<Answer>(options: RecordCheck<Answer>): Promise
   const databases: RecordedDatabase[] = [];
   try {
     for (const url of options.databases) databases.push(await RecordedDatabase.open(url));
-    const waiting = await stillWaiting(databases, options.restWithinMs ?? restDefaultMs);
+    const handlers = options.deliveries?.handlers.map(({ name }) => name) ?? [];
+    const waiting = await stillWaiting(databases, handlers, options.restWithinMs ?? restDefaultMs);
     const records = await Promise.all(databases.map((database) => database.read(options.tables)));
     return [
       ...options.recorder.violations,
@@ -100,11 +101,12 @@ export async function checkRecord<Answer>(options: RecordCheck<Answer>): Promise
 /** What handlers have not done when their time is up. */
 async function stillWaiting(
   databases: readonly RecordedDatabase[],
+  handlers: readonly string[],
   withinMs: number,
 ): Promise<readonly string[]> {
   const endMs = performance.now() + withinMs;
   for (;;) {
-    const waiting = (await Promise.all(databases.map((database) => database.waiting()))).flat();
+    const waiting = (await Promise.all(databases.map((database) => database.waiting(handlers)))).flat();
     if (waiting.length === 0) return [];
     if (performance.now() > endMs) return waiting.map((what) => `${what} after ${withinMs} ms`);
     await delay(restPollMs);

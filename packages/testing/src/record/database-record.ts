@@ -66,6 +66,12 @@ const waitingText = `
       where d.dead and d.handler = p.handler and d.model_name = p.model_name and d.model_id = p.model_id)
   ) waiting group by handler order by handler`;
 
+const unregisteredText = `
+  select name || ' is not registered yet' as what from unnest($1::text[]) as given (name)
+  where not exists (
+    select from eventlog.handler_names n join eventlog.cursors c using (handler) where n.name = given.name)
+  order by name`;
+
 const actionsText = `
   select distinct on (action_id) action_id as id, action_name as name, action_params as params, principal, headers
   from eventlog.events order by action_id, ordinal`;
@@ -112,9 +118,14 @@ export class RecordedDatabase {
     return (await this.#client.query<Record<string, unknown>>(text, [...values])).rows;
   }
 
-  /** Describes what handlers still have to do, one text per handler; empty when delivery is at rest. */
-  async waiting(): Promise<readonly string[]> {
-    return this.#texts(waitingText);
+  /**
+   * Describes what handlers still have to do, one text per handler; empty when delivery is at rest.
+   *
+   * @param handlers the durable names of handlers that must be registered before that
+   */
+  async waiting(handlers: readonly string[]): Promise<readonly string[]> {
+    const unregistered = await this.#rowsOf<{ what: string }>(unregisteredText, [handlers]);
+    return [...unregistered.map(({ what }) => what), ...(await this.#texts(waitingText))];
   }
 
   /** Reads everything in one consistent snapshot. */
@@ -150,7 +161,7 @@ export class RecordedDatabase {
     return (await this.#rowsOf<{ what: string }>(text)).map(({ what }) => what);
   }
 
-  async #rowsOf<Row extends object>(text: string): Promise<readonly Row[]> {
-    return (await this.#client.query<Row>(text)).rows;
+  async #rowsOf<Row extends object>(text: string, values: unknown[] = []): Promise<readonly Row[]> {
+    return (await this.#client.query<Row>(text, values)).rows;
   }
 }
