@@ -44,7 +44,7 @@ create index events_history_idx on eventlog.events (epoch, xid, position) includ
 -- Takes what arrives when partitions were not created in time, so that no action fails because of it.
 create table eventlog.events_default partition of eventlog.events default;
 --> statement-breakpoint
--- Only the owner of the log may create and drop partitions: these functions do it for roles that own nothing and were granted them.
+-- Runs as the owner of the log, because nobody else may create partitions; roles that may call it are granted that by name.
 -- Creates the partitions of this month and of the next ones; safe to call again, and by several at once. Commits are not held
 -- up: a table that is made by itself is attached without a lock that conflicts with them. To be called again when a lock was
 -- not had in time, because somebody reads the log.

@@ -28,8 +28,8 @@ begin
   now_date := clock_timestamp();
   -- What was said in another history, or by a clock that has gone back since, counts from now on.
   update eventlog.processes p set history = own_history, renewed_date = now_date,
-      until_date = coalesce(now_date + (p.until_date - p.renewed_date), p.until_date)
-    where p.renewed_date > now_date or p.history is distinct from own_history;
+      until_date = now_date + (p.until_date - p.renewed_date)
+    where p.renewed_date > now_date or p.history <> own_history;
   was_late := coalesce((select p.until_date < now_date from eventlog.processes p where p.process_id = own_id), false);
   insert into eventlog.processes as p (process_id, handlers, shards, history, renewed_date, until_date)
     values (own_id, own_handlers, own_shards, own_history, now_date, now_date + lease)

@@ -169,8 +169,8 @@ export class RefundTransfer implements EventHandler<TransferRefusedEvent> {
 /**
  * Step 3 of a received transfer: records the completion on the source's shard.
  *
- * It handles the event of the decision and not that of the wallet: an event waits for earlier ones of its model, and the settlements of
- * a wallet's receipts must not wait for one whose source cannot be reached.
+ * It handles the decision's event, not the wallet's. The events of a model wait for each other, so one source that cannot be reached
+ * would hold up every later settlement of the wallet.
  */
 export class SettleTransfer implements EventHandler<TransferReceivedEvent> {
   static readonly handlerName = 'settle-transfer';

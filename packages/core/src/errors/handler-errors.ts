@@ -90,7 +90,8 @@ export class HandlerTimeoutError extends FrameworkError {
  * fewer requests: the event is delivered again later, and no attempt is counted, however often that happens. Later events of its
  * model wait meanwhile.
  *
- * A batch handler that throws it postpones the whole batch; a `PartialBatchError` can hold it for single events.
+ * A batch handler that throws it postpones the whole batch. To postpone single events, throw a `PartialBatchError` that has one of
+ * these errors for each.
  */
 export class RetryLaterError extends FrameworkError {
   /** The longest wait that a handler can ask for, in milliseconds: a day. */

@@ -4,8 +4,8 @@ import { type ModelClass, modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 
 /**
- * A row was changed or removed after the action read it; a row that the action adds was added by somebody else meanwhile; or
- * another server has taken over since then, and may lack that version. Nothing was written; fresh reads can help.
+ * A row was changed or removed after the action read it, a model that the action adds has an id that exists already, or another
+ * server has taken over since the read and may lack that version. Nothing was written; fresh reads can help.
  */
 export class StaleRecordError extends FrameworkError {
   /** The model's name. */

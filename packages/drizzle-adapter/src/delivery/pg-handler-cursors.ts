@@ -83,8 +83,7 @@ const lagText = `
 const userText = `
   select process_id as "processId", until_date <= clock_timestamp() as late
   from eventlog.processes
-  where (handlers is null or $1 = any(handlers))
-    and until_date + coalesce(until_date - renewed_date, interval '0') > clock_timestamp()
+  where $1 = any(handlers) and until_date + (until_date - renewed_date) > clock_timestamp()
   order by until_date desc limit 1`;
 
 /** The cursors of handlers in the slots of one PostgreSQL database. */
@@ -232,8 +231,9 @@ export class PgHandlerCursors implements HandlerCursors {
 /**
  * The place in the log where a new handler starts, as an SQL query.
  *
- * A time stands for the first transaction with events of about that time, so slightly older events may be included. A transaction
- * that is still open may have written such an event, too, so it counts as after the place, even if its number is lower.
+ * A handler that starts at a time may get a few older events: its place is before the first transaction of about that time. A
+ * transaction that is still open may have written an event since that time, so it comes after the place, even if its number is
+ * lower.
  */
 function startPlace(startFrom: StartFrom) {
   const now = sql`select max(epoch) as epoch, pg_current_snapshot() as snapshot from eventlog.epochs`;

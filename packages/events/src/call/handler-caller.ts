@@ -105,7 +105,7 @@ export class HandlerCaller {
     return this.#handler.name;
   }
 
-  /** The longest wait that a call has asked for, in milliseconds, so that a longer one is known to be a mistake of a clock. */
+  /** The longest wait that a call has asked for, in milliseconds. A longer one means that a clock was set back. */
   get askedMaxMs(): number {
     return this.#askedMaxMs;
   }
