@@ -10,8 +10,12 @@ import { Fleet } from './delivery/fleet.js';
 import { WalletClient } from './wallet-client.js';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
-/** Of several passes the one with the fewest files counts: the others include a renewal of leases, a poll or a sweep. */
-const passCount = 8;
+/**
+ * Of several passes the one with the fewest files counts: the others include a renewal of leases, a poll or a sweep. On
+ * a busy machine many passes do, so passes are made until one is short enough.
+ */
+const passesMin = 8;
+const passesMax = 200;
 /** Entries of packages, which only pass names on. */
 const entries = /\/src\/(index|adapter)\.ts$/;
 /** What only watches the way of a deposit. */
@@ -35,7 +39,7 @@ afterAll(async () => {
 
 test('a deposit runs through at most 45 source files from execution to commit', async () => {
   const wallet = await fleet.openWallet('DE');
-  const files = await fewestFiles(() => fleet.deposit(wallet), /^(packages|apps)\/[^/]+\/src\//);
+  const files = await fewestFiles(45, () => fleet.deposit(wallet), /^(packages|apps)\/[^/]+\/src\//);
   expect(files).toSatisfy(({ length }) => length <= 45);
 });
 
@@ -47,11 +51,12 @@ test('an event runs through at most 24 files of the packages from log to handler
     const http = fleet.start('http');
     const client = new WalletClient(await http.served());
     const { id } = await client.openWallet({ country: 'DE' });
-    const files = await fewestFiles(async () => {
+    const pass = async (): Promise<void> => {
       const handled = new Promise<void>((resolve) => (handler.onDeposit = resolve));
       await client.post(`/wallets/${id}/deposit`, { amount: '1' });
       await handled;
-    }, /^packages\/[^/]+\/src\//);
+    };
+    const files = await fewestFiles(24, pass, /^packages\/[^/]+\/src\//);
     expect(files).toSatisfy(({ length }) => length <= 24);
   } finally {
     await worker.stop();
@@ -69,9 +74,13 @@ class TellDeposit implements EventHandler<WalletMoneyDepositedEvent> {
 }
 
 /** The counted files in which functions ran, in the pass with the fewest. */
-async function fewestFiles(pass: () => Promise<unknown>, counted: RegExp): Promise<readonly string[]> {
-  let fewest: readonly string[] | undefined;
-  for (let count = 0; count < passCount; count++) {
+async function fewestFiles(
+  enough: number,
+  pass: () => Promise<unknown>,
+  counted: RegExp,
+): Promise<readonly string[]> {
+  let fewest: readonly string[] = [];
+  for (let count = 0; count < passesMin || (fewest.length > enough && count < passesMax); count++) {
     await inspector.post('Profiler.takePreciseCoverage');
     await pass();
     const { result } = await inspector.post('Profiler.takePreciseCoverage');
@@ -80,7 +89,7 @@ async function fewestFiles(pass: () => Promise<unknown>, counted: RegExp): Promi
       .map(({ url }) => url.replace(/^file:\/\//, '').replace(root, ''))
       .filter((file) => counted.test(file) && !entries.test(file) && !watching.test(file))
       .sort();
-    if (fewest === undefined || files.length < fewest.length) fewest = files;
+    if (count === 0 || files.length < fewest.length) fewest = files;
   }
-  return fewest ?? [];
+  return fewest;
 }
