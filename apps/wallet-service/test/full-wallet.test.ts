@@ -49,7 +49,7 @@ test('a wallet that was filled up meanwhile takes back every refused transfer', 
   // Money above the limit can be taken out, and nothing can be added.
   expect((await client.post(`/wallets/${source.id}/deposit`, { amount: '1' })).status).toBe(422);
   expect((await client.post(`/wallets/${source.id}/withdraw`, { amount: fullBalance })).status).toBe(200);
-  expect(await rowsOf(service.global, 'select from eventlog.parked_events where dead')).toEqual([]);
+  expect(await rowsOf(service.global, 'select from eventlog.blocked_models where dead')).toEqual([]);
 });
 
 test(`money in transit always fits back into its column, whatever happens meanwhile (seed ${seed})`, async () => {

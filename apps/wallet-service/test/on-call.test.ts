@@ -102,7 +102,7 @@ test('a handler fails since the deployment', async () => {
     ids.push(id);
     await service.client.post(`/wallets/${id}/deposit`, { amount: '1', recipient });
   }
-  const dead = 'select event_id from eventlog.parked_events where dead';
+  const dead = 'select event_id from eventlog.blocked_models where dead';
   await vi.waitFor(async () => expect(await rowsOf(service.global, dead)).toHaveLength(2), patience);
 
   const listed = await exercise.next('dead-letters list');

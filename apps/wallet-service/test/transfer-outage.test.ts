@@ -28,7 +28,7 @@ test('a transfer to a shard that is down stays in transit and completes after th
   const transfer = { sourceId: source!.id, destId: dest!.id, amount: '40' };
   const { body } = await service.client.post('/transfers', transfer);
   await vi.waitFor(async () => {
-    const blocked = 'select from eventlog.parked_events where model_id = $1';
+    const blocked = 'select from eventlog.blocked_models where model_id = $1';
     expect(await rowsOf(service.global, blocked, [body['id']])).toHaveLength(1);
   }, patience);
   expect((await service.client.get(`/transfers/${String(body['id'])}`)).body).toMatchObject({
@@ -69,7 +69,7 @@ test('a transfer is settled while an earlier one to the same wallet waits for it
   );
   const first = await send(far!.id);
   await vi.waitFor(async () => {
-    const waiting = `select from eventlog.parked_events where handler = 'settle-transfer'`;
+    const waiting = `select from eventlog.blocked_models where handler = 'settle-transfer'`;
     expect(await rowsOf(service.global, waiting)).toHaveLength(1);
   }, patience);
 

@@ -17,7 +17,7 @@ import { describePages, describeReads, describeSoftDelete } from './behaviours/d
 import { describeCrossShard, describePlacement } from './behaviours/describe-sharding.js';
 import { describeRefusals, describeUnstorableValues, describeValues } from './behaviours/describe-values.js';
 import { describeAttempts, describeDeadLetters } from './delivery/describe-attempts.js';
-import { describeBlockedEvents } from './delivery/describe-blocked-events.js';
+import { describeBlockedModels, describeDueModels } from './delivery/describe-blocked-models.js';
 import { describeCursors, describeHandlerNames, describeLeases } from './delivery/describe-handlers.js';
 import { describeLateReads, describeLateStarts, describeLog } from './delivery/describe-log.js';
 import { describeOperatorChanges } from './delivery/describe-operator-changes.js';
@@ -96,7 +96,8 @@ export function describeDeliveryStore(name: string, openFixture: () => Promise<D
     describeLeases(context);
     describeHandlerNames(context);
     describeCursors(context);
-    describeBlockedEvents(context);
+    describeBlockedModels(context);
+    describeDueModels(context);
     describeAttempts(context);
     describeDeadLetters(context);
     describe('for operators', () => {

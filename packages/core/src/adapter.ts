@@ -103,22 +103,26 @@ export {
   type StartFrom,
   assertDistinctHandlers,
 } from './storage/handler-cursors.js';
-export type {
-  DuePlace,
-  LeasedModel,
-  BlockedAttempt,
-  BlockedEvent,
-  BlockedEvents,
-  BlockedHead,
-  BlockedModel,
-  BlockedOutcome,
-  BlockedPlace,
-  DeadLetters,
-  DeadLettersStep,
-  BlockedFilter,
-  BlockedRow,
-  StepPlace,
-} from './storage/blocked-events.js';
+export {
+  type AttemptCounts,
+  type BlockedAttempt,
+  type BlockedFailure,
+  type BlockedFilter,
+  type BlockedHead,
+  type BlockedModel,
+  type BlockedModels,
+  type BlockedMove,
+  type BlockedPlace,
+  type BlockedRow,
+  type DeadLetters,
+  type DeadLettersStep,
+  type DuePlace,
+  type LeasedModel,
+  type ModelPosition,
+  type StepPlace,
+  comparePositions,
+  positionAfter,
+} from './storage/blocked-models.js';
 
 export { type MigrateMode, configurationKeys } from './config/framework-config.js';
 export type { Secret } from './config/database-url.js';

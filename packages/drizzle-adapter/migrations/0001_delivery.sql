@@ -30,7 +30,7 @@ create table eventlog.handler_names (
 --> statement-breakpoint
 create index handler_names_handler_idx on eventlog.handler_names (handler);
 --> statement-breakpoint
--- Where each handler stands in each slot: what is visible in the snapshot is done or parked.
+-- Where each handler stands in each slot: what is visible in the snapshot is done, or left to a blocked model.
 create table eventlog.cursors (
   handler  text        not null references eventlog.handlers on update cascade on delete cascade,
   slot     smallint    not null references eventlog.slots,
@@ -53,87 +53,48 @@ create table eventlog.leases (
   primary key (handler, slot)
 ) with (fillfactor = 50);
 --> statement-breakpoint
--- Events that wait for a handler, whole: they outlive the partitions of the log.
-create table eventlog.parked_events (
-  handler           text        not null references eventlog.handlers on update cascade on delete cascade,
-  event_id          uuid        not null,
-  slot              smallint    not null references eventlog.slots,
-  model_name        text        not null,
-  model_id          text        not null,
-  model_version     bigint      not null,
-  ordinal           integer     not null,
-  event_type        text        not null,
-  event             jsonb       not null,
-  attempts          integer     not null,
-  error             text,
-  dead              boolean     not null,
-  suspect           boolean     not null,
-  parked_date       timestamptz not null default clock_timestamp(),
-  next_attempt_date timestamptz,
+-- Models whose events wait for a handler, one row each: everything before the bound is done, and the events from there on are in the log.
+create table eventlog.blocked_models (
+  handler       text        not null references eventlog.handlers on update cascade on delete cascade,
+  slot          smallint    not null references eventlog.slots,
+  model_name    text        not null,
+  model_id      text        not null,
+  -- The bound, which belongs to what is still to be done.
+  model_version bigint      not null,
+  ordinal       integer     not null,
+  -- The event at the bound, if it has failed; null when the model only has to be read on from here.
+  event_id      uuid,
+  event_type    text,
+  attempts      integer     not null default 0,
   -- Calls that did not count, because storage or another shard could not serve: they lengthen the wait before the next one.
-  uncounted         integer     not null default 0,
-  -- The counted attempts of which nobody has said how they ended: whoever gave one up takes its count back, once.
-  open_attempts     text[]      not null default '{}',
-  primary key (handler, event_id)
-);
---> statement-breakpoint
--- The first parked event of a model.
-create index parked_events_model_idx on eventlog.parked_events (slot, handler, model_name, model_id, model_version, ordinal);
---> statement-breakpoint
--- Pages of what is parked, of the dead letters, and of those of one handler: the oldest first.
-create index parked_events_date_idx on eventlog.parked_events (parked_date, event_id, handler);
---> statement-breakpoint
-create index parked_events_dead_idx on eventlog.parked_events (parked_date, event_id, handler) where dead;
---> statement-breakpoint
-create index parked_events_dead_of_handler_idx on eventlog.parked_events (handler, parked_date, event_id) where dead;
---> statement-breakpoint
--- Where an event, or a model, stands for all handlers.
-create index parked_events_event_idx on eventlog.parked_events (event_id);
---> statement-breakpoint
-create index parked_events_of_model_idx on eventlog.parked_events (model_id);
---> statement-breakpoint
--- Dead letters of a handler by the first line of their errors: groups are found without reading what is in them.
-create index parked_events_error_idx on eventlog.parked_events
-  (handler, "left"(split_part(coalesce(error, ''), E'\n', 1), 200), parked_date, event_id) where dead;
---> statement-breakpoint
--- The models that have parked events, so that what is due is found without looking at all that waits.
-create table eventlog.parked_models (
-  slot       smallint not null,
-  handler    text     not null references eventlog.handlers on update cascade on delete cascade,
-  model_name text     not null,
-  model_id   text     not null,
-  -- From when on the model's first parked event may be tried; null when that one is a dead letter.
-  due_date   timestamptz,
-  primary key (slot, handler, model_name, model_id)
+  uncounted     integer     not null default 0,
+  -- The attempts of which nobody has said how they ended, and those of them that count from their beginning.
+  open_attempts text[]      not null default '{}',
+  lone_attempts text[]      not null default '{}',
+  error         text,
+  dead          boolean     not null default false,
+  -- Later events that are done although the one at the bound has failed.
+  done_ids      uuid[]      not null default '{}',
+  blocked_date  timestamptz not null default clock_timestamp(),
+  -- From when on the event may be tried, or the model be read on; null for a dead letter.
+  due_date      timestamptz,
+  primary key (handler, slot, model_name, model_id)
 ) with (fillfactor = 50);
 --> statement-breakpoint
-create index parked_models_due_idx on eventlog.parked_models (slot, handler, due_date) where due_date is not null;
+create index blocked_models_due_idx on eventlog.blocked_models (handler, slot, due_date) where due_date is not null;
 --> statement-breakpoint
--- Brings the rows of models up to date with their parked events; to be called by whatever has changed any of those.
--- The first statement waits for others that change the same models, and the next ones see what those committed.
-create function eventlog.settle_parked_models(slots smallint[], handlers text[], model_names text[], model_ids text[])
-returns void
-language plpgsql strict as $$
-begin
-  insert into eventlog.parked_models (slot, handler, model_name, model_id)
-    select distinct * from unnest(slots, handlers, model_names, model_ids) order by 1, 2, 3, 4
-    on conflict (slot, handler, model_name, model_id) do update set slot = excluded.slot;
-
-  update eventlog.parked_models m set due_date = head.due_date
-    from (select distinct * from unnest(slots, handlers, model_names, model_ids)) as given (slot, handler, model_name, model_id)
-    cross join lateral (
-      select case when not p.dead then coalesce(p.next_attempt_date, p.parked_date) end as due_date
-      from eventlog.parked_events p
-      where (p.slot, p.handler, p.model_name, p.model_id) = (given.slot, given.handler, given.model_name, given.model_id)
-      order by p.model_version, p.ordinal limit 1) head
-    where (m.slot, m.handler, m.model_name, m.model_id) = (given.slot, given.handler, given.model_name, given.model_id)
-      and m.due_date is distinct from head.due_date;
-
-  delete from eventlog.parked_models m
-    using unnest(slots, handlers, model_names, model_ids) as given (slot, handler, model_name, model_id)
-    where (m.slot, m.handler, m.model_name, m.model_id) = (given.slot, given.handler, given.model_name, given.model_id)
-      and not exists (
-        select from eventlog.parked_events p
-        where (p.slot, p.handler, p.model_name, p.model_id) = (m.slot, m.handler, m.model_name, m.model_id));
-end
-$$;
+-- Pages of what is blocked, of the dead letters, and of those of one handler: the oldest first.
+create index blocked_models_date_idx on eventlog.blocked_models (blocked_date, handler, model_name, model_id);
+--> statement-breakpoint
+create index blocked_models_dead_idx on eventlog.blocked_models (blocked_date, handler, model_name, model_id) where dead;
+--> statement-breakpoint
+create index blocked_models_dead_of_handler_idx on eventlog.blocked_models (handler, blocked_date, model_name, model_id) where dead;
+--> statement-breakpoint
+-- Where an event, or a model, stands for all handlers.
+create index blocked_models_event_idx on eventlog.blocked_models (event_id);
+--> statement-breakpoint
+create index blocked_models_model_idx on eventlog.blocked_models (model_id);
+--> statement-breakpoint
+-- Dead letters of a handler by the first line of their errors: groups are found without reading what is in them.
+create index blocked_models_error_idx on eventlog.blocked_models
+  (handler, "left"(split_part(coalesce(error, ''), E'\n', 1), 200), blocked_date, event_id) where dead;

@@ -79,12 +79,17 @@ end
 $$;
 --> statement-breakpoint
 -- Drops a partition unless a cursor has not passed all of its events; whether it did. One look at the index tells: cursors
--- that are beyond the highest transaction have passed every one.
+-- that are beyond the highest transaction have passed every one. Events that wait in blocked models move to the default partition;
+-- the partition stays while those are more than 1,000 or 4 MB, as commits wait for them to be moved, or while more than 100,000
+-- models are blocked, as looking for their events would take too long.
 create function eventlog.drop_partition(partition_name text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
 declare
   last_epoch integer;
   last_xid xid8;
+  waiting_places tid[];
+  waiting_bytes bigint;
+  waiting eventlog.events[];
 begin
   perform pg_advisory_xact_lock(hashtextextended('eventlog.partitions', 0));
   -- No handler is to begin before events that are just being dropped.
@@ -102,14 +107,32 @@ begin
              where (c.epoch, pg_snapshot_xmin(c.snapshot)) <= (last_epoch, last_xid)) then
     return false;
   end if;
+  if exists (select from eventlog.blocked_models offset 100000) then return false; end if;
+  -- Commits are not held up by the search, only by what comes after it.
+  execute format('
+    select array_agg(each.ctid), sum(each.bytes) from (
+      select e.ctid, e.bytes from (
+        select distinct on (model_id, model_name) * from eventlog.blocked_models
+        order by model_id, model_name, model_version, ordinal) b
+      cross join lateral (
+        select e.ctid, pg_column_size(e.payload) + pg_column_size(e.action_params) + pg_column_size(e.headers) as bytes
+        from eventlog.%I e
+        where e.model_id = b.model_id and e.model_name = b.model_name and e.event_type is not null
+          and (e.model_version, e.ordinal) >= (b.model_version, b.ordinal)
+        order by e.model_version, e.ordinal limit 1001) e
+      limit 1001) each', partition_name) into waiting_places, waiting_bytes;
+  if cardinality(waiting_places) > 1000 or waiting_bytes > 4194304 then return false; end if;
+  execute format('select array_agg(e::eventlog.events) from eventlog.%I e where e.ctid = any($1)', partition_name)
+    into waiting using waiting_places;
   execute format('alter table eventlog.events detach partition eventlog.%I', partition_name);
   execute format('drop table eventlog.%I', partition_name);
+  insert into eventlog.events select * from unnest(waiting);
   return true;
 end
 $$;
 --> statement-breakpoint
 -- Deletes a limited number of old rows from the default partition, which cannot be dropped, and tells how many; keeps what a
--- cursor has not passed.
+-- cursor has not passed, and what waits in blocked models.
 create function eventlog.trim_default_partition(before_date timestamptz, rows_max integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
 declare
@@ -124,6 +147,10 @@ begin
   delete from eventlog.events_default d where d.ctid = any(array(
     select e.ctid from eventlog.events_default e
     where e.created_date < before_date and (first_epoch is null or (e.epoch, e.xid) < (first_epoch, first_xid))
+      and not exists (
+        select from eventlog.blocked_models b
+        where (b.slot, b.model_name, b.model_id) = (e.slot, e.model_name, e.model_id)
+          and (b.model_version, b.ordinal) <= (e.model_version, e.ordinal))
     limit rows_max));
   get diagnostics deleted = row_count;
   return deleted;

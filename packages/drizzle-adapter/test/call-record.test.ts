@@ -168,16 +168,16 @@ describe('a record of calls', () => {
     expect(await violations()).toEqual(Array(2).fill('notify has not handled 2 events after 0 ms'));
     await inBoth(
       `update eventlog.cursors set snapshot = pg_current_snapshot();
-       insert into eventlog.parked_events (handler, event_id, slot, model_name, model_id, model_version, ordinal, event_type, event,
-         attempts, error, dead, suspect)
-       select 'notify', id, slot, model_name, model_id, model_version, ordinal, event_type, '{}', 3, 'no post', model_version = 1, false
-       from eventlog.events`,
+       insert into eventlog.blocked_models (handler, slot, model_name, model_id, model_version, ordinal, event_id, event_type, attempts,
+         error, dead)
+       select 'notify', slot, model_name, model_id, model_version, ordinal, id, event_type, 3, 'no post', true
+       from eventlog.events where model_version = 1`,
     );
     const dead = expect.stringMatching(/^notify gave up on .+ of version 1 of Account .+: no post$/);
     expect(await violations()).toEqual([dead, dead]);
     expect(await violations({ deadLettersMayStay: true })).toEqual([]);
-    await inBoth(`update eventlog.parked_events set dead = false`);
-    expect(await violations()).toEqual(Array(2).fill('notify has not handled 2 events after 0 ms'));
+    await inBoth(`update eventlog.blocked_models set dead = false`);
+    expect(await violations()).toEqual(Array(2).fill('notify has not handled 1 events after 0 ms'));
     for (const { store } of registry.deliveries())
       await store.cursors.retire('notify', { discardBlocked: true });
   });

@@ -39,7 +39,7 @@ describe('the connections of delivery', () => {
     await locker.connect();
     onTestFinished(() => locker.end());
     await locker.query('begin');
-    await locker.query('lock table eventlog.parked_events in access exclusive mode');
+    await locker.query('lock table eventlog.blocked_models in access exclusive mode');
     const counts = Promise.all(Array.from({ length: 3 }, () => store.deadLetters.find({}, { limit: 1 })));
     await vi.waitFor(async () => expect(await connectionCount(url, 'framework delivery')).toBe(2), 30_000);
     expect(await suiteOn(registry).openAccount(firstShard)).toMatchObject({ version: 1 });

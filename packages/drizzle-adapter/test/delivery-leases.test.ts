@@ -1,7 +1,7 @@
 // @module-tag postgres
 import { ShardIdentifier } from '@framework/core';
 import { expect, test, vi } from 'vitest';
-import { withEvents } from './fixtures/blocked-events.js';
+import { withEvents } from './fixtures/blocked-models.js';
 import { allSlots, openStore } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { query } from './fixtures/query.js';

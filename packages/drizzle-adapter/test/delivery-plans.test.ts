@@ -3,6 +3,7 @@ import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
 
 import { placeOfTime } from '../src/delivery/log-place.js';
+import { PgBlockedModels } from '../src/delivery/pg-blocked-models.js';
 import { PgDeliveryLog } from '../src/delivery/pg-delivery-log.js';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
@@ -12,6 +13,13 @@ import { query } from './fixtures/query.js';
 const eventCount = 20_000;
 const eventsOfTransaction = 10;
 const lateCount = 40;
+
+/** Writes many events of one model. */
+const writeModelText = `
+  insert into eventlog.events (id, action_id, ordinal, namespace, action_name, action_params, principal, model_id,
+    model_name, model_version, event_type, payload, headers, started_date, slot)
+  select gen_random_uuid(), gen_random_uuid(), 0, 'test', 'Write', '{}', 'test', 'm', 'Thing', n, 'ThingChangedEvent', '{}', '{}', now(), 0
+  from generate_series(1, ${eventCount}) n`;
 
 /** Rows of the log that the transaction has read so far. */
 const rowsRead = `select coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::integer as count
@@ -43,6 +51,28 @@ describe.each(['missing', 'from an empty log', 'current'])('with statistics that
       await late.commit();
       expect((await log.read(allSlots, next, 100)).events).toHaveLength(lateCount);
       expect((await rowsReadIn(session)) - before).toBeLessThan(eventCount / 10);
+    },
+  );
+
+  test.each(['auto', 'force_generic_plan'])(
+    'a read of a blocked model reads only what it returns, however many events wait (plan_cache_mode %s)',
+    async (mode) => {
+      const { url } = await openStore();
+      if (statistics === 'from an empty log') await query(url, 'analyze eventlog.events');
+      await query(url, writeModelText);
+      await writeBacklog(url);
+      if (statistics === 'current') await query(url, 'analyze eventlog.events');
+      const { session } = await logOf(url, mode);
+      const models = new PgBlockedModels(session);
+      await session.query('begin');
+      for (let modelVersion = 1; modelVersion <= 20; modelVersion++) {
+        const position = { modelVersion, ordinal: 0 };
+        const [events] = await models.read([{ modelName: 'Thing', modelId: 'm', position }], 100);
+        expect(events!.map((event) => event.modelVersion)).toEqual(
+          Array.from({ length: 100 }, (_unused, index) => modelVersion + index),
+        );
+      }
+      expect(await rowsReadIn(session)).toBeLessThan(eventCount / 5);
     },
   );
 });

@@ -1,7 +1,14 @@
 // @module-tag postgres
-import type { DeliveryStore } from '@framework/core/adapter';
+import {
+  type BlockedFailure,
+  type DeliverableEvent,
+  type DeliveryStore,
+  type SlotLease,
+  positionAfter,
+} from '@framework/core/adapter';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { failedOnce } from './fixtures/blocked-models.js';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';
@@ -91,6 +98,94 @@ test('old rows of the default partition are deleted once every cursor has passed
     },
     { timeout: 30_000 },
   );
+});
+
+describe('the events that wait in a blocked model', () => {
+  test('are delivered, found and drained after their partition was dropped', async () => {
+    const { store, url } = await openStore();
+    await query(url, addOldMonth);
+    for (const [model, version] of [
+      ['a', 1],
+      ['a', 2],
+      ['a', 3],
+      ['b', 1],
+    ] as const)
+      await query(url, writeInOldMonth.replace(`'a', 'Thing', 1`, `'${model}', 'Thing', ${version}`));
+    const { held, events } = await passAll(store);
+    const [first, second, third] = events;
+    await store.blocked.fail([failureOf(second!, held, { dead: true, error: 'no' })]);
+    const partition = `select model_id || model_version as version from eventlog.events_2020_01`;
+    expect(await query(url, partition)).toHaveLength(4);
+    await vi.waitFor(
+      async () => {
+        await passAll(store);
+        expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
+      },
+      { timeout: 30_000 },
+    );
+    expect(await versionsIn(url, 'events_default')).toEqual(['a2', 'a3']);
+    const [row] = (await store.deadLetters.find({ dead: true }, { limit: 1 })).items;
+    expect(row).toMatchObject({ event: { id: second!.id, createdDate: second!.createdDate }, error: 'no' });
+    expect(await store.log.load([third!])).toMatchObject([{ id: third!.id, modelVersion: 3 }]);
+    await store.deadLetters.replay({}, { limit: 10 });
+    const [head] = await store.blocked.dueHeads(held, 10);
+    expect(head).toMatchObject({ hasFailed: true, event: { id: second!.id } });
+    const [behind] = await store.blocked.read([head!], 10);
+    expect(behind!.map(({ id }) => id)).toEqual([second!.id, third!.id]);
+    // What is kept is not delivered a second time to those who have passed it.
+    const [cursor] = await store.cursors.load([first!.slot]);
+    expect((await store.log.read(allSlots, cursor!.cursor, 10)).events).toEqual([]);
+
+    await store.blocked.move([{ ...head!, position: positionAfter(second!), ends: false }]);
+    await store.partitions.drop(30 * dayMs);
+    expect(await versionsIn(url)).toEqual(['a3']);
+    await store.blocked.move([{ ...head!, position: positionAfter(third!), ends: true }]);
+    await store.partitions.drop(30 * dayMs);
+    expect(await versionsIn(url)).toEqual([]);
+  });
+
+  test.each([
+    ['more than 1,000', `generate_series(1, 1001) n`, `'{}'`],
+    [
+      'larger than 4 MB',
+      `generate_series(1, 2) n`,
+      `to_jsonb((select string_agg(md5(i::text || n), '') from generate_series(1, 120000) i))`,
+    ],
+  ])('keep their partition while they are %s', async (_what, series, payload) => {
+    const { store, url } = await openStore();
+    await query(url, addOldMonth);
+    await query(
+      url,
+      `insert into eventlog.events (id, action_id, ordinal, namespace, action_name, action_params, principal, model_id,
+         model_name, model_version, event_type, payload, headers, started_date, slot, created_date)
+       select gen_random_uuid(), gen_random_uuid(), 0, 'test', 'Write', '{}', 'test', 'a', 'Thing', n, 'ThingChangedEvent', ${payload},
+         '{}', '2020-01-15', 0, '2020-01-15' from ${series}`,
+    );
+    const { held, events } = await passAll(store);
+    await store.blocked.fail([failureOf(events[0]!, held, {})]);
+    const dropped = async (): Promise<readonly string[]> => {
+      await passAll(store);
+      return store.partitions.drop(30 * dayMs);
+    };
+    // No open transaction keeps the partition any more.
+    await expect
+      .poll(
+        async () => {
+          await passAll(store);
+          return query(
+            url,
+            `select from eventlog.cursors where pg_snapshot_xmin(snapshot) <= (select max(xid) from eventlog.events)`,
+          );
+        },
+        { timeout: 30_000 },
+      )
+      .toEqual([]);
+    expect(await dropped()).toEqual([]);
+    const [head] = await store.blocked.dueHeads(held, 1);
+    await store.blocked.move([{ ...head!, position: positionAfter(events[0]!), ends: false }]);
+    await vi.waitFor(async () => expect(await dropped()).toEqual(['events_2020_01']), { timeout: 30_000 });
+    expect(await versionsIn(url)).toHaveLength(events.length - 1);
+  });
 });
 
 test('a partition stays when a transaction as old as the partition commits while the drop waits', async () => {
@@ -219,6 +314,26 @@ test('a notification reaches its listener, even after the connection was lost', 
   await stop();
 });
 
+/** Reads the whole log as the handler `notify`, which holds all slots, and saves that its cursors have passed it. */
+async function passAll(
+  store: DeliveryStore,
+): Promise<{ readonly held: readonly SlotLease[]; readonly events: readonly DeliverableEvent[] }> {
+  await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+  const { leases: held } = await store.leases.renew('one', ['notify'], dayMs);
+  const { events, next } = await store.log.read(allSlots, await beginningOf(store), 2_000);
+  await store.cursors.save(held.map((lease) => ({ ...lease, cursor: next })));
+  return { held, events };
+}
+
+function failureOf(
+  event: DeliverableEvent,
+  held: readonly SlotLease[],
+  failure: Partial<BlockedFailure>,
+): BlockedFailure {
+  const { token } = held.find(({ slot }) => slot === event.slot)!;
+  return { ...failedOnce, handler: 'notify', token, event, ...failure };
+}
+
 /** A store, and a session that can hold a transaction open in which it has read the log. */
 async function withReader(): Promise<{
   readonly store: DeliveryStore;
@@ -249,4 +364,9 @@ async function longestCommitMs(url: string, work: Promise<unknown>): Promise<num
     longestMs = Math.max(longestMs, performance.now() - startedMs);
   }
   return longestMs;
+}
+
+async function versionsIn(url: string, table = 'events'): Promise<readonly unknown[]> {
+  const text = `select model_id || model_version as version from eventlog.${table} order by created_date, model_version`;
+  return (await query<{ version: string }>(url, text)).map(({ version }) => version);
 }

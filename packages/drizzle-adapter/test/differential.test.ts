@@ -23,12 +23,17 @@ const expected = [
   'register: handler-names',
   'retire: handler-in-use',
   'save: some',
-  'block: some',
+  'fail: some',
+  'fail: none',
+  'hold: some',
+  'failHead: none',
+  'move: none',
   'models: some',
   'dueHeads: some',
-  'suspectPlaces: some',
+  'readModels: some',
   'mayComeAgain: some',
-  ...['beginAttempt', 'endAttempt'].flatMap((operation) => [`${operation}: true`, `${operation}: false`]),
+  'begin: true',
+  'begin: false',
 ];
 
 test(`the in-memory store answers as PostgreSQL does (${count} sequences, seed ${seed})`, async () => {

@@ -1,5 +1,4 @@
 // @module-tag postgres
-import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +12,7 @@ import { allSlots } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { openRegistry } from './fixtures/open-registry.js';
-import { alone, untried } from './fixtures/blocked-events.js';
+import { alone, failedOnce } from './fixtures/blocked-models.js';
 import { query } from './fixtures/query.js';
 
 const leaseMs = 60_000;
@@ -227,19 +226,19 @@ describe('a failover', () => {
     const { events, next } = await store.log.read(allSlots, first, 10);
     const event = events[0]!;
     const { slot, token } = leases.find((lease) => lease.slot === event.slot)!;
-    const blocked = { ...untried, handler, token, event };
-    await store.blocked.block([blocked]);
+    const failure = { ...failedOnce, handler, token, event };
+    expect(await store.blocked.fail([failure])).toEqual([]);
     const [head] = await store.blocked.dueHeads([{ handler, slot }], 1);
-    const flowing = { handler, slot, modelName: event.modelName, modelId: 'b' };
-    expect(await store.blocked.stillBlocked([{ ...flowing, token }])).toEqual([]);
+    const { modelName, modelId } = event;
+    const move = { handler, slot, token, modelName, modelId, position: event, ends: true };
 
     await failOver(url);
     expect(await store.cursors.save([{ handler, slot, token, cursor: next }])).toEqual([token]);
-    expect(await store.blocked.block([blocked])).toEqual([token]);
+    expect(await store.blocked.fail([failure])).toEqual([token]);
+    expect(await store.blocked.hold([failure])).toEqual([token]);
     expect(await store.blocked.dueHeads([{ handler, slot }], 1)).toEqual([]);
-    expect(await store.blocked.stillBlocked([{ ...flowing, token }])).toEqual([flowing]);
-    expect(await store.blocked.beginAttempt(head!, alone(randomUUID()))).toBe(false);
-    expect(await store.blocked.endAttempt(head!, alone(randomUUID()), { kind: 'done' })).toBe(false);
+    expect(await store.blocked.begin([{ head: head!, attempt: alone('first') }])).toEqual([false]);
+    expect(await store.blocked.move([move])).toEqual([token]);
     await expect(store.log.read(allSlots, next, 10)).rejects.toMatchObject({ code: 'history-changed' });
 
     const renewal = await store.leases.renew('one', [handler], leaseMs);

@@ -13,9 +13,8 @@ import type { DatabaseFailure } from './operator/blocked-page.js';
 import { onPause } from './operator/delivery-operator.js';
 import { CursorLoader } from './subscription/cursor-loader.js';
 import { CursorSaver } from './slots/cursor-saver.js';
-import type { HeldSlot } from './slots/held-slot.js';
 import { LeaseKeeper, type LeaseLossHook, LoopWatch } from './slots/lease-keeper.js';
-import { BlockedCheck, EventBlocker } from './subscription/blocked-events.js';
+import { blockedWrites } from './subscription/batched-writes.js';
 import type { SubscriptionDependencies } from './subscription/event-dispatch.js';
 import { handlerPolicy } from './subscription/event-step.js';
 import { FedLog, LogPoll, LogReader, keepPartitions } from './subscription/log-reader.js';
@@ -24,6 +23,7 @@ import { RetryLoop } from './subscription/retry-loop.js';
 import { Subscription } from './subscription/subscription.js';
 import { CommitNotifications, listenForNotifications } from './notifications.js';
 import { type WorkerContext, OutageReport, untilAborted, untilDone } from './worker-context.js';
+import type { HeldSlot } from './slots/held-slot.js';
 
 /** What the worker of one database needs. */
 export interface DatabaseWorkerOptions {
@@ -114,19 +114,18 @@ export class DatabaseWorker {
         options.onLeaseLost({ shards, cause, slotsByHandler: this.#slotsByHandler(slots) }),
     });
     this.#saver = new CursorSaver(context, cursors, onLost);
+    const writes = blockedWrites(context, blocked, onLost);
     this.#around = {
       context,
-      blockedEvents: blocked,
+      blocked,
+      writes,
       executor,
       log,
       envelopes: new EnvelopeFactory(shards, options.models),
       abandoned: options.abandoned,
       reader,
       saver: this.#saver,
-      blocker: new EventBlocker(context, blocked, onLost),
-      check: new BlockedCheck(context, blocked),
       watch,
-      onLost,
       onBlocked,
     };
     const subscriptions = this.#subscriptions;
@@ -134,7 +133,8 @@ export class DatabaseWorker {
       context,
       cursors,
       blocked,
-      saver: this.#saver,
+      settled: () =>
+        Promise.all([this.#saver.settled(), ...Object.values(writes).map((write) => write.idle())]),
       subscriptions,
       onBlocked,
     });
@@ -206,7 +206,10 @@ export class DatabaseWorker {
     for (const subscription of subscriptions) subscription.stop();
     await this.#within(
       timeoutMs,
-      Promise.all(subscriptions.map((subscription) => subscription.dispatch.idle())),
+      Promise.all([
+        ...subscriptions.map((subscription) => subscription.dispatch.idle()),
+        this.#retries.idle(),
+      ]),
     );
     this.#ended.abort();
     for (const subscription of subscriptions) subscription.dispatch.drop(new Error('Delivery has stopped'));
@@ -220,6 +223,7 @@ export class DatabaseWorker {
         timeoutMs / 2,
         Promise.all(subscriptions.map((subscription) => subscription.dispatch.idle())),
       )
+        .then(() => this.#around.writes.move.idle())
         .then(() => this.#guarded(() => this.#saver.save(true)))
         .then(() => sourcesClosed)
         // A database that was unavailable has no leases of this process to give back.

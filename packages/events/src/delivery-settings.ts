@@ -13,7 +13,7 @@ export interface DeliverySettings {
   /**
    * How many bytes of events are read at once. Events larger than a thousandth of this are read without payload and params, which
    * are loaded when the handler is called. The unfinished events that a handler has read have at most four times as many bytes.
-   * The events that one statement blocks have at most this many, unless a single event is larger. Default 16,777,216.
+   * Default 16,777,216.
    */
   readonly readBytesMax: number;
   /** How long after the last event a cursor is saved; until then, a crash repeats what was handled. Default 1,000. */
@@ -154,7 +154,7 @@ const gone: Readonly<Record<string, string>> = {
   cursorSaveMinMs: 'it is a tenth of cursor-save-ms',
   cursorSaveMaxMs: 'it is ten times cursor-save-ms',
   cursorRestSaveMs: 'it is thirty times cursor-save-ms',
-  blockMax: '500 events are blocked by one statement',
+  blockMax: '500 models are blocked by one statement',
   dueMax: '200 models are read by one statement',
   batchBytesMax: 'it is half of read-bytes-max',
   abandonedMax: '64 calls may ignore their signal',

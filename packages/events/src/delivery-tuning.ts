@@ -7,7 +7,7 @@ export interface DeliveryTuning {
   readonly pollMinMs: number;
   /** How often a source of events is checked, and each of its cursors is compared with the log. */
   readonly sourceCheckMs: number;
-  /** How often blocked events are polled while none of them is due at a known time, for example to find replayed ones. */
+  /** How often blocked models are polled while none of them is due at a known time, for example to find replayed dead letters. */
   readonly blockedPollMs: number;
   /** About how many events are read at once. */
   readonly readMax: number;
@@ -23,7 +23,7 @@ export interface DeliveryTuning {
   readonly cursorSaveMinMs: number;
   /** How long until cursors that passed only unwanted events are saved. */
   readonly cursorRestSaveMs: number;
-  /** How many events are blocked by one statement. */
+  /** How many blocked models are written by one statement. */
   readonly blockMax: number;
   /** How many blocked models of each handler are read by one statement. */
   readonly dueMax: number;

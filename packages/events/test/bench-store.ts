@@ -1,5 +1,5 @@
 import type { DeliverableEvent } from '@framework/core/adapter';
-import type { MemoryBlocked, StoreMethod } from '@framework/testing/memory';
+import { type MemoryBlocked, type StoreMethod, modelKey } from '@framework/testing/memory';
 
 import {
   type BatchEventHandler,
@@ -11,32 +11,43 @@ import {
 import { DepositedEvent } from './account.js';
 import type { BenchProcess, DeliveryBench } from './delivery-bench.js';
 
-/** How an event is blocked that is due; `openCount` processes ended during attempts at it. */
+/** How a model is blocked that is due; `openCount` processes ended during attempts at its head. */
 export type BlockedState = Partial<Omit<MemoryBlocked, 'openAttempts'>> & { readonly openCount?: number };
 
-/** Blocks an event that is due, as another process would have done. */
+/** Blocks a model that is due at an event that has failed, as another process would have done. */
 export function blockElsewhere(
-  { database }: DeliveryBench,
+  { database }: Pick<DeliveryBench, 'database'>,
   handler: string,
   event: DeliverableEvent,
   { openCount = 0, ...own }: BlockedState = {},
 ): MemoryBlocked {
+  const { slot, modelName, modelId, modelVersion, ordinal } = event;
   const row: MemoryBlocked = {
     handler,
+    slot,
+    modelName,
+    modelId,
+    position: { modelVersion, ordinal },
     event,
     attempts: 1,
     uncounted: 0,
     openAttempts: new Set(Array.from({ length: openCount }, (_item, index) => `attempt ${index}`)),
+    loneAttempts: new Set(),
     error: 'no',
     nextMs: 0,
     dead: false,
-    suspect: false,
+    doneIds: [],
     blockedMs: 0,
     serial: database.blocked.size,
     ...own,
   };
-  database.blocked.set(`${handler} ${event.id}`, row);
+  database.blocked.set(modelKey(handler, event), row);
   return row;
+}
+
+/** How many attempts at the head of a blocked model count, and how many are open. */
+export function countsOf({ attempts, loneAttempts, openAttempts }: MemoryBlocked): readonly [number, number] {
+  return [attempts + loneAttempts.size, openAttempts.size];
 }
 
 /** Gives a slot to another process, which is alive and does nothing. */

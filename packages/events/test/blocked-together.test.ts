@@ -10,10 +10,10 @@ describe('an event that fails together with others', () => {
     const bench = new DeliveryBench();
     bench.database.commit(...events);
     const { access } = bench.start([failingHandler()]);
-    access.delays.set('blocked.block', [bench.clock.sleep(500), bench.clock.sleep(1_000)]);
+    access.delays.set('blocked.fail', [bench.clock.sleep(500), bench.clock.sleep(1_000)]);
     await bench.clock.advance(3_000);
     expect(bench.database.blockedOf('one')).toHaveLength(50);
-    expect(access.calls.get('blocked.block')).toBeLessThan(6);
+    expect(access.calls.get('blocked.fail')).toBeLessThan(6);
   });
 
   test('is blocked in a statement of its own when the common one is refused', async () => {
@@ -21,12 +21,12 @@ describe('an event that fails together with others', () => {
     bench.database.commit(...events);
     const process = bench.start([failingHandler()]);
     const { blocked } = process.store;
-    const block = blocked.block.bind(blocked);
-    blocked.block = (given) =>
-      given.some(({ event }) => event.modelId === 'm7') ? Promise.reject(new Error('refused')) : block(given);
+    const fail = blocked.fail.bind(blocked);
+    blocked.fail = (given) =>
+      given.some(({ event }) => event.modelId === 'm7') ? Promise.reject(new Error('refused')) : fail(given);
     await bench.clock.advance(10_000);
     expect(bench.database.blockedOf('one')).toHaveLength(49);
-    blocked.block = block;
+    blocked.fail = fail;
     await bench.clock.advance(10_000);
     expect(bench.database.blockedOf('one')).toHaveLength(50);
   });

@@ -99,7 +99,7 @@ describe('a delivery that runs for long', () => {
     const operator = operatorOf(bench);
     await bench.clock.advance(roundMs);
     const left = await leftBySources(async (number) => {
-      for (const operation of ['log.read', 'cursors.save', 'blocked.block', 'leases.renew'] as const)
+      for (const operation of ['log.read', 'cursors.save', 'blocked.fail', 'leases.renew'] as const)
         process.access.failures.set(operation, [new ShardUnavailableError(shard, `outage ${number}`)]);
       isBroken = true;
       await process.store.cursors.setPaused('one', true);

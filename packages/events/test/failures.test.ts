@@ -160,10 +160,7 @@ describe('an attempt', () => {
     const { failures } = bench.start([handler]);
     await bench.clock.advance(hourMs);
     expect(handler.seen).toEqual(['a1', 'b1']);
-    expect(bench.database.blockedOf('one')).toMatchObject([
-      { attempts: 1, dead: true },
-      { attempts: 0, dead: false },
-    ]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 1, dead: true }]);
     expect(failures).toMatchObject([
       { attempt: 1, counted: true, willRetry: false, retryAfterMs: undefined },
     ]);
@@ -215,7 +212,7 @@ describe('an attempt', () => {
     await bench.clock.advance(3_000);
     expect(handler.seen).toHaveLength(2);
     access.failures.set('leases.renew', down(8));
-    access.failures.set('blocked.giveBackAttempt', down(3));
+    access.failures.set('blocked.giveBack', down(3));
     await bench.clock.advance(30_000);
     hold.open();
     await bench.clock.advance(30_000);
@@ -230,11 +227,8 @@ describe('an attempt', () => {
     });
     bench.database.commit(deposited('a', 1));
     const { access } = bench.start([handler]);
-    access.lostAnswers.set('blocked.beginAttempt', [
-      new Error('the connection was lost'),
-      new Error('again'),
-    ]);
-    access.lostAnswers.set('blocked.endAttempt', [new Error('the connection was lost')]);
+    access.lostAnswers.set('blocked.begin', [new Error('the connection was lost'), new Error('again')]);
+    access.lostAnswers.set('blocked.fail', [new Error('the connection was lost')]);
     await bench.clock.advance(120_000);
     expect(handler.seen).toHaveLength(3);
     expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 3, dead: true }]);
@@ -249,7 +243,7 @@ describe('an attempt', () => {
     bench.start([handler]);
     for (let waits = 0; bench.database.blocked.size === 0 && waits < 100; waits++)
       await bench.clock.advance(10);
-    for (const row of bench.database.blocked.values()) row.nextMs = (row.nextMs ?? 0) + 2 * hourMs;
+    for (const row of bench.database.blocked.values()) row.nextMs += 2 * hourMs;
     await bench.clock.advance(60_000);
     expect(handler.seen).toHaveLength(2);
     expect(bench.database.blocked.size).toBe(0);
@@ -263,7 +257,7 @@ describe('an attempt', () => {
     });
     bench.database.commit(deposited('a', 1));
     const { access, store } = bench.start([handler], { storeBackoffBaseMs: 5_000, storeBackoffMaxMs: 5_000 });
-    access.lostAnswers.set('blocked.endAttempt', [new Error('the connection was lost')]);
+    access.lostAnswers.set('blocked.fail', [new Error('the connection was lost')]);
     for (let waits = 0; bench.database.blockedOf('one')[0]?.dead !== true && waits < 100; waits++)
       await bench.clock.advance(50);
     broken = false;
@@ -364,7 +358,7 @@ describe('failures', () => {
     const lines = vi.spyOn(console, 'error').mockReturnValue();
     const bench = new DeliveryBench();
     const { access, store, executor } = bench.process();
-    access.failures.set('blocked.block', [new Error('the database is down')]);
+    access.failures.set('blocked.fail', [new Error('the database is down')]);
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, () => {
       throw new Error('no');
     });

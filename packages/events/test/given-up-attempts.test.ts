@@ -1,6 +1,7 @@
 import { ShardUnavailableError } from '@framework/core';
 import { describe, expect, test, vi } from 'vitest';
 import { deposited } from './account.js';
+import { blockElsewhere, countsOf } from './bench-store.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
 const unavailable = new ShardUnavailableError(shard, 'no connection could be had');
@@ -21,19 +22,7 @@ function failedOnce(
   const handler = handlerOf({ name, retry, timeoutMs: 60_000 }, next);
   const event = deposited('a', 1);
   bench.database.commit(event);
-  bench.database.blocked.set(`${name} ${event.id}`, {
-    handler: name,
-    event,
-    attempts: 1,
-    uncounted: 0,
-    openAttempts: new Set(['of a process that has ended']),
-    error: 'by itself',
-    nextMs: 0,
-    dead: false,
-    suspect: false,
-    blockedMs: 0,
-    serial: 0,
-  });
+  blockElsewhere(bench, name, event, { error: 'by itself', openCount: 1 });
   return { ...bench.start([handler]), seen: handler.seen };
 }
 
@@ -49,10 +38,10 @@ describe('the count of the last attempt is taken back', () => {
     const running = failedOnce(bench, () => {
       throw unavailable;
     });
-    running.access.failures.set('blocked.endAttempt', down(100));
+    running.access.failures.set('blocked.fail', down(100));
     await bench.clock.advance(3_000);
     expect(running.seen).toHaveLength(1);
-    expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 2 }]);
+    expect(bench.database.blockedOf(name).map(countsOf)).toEqual([[2, 2]]);
     await stop(bench, running);
     expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
@@ -63,7 +52,7 @@ describe('the count of the last attempt is taken back', () => {
     // The attempt is still running alone.
     await bench.clock.advance(500);
     expect(running.seen).toHaveLength(1);
-    expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 2 }]);
+    expect(bench.database.blockedOf(name).map(countsOf)).toEqual([[2, 2]]);
     await stop(bench, running);
     expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
@@ -72,9 +61,9 @@ describe('the count of the last attempt is taken back', () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const running = failedOnce(bench, () => undefined);
-    running.access.delays.set('blocked.beginAttempt', [hold.opened]);
+    running.access.delays.set('blocked.begin', [hold.opened]);
     await bench.clock.advance(3_000);
-    expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 2 }]);
+    expect(bench.database.blockedOf(name).map(countsOf)).toEqual([[2, 2]]);
     const stopped = running.delivery.stop({ timeoutMs: 5_000 });
     await bench.clock.advance(6_000);
     hold.open();
@@ -87,9 +76,9 @@ describe('the count of the last attempt is taken back', () => {
   test('when its process stops and every answer to the counting statement was lost', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => undefined);
-    running.access.lostAnswers.set('blocked.beginAttempt', down(100));
+    running.access.lostAnswers.set('blocked.begin', down(100));
     await bench.clock.advance(3_000);
-    expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 2 }]);
+    expect(bench.database.blockedOf(name).map(countsOf)).toEqual([[2, 2]]);
     await stop(bench, running);
     expect(running.seen).toHaveLength(0);
     expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
@@ -102,7 +91,7 @@ describe('the count of the last attempt is taken back', () => {
     await bench.clock.advance(3_000);
     expect(running.seen).toHaveLength(1);
     running.access.failures.set('leases.renew', down(100));
-    running.access.failures.set('blocked.giveBackAttempt', down(6));
+    running.access.failures.set('blocked.giveBack', down(6));
     const next = handlerOf({ name, retry });
     bench.start([next]);
     await bench.clock.advance(60_000);
@@ -138,9 +127,9 @@ describe('an attempt that must be made alone', () => {
     [
       'is answered late',
       ({ access }: BenchProcess, { clock }: DeliveryBench) =>
-        access.delays.set('blocked.beginAttempt', [clock.sleep(5_000)]),
+        access.delays.set('blocked.begin', [clock.sleep(5_000)]),
     ],
-    ['fails for a while', ({ access }: BenchProcess) => access.failures.set('blocked.beginAttempt', down(5))],
+    ['fails for a while', ({ access }: BenchProcess) => access.failures.set('blocked.begin', down(5))],
   ])('ends like any other when the statement that begins it %s', async (_how, disturb) => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => undefined);
@@ -158,22 +147,20 @@ describe('an attempt that must be made alone', () => {
  * the database.
  */
 function holdBack({ store }: BenchProcess, which: number): () => Promise<unknown> {
-  const begin = store.blocked.beginAttempt.bind(store.blocked);
+  const begin = store.blocked.begin.bind(store.blocked);
   let callCount = 0;
   let late: (() => Promise<unknown>) | undefined;
-  vi.spyOn(store.blocked, 'beginAttempt').mockImplementation((...call) => {
+  vi.spyOn(store.blocked, 'begin').mockImplementation((...call) => {
     if (++callCount !== which) return begin(...call);
     late = () => begin(...call);
     return Promise.reject(new Error('no answer'));
   });
-  return () => expect(late?.()).resolves.toBe(false);
+  return () => expect(late?.()).resolves.toEqual([false]);
 }
 
 /** For each blocked event: attempts, open attempts and whether it is a dead letter. */
 function standing({ database }: DeliveryBench): unknown {
-  return database
-    .blockedOf(name)
-    .map(({ attempts, openAttempts, dead }) => [attempts, openAttempts.size, dead]);
+  return database.blockedOf(name).map((row) => [...countsOf(row), row.dead]);
 }
 
 describe('a statement that begins an attempt', () => {
@@ -208,10 +195,10 @@ describe('a statement that begins an attempt', () => {
   test('takes the count back in the same step when the attempt continues beside others', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => bench.clock.sleep(3_000));
-    const begin = running.store.blocked.beginAttempt.bind(running.store.blocked);
-    vi.spyOn(running.store.blocked, 'beginAttempt').mockImplementation(async (...call) => {
+    const begin = running.store.blocked.begin.bind(running.store.blocked);
+    vi.spyOn(running.store.blocked, 'begin').mockImplementation(async (...call) => {
       const begun = await begin(...call);
-      if (!call[1].counted) running.access.kill();
+      if (call[0].some(({ attempt }) => !attempt.counted)) running.access.kill();
       return begun;
     });
     await bench.clock.advance(2_000);

@@ -152,9 +152,9 @@ test('a batch with a large event loads only that one, and keeps the order of its
   const { store } = bench.start([handler], small);
   const loaded: string[] = [];
   const load = store.log.load.bind(store.log);
-  store.log.load = (name, events) => {
+  store.log.load = (events) => {
     loaded.push(...events.map(({ id }) => id));
-    return load(name, events);
+    return load(events);
   };
   await bench.clock.advance(1_000);
   expect([handler.batches, loaded]).toEqual([[['a1', 'a2', 'a3']], ['a2']]);

@@ -9,6 +9,7 @@ import {
 import { expect, test } from 'vitest';
 import { Delivery } from '../src/index.js';
 import { deposited } from './account.js';
+import { blockElsewhere } from './bench-store.js';
 import { handlerOf } from './delivery-bench.js';
 
 test('a database that goes down during a lone attempt holds up no retry of another database', async () => {
@@ -48,21 +49,9 @@ function databaseOf(clock: VirtualClock, member: number) {
   return { shard, tables, faults, delivery: { store, shards: [shard], ready: async () => undefined } };
 }
 
-/** Blocks an event as if this many processes had ended during attempts at it. */
-function blockOpen(tables: MemoryDeliveryTables, openCount: number): void {
+/** Blocks a model as if this many processes had ended during attempts at its head. */
+function blockOpen(database: MemoryDeliveryTables, openCount: number): void {
   const event = deposited('a', 1);
-  tables.commit(event);
-  tables.blocked.set(`one ${event.id}`, {
-    handler: 'one',
-    event,
-    attempts: 1,
-    uncounted: 0,
-    openAttempts: new Set(Array.from({ length: openCount }, (_item, index) => `attempt ${index}`)),
-    error: undefined,
-    nextMs: 0,
-    dead: false,
-    suspect: false,
-    blockedMs: 0,
-    serial: 0,
-  });
+  database.commit(event);
+  blockElsewhere({ database }, 'one', event, { openCount });
 }

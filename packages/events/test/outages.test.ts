@@ -28,11 +28,11 @@ describe('a statement that the database refuses for a minute', () => {
     'cursors.load',
     'blocked.models',
     'log.read',
-    'blocked.block',
+    'blocked.fail',
     'blocked.dueHeads',
-    'blocked.beginAttempt',
-    'blocked.endAttempt',
-    'blocked.stillBlocked',
+    'blocked.begin',
+    'blocked.read',
+    'blocked.move',
     'cursors.save',
     'notifications.listen',
   ] as const)('is sent again after growing waits, and soon after the outage: %s', async (method) => {
@@ -90,7 +90,7 @@ describe('a statement that the database refuses for a minute', () => {
 
   test('is not sent any more after a stop', async () => {
     for (const method of [
-      'blocked.block',
+      'blocked.fail',
       'cursors.save',
       'log.read',
       'leases.renew',

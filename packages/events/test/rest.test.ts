@@ -127,7 +127,7 @@ describe('a stop', () => {
     await bench.clock.advance(0);
     await stopped;
     expect(handler.seen).toHaveLength(8);
-    expect(bench.database.blockedOf('one')).toHaveLength(4);
+    expect(bench.database.blockedOf('one').filter(({ event }) => event !== undefined)).toHaveLength(4);
   });
 
   test('finishes the events that were read, saves the cursors and gives the slots back', async () => {

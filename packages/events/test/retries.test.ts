@@ -8,6 +8,7 @@ import {
   FrameworkEventHandler,
 } from '../src/index.js';
 import { DepositedEvent, deposited } from './account.js';
+import { blockElsewhere } from './bench-store.js';
 import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
 const fail = (): never => {
@@ -22,21 +23,9 @@ function hangingRetries(concurrency: number): EventHandler<DepositedEvent> {
   );
 }
 
-/** Blocks an event that is due and has `openCount` attempts that did not end. */
-function block({ database }: DeliveryBench, handler: string, event: DeliverableEvent, openCount = 0): void {
-  database.blocked.set(`${handler} ${event.id}`, {
-    handler,
-    event,
-    attempts: 0,
-    uncounted: 0,
-    openAttempts: new Set(Array.from({ length: openCount }, (_item, index) => `attempt ${index}`)),
-    error: undefined,
-    nextMs: 0,
-    dead: false,
-    suspect: false,
-    blockedMs: 0,
-    serial: 0,
-  });
+/** Blocks a model that is due, after `openCount` attempts at its head that did not end. */
+function block(bench: DeliveryBench, handler: string, event: DeliverableEvent, openCount = 0): void {
+  blockElsewhere(bench, handler, event, { attempts: 0, openCount });
 }
 
 describe('retries of one handler', () => {
@@ -183,7 +172,7 @@ describe('a slot whose holder died', () => {
     before.access.kill();
     bench.database.processes.clear();
     bench.database.abandonAll();
-    for (const row of bench.database.blocked.values()) row.nextMs = (row.nextMs ?? 0) - 400 * 86_400_000;
+    for (const row of bench.database.blocked.values()) row.nextMs -= 400 * 86_400_000;
     bench.database.commit(deposited('a', 1), deposited('e', 1));
     const after = handlerOf({ name: 'one' }, async ({ modelId }) => {
       if (!modelId.startsWith('x')) return;

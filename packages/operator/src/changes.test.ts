@@ -8,13 +8,13 @@ const signed = { by: 'olivia', reason: 'the mail server is back' };
 /** Two texts that differ only at the end, as long as a reason may be. */
 const [longReason, otherReason] = ['x', 'y'].map((end) => `${'ü'.repeat(999)}${end}`) as [string, string];
 
-/** Two databases that know `notify`, and the ids of its dead letters in each. */
+/** Two databases that know `notify`, with so many dead letters in each, of a model each: `model-0-1` and so on in the first one. */
 async function withDeadLetters(counts: readonly [first: number, second: number]): Promise<MemoryDatabases> {
   const all = new MemoryDatabases();
   for (const [index, database] of [all.first, all.second].entries()) {
     await database.register('notify');
-    const versions = Array.from({ length: counts[index] ?? 0 }, (_unused, n) => n + 1);
-    await database.kill('notify', await database.writeAtOnce(`model-${index}`, versions), 'no');
+    const modelIds = Array.from({ length: counts[index] ?? 0 }, (_unused, n) => `model-${index}-${n + 1}`);
+    await database.kill('notify', await database.writeModels(modelIds), 'no');
   }
   return all;
 }
@@ -26,7 +26,7 @@ describe('a change', () => {
     const all = new MemoryDatabases();
     const { operator, first, second } = all;
     await first.register('notify');
-    await first.kill('notify', await first.write('a', [1, 2]), 'no');
+    await first.kill('notify', await first.writeModels(['a', 'b']), 'no');
     const filter = { handler: 'notify', errorLine: 'no' };
     expect(await operator.replay(filter, { ...signed, dryRun: true })).toEqual({
       changeId: undefined,
@@ -65,19 +65,20 @@ describe('a change', () => {
   });
 
   test.each([
-    ['a handler', { handler: 'notify' }],
-    ['a model', { modelId: 'model-0' }],
-    ['a type', { eventType: 'ThingChangedEvent' }],
-    ['an error', { errorLine: 'no' }],
-  ])('that replays %s twice in a row finds nothing the second time', async (_what, filter) => {
+    ['a handler', { handler: 'notify' }, 2],
+    ['a model', { modelId: 'model-0-1' }, 1],
+    ['a type', { eventType: 'ThingChangedEvent' }, 2],
+    ['an error', { errorLine: 'no' }, 2],
+  ])('that replays %s twice in a row finds nothing the second time', async (_what, filter, count) => {
     const { operator } = await withDeadLetters([2, 0]);
-    expect(await operator.replay(filter, signed)).toMatchObject({ count: 2, failures: [] });
+    expect(await operator.replay(filter, signed)).toMatchObject({ count, failures: [] });
     expect(await operator.replay(filter, signed)).toMatchObject({ count: 0, mayBeMore: false, failures: [] });
     // Replayed events wait for their handler, and are not removed.
-    expect((await operator.blocked({ dead: false })).items).toHaveLength(2);
+    expect((await operator.blocked({ dead: false })).items).toHaveLength(count);
+    expect((await operator.blocked()).items).toHaveLength(2);
   });
 
-  test('that skips twice in a row removes each event once', async () => {
+  test('that skips twice in a row passes over each event once', async () => {
     const { operator, first } = await withDeadLetters([2, 0]);
     await first.block('notify', await first.write('waiting', [1]));
     const filter = { handler: 'notify' };
@@ -116,8 +117,10 @@ describe('a change', () => {
     expect(first.audit).toEqual([['retire', 'done']]);
   });
 
-  test('that retires a handler with blocked events needs to discard them, and counts them', async () => {
+  test('that retires a handler with blocked models needs to discard them, and counts the models', async () => {
     const { operator, first } = await withDeadLetters([2, 0]);
+    // An event that waits behind another one is discarded with its model, and not counted.
+    await first.write('model-0-1', [2]);
     const refused = await operator.retire('notify', signed);
     expect(refused).toMatchObject({ failures: [{ shards: ['0/0'], code: 'handler-in-use' }] });
     const discarding = { ...signed, discardBlocked: true };
@@ -145,7 +148,33 @@ describe('a change', () => {
       );
       expect(await operator.skip({ handler: 'notify' }, options)).toMatchObject(expected);
       const left = await operator.blocked();
-      expect(left.items.map(({ event }) => event.modelVersion)).toEqual([1, 2, 3].slice(count));
+      expect(left.items.map(({ event }) => event.modelId)).toEqual(
+        ['model-0-1', 'model-0-2', 'model-0-3'].slice(count),
+      );
+    },
+  );
+
+  test.each([undefined, 1])(
+    'of a model changes its first event, and none of those behind it, with the limit %s',
+    async (limit) => {
+      const { operator, first } = await withDeadLetters([0, 0]);
+      const [dead = ''] = await first.write('a', [1, 2, 3]);
+      await first.kill('notify', [dead], 'no');
+      const options = { ...signed, limit };
+      const filter = { modelId: 'a' };
+      expect(await operator.replay(filter, { ...options, dryRun: true })).toMatchObject({ count: 1 });
+      expect(await operator.replay(filter, options)).toMatchObject({ count: 1 });
+      const untried = { attempts: 0, dead: false, nextAttemptDate: expect.any(Date) as Date };
+      expect((await operator.blocked(filter)).items).toMatchObject([
+        { ...untried, event: { id: dead }, error: 'no' },
+      ]);
+      const skipped = { ...filter, dead: false };
+      expect(await operator.skip(skipped, { ...options, dryRun: true })).toMatchObject({ count: 1 });
+      expect(await operator.skip(skipped, options)).toMatchObject({ count: 1 });
+      // Behind the skipped event is one that nobody has tried: it is not listed, and a repeated skip does not reach it.
+      for (const again of [filter, skipped])
+        expect(await operator.skip(again, options)).toMatchObject({ count: 0, mayBeMore: false });
+      expect((await operator.blocked(filter)).items).toEqual([]);
     },
   );
 

@@ -14,7 +14,7 @@ import { type OperatorFailure, ask, failureOf, operatorStoreOf, shardTexts } fro
 
 const actorMax = 255;
 const reasonMax = 1_000;
-/** The maximum number of events that one statement changes. */
+/** The maximum number of blocked models that one statement changes. */
 const stepMax = 1_000;
 const limitDefault = 10_000;
 const limitMax = 100_000;
@@ -29,9 +29,9 @@ export interface ChangeOptions {
   readonly dryRun?: boolean | undefined;
 }
 
-/** A change of blocked events. */
+/** A change of the heads of blocked models. */
 export interface BulkChangeOptions extends ChangeOptions {
-  /** The maximum number of events to change in each database, 1 to 100,000. Default 10,000. */
+  /** The maximum number of heads to change in each database, 1 to 100,000; each model has one. Default 10,000. */
   readonly limit?: number | undefined;
 }
 
@@ -39,7 +39,7 @@ export interface BulkChangeOptions extends ChangeOptions {
 export interface DatabaseChange {
   /** The shards of the database, as `group/member`. */
   readonly shards: readonly string[];
-  /** How many events; 0 if the change is not about events. */
+  /** How many heads of blocked models; 0 if the change is not about these. */
   readonly count: number;
   /** Whether the limit was reached, so that there may be more: repeat the change. */
   readonly mayBeMore: boolean;
@@ -66,7 +66,10 @@ export interface ChangeAnswer {
   readonly mayBeMore: boolean;
   /** The databases that the change concerns, apart from those that failed. */
   readonly items: readonly DatabaseChange[];
-  /** Databases in which it was not made, or only partly; it is safe to repeat it. */
+  /**
+   * Databases in which it was not made, or only partly. It is safe to repeat it, apart from a skip with `dead: false` that names no
+   * event: where it was made, it would pass over the next events as well.
+   */
   readonly failures: readonly OperatorFailure[];
 }
 
@@ -87,7 +90,7 @@ interface PlannedChange {
 }
 
 /**
- * Replays or skips the blocked events that match.
+ * Replays or skips the heads of blocked models that match.
  *
  * @throws OperatorRequestError `operator-request` when the filter is empty, or an option is invalid
  * @throws UnknownHandlerError `unknown-handler` when no database knows the handler

@@ -10,14 +10,14 @@ export interface ConsumerPlace {
   /** The shards of the database, as `group/member`. */
   readonly shards: readonly string[];
   readonly paused: boolean;
-  /** Events that it has neither handled nor blocked, counted among the first 100,000 after its cursor that is furthest behind. */
+  /** Events that its cursors have not passed, counted among the first 100,000 after the one that is furthest behind. */
   readonly pendingCount: number;
   /** The age of the oldest of them, in milliseconds; 0 when there is none. */
   readonly oldestPendingMs: number;
-  /** How many events are blocked, dead letters included; at least as many if `blockedIsLowerBound`. */
+  /** Events that its cursors have passed and that wait in blocked models, the heads included; at least as many if `blockedIsLowerBound`. */
   readonly blockedCount: number;
   readonly blockedIsLowerBound: boolean;
-  /** How many dead letters there are; at least as many if `deadIsLowerBound`. */
+  /** How many models are blocked by a dead letter; at least as many if `deadIsLowerBound`. */
   readonly deadCount: number;
   readonly deadIsLowerBound: boolean;
   /** The processes that work for it, and in how many slots. */

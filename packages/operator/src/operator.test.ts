@@ -13,8 +13,9 @@ beforeEach(async () => {
   all = new MemoryDatabases({ relays: ['publish'] });
   const { first, second } = all;
   for (const database of [first, second]) await database.register('notify');
-  killed = await first.write('a', [1, 2, 3]);
-  for (const id of killed.slice(0, 2)) {
+  const [ofA = ''] = await first.write('a', [1, 2, 3]);
+  killed = [ofA, ...(await first.write('other', [1]))];
+  for (const id of killed) {
     await first.kill('notify', [id], 'mailbox full\n    at send');
     await all.clock.advance(1);
   }
@@ -26,6 +27,10 @@ describe('an operator of two databases', () => {
   test('shows each consumer with its lag, its dead letters and its processes per database', async () => {
     await all.second.register('publish');
     await all.first.hold('worker', 'notify');
+    // Behind the dead letters in the second database, which its cursors have passed, an event waits that they have passed as well.
+    await all.second.write('b', [2]);
+    all.second.pass('notify');
+    await all.second.write('b', [3]);
     const { items, failures } = await all.operator.consumers();
     expect(failures).toEqual([]);
     expect(items).toMatchObject([
@@ -37,16 +42,25 @@ describe('an operator of two databases', () => {
           {
             shards: ['0/0'],
             paused: false,
-            pendingCount: 3,
+            pendingCount: 4,
+            blockedCount: 0,
             deadCount: 2,
             deadIsLowerBound: false,
             processes: [{ processId: 'worker', slotCount: 16, untilDate: expect.any(Date) as Date }],
             freeSlotCount: 0,
           },
-          { shards: ['1/0'], pendingCount: 2, deadCount: 2, processes: [], freeSlotCount: 16 },
+          {
+            shards: ['1/0'],
+            pendingCount: 1,
+            blockedCount: 3,
+            blockedIsLowerBound: false,
+            deadCount: 2,
+            processes: [],
+            freeSlotCount: 16,
+          },
         ],
       },
-      { handler: 'publish', isRelay: true, databases: [{ shards: ['1/0'], pendingCount: 0 }] },
+      { handler: 'publish', isRelay: true, databases: [{ shards: ['1/0'], pendingCount: 2 }] },
     ]);
   });
 
@@ -72,22 +86,31 @@ describe('an operator of two databases', () => {
 
   test('finds blocked events by the first line of their error', async () => {
     const { items } = await all.operator.blocked({ errorLine: 'mailbox full' });
-    expect(items.map(({ event }) => event.modelId)).toEqual(['a', 'a', 'b']);
+    expect(items.map(({ event }) => event.modelId)).toEqual(['a', 'other', 'b']);
   });
 
   test('shows the history of a model with what became of each event', async () => {
+    await all.first.register('late');
+    await all.first.write('a', [4]);
     const { items, next } = await all.operator.model('a', { limit: 2 });
     expect(items).toMatchObject([
       {
         shards: ['0/0'],
         event: { modelVersion: 1, actionName: 'ChangeThing', payload: { version: 1 } },
-        deliveries: [{ handler: 'notify', state: 'dead-letter' }],
+        deliveries: [
+          { handler: 'late', state: 'passed' },
+          { handler: 'notify', state: 'dead-letter' },
+        ],
       },
-      { event: { modelVersion: 2 } },
+      { event: { modelVersion: 2 }, deliveries: [{}, { handler: 'notify', state: 'blocked' }] },
     ]);
     const rest = await all.operator.model('a', { after: next });
     expect(rest.items).toMatchObject([
-      { event: { modelVersion: 3 }, deliveries: [{ handler: 'notify', state: 'pending' }] },
+      { event: { modelVersion: 3 }, deliveries: [{ state: 'passed' }, { state: 'blocked' }] },
+      {
+        event: { modelVersion: 4 },
+        deliveries: [{ handler: 'late', state: 'pending' }, { state: 'blocked' }],
+      },
     ]);
   });
 
@@ -122,7 +145,7 @@ describe('an operator of two databases', () => {
   test('shows each database with its shards', async () => {
     expect(await all.operator.shards()).toMatchObject({
       items: [
-        { shards: ['0/0'], server: 'memory', eventCountEstimate: 3 },
+        { shards: ['0/0'], server: 'memory', eventCountEstimate: 4 },
         { shards: ['1/0'], eventCountEstimate: 2 },
       ],
       failures: [],

@@ -107,7 +107,8 @@ export class Operator {
   }
 
   /**
-   * Blocked events, database by database and the oldest first; with `dead: true` only dead letters.
+   * The heads of blocked models, database by database and the oldest first; with `dead: true` only dead letters. The events behind
+   * them are not listed.
    *
    * @throws UnknownHandlerError `unknown-handler` when no database knows the handler
    * @throws InvalidCursorError `invalid-cursor` when `after` is not the `next` of a page
@@ -156,7 +157,9 @@ export class Operator {
   }
 
   /**
-   * Removes dead letters, or with `dead: false` events that still wait, so that the events behind them continue.
+   * Passes over dead letters, or with `dead: false` over heads that will be tried again, so that the events behind them continue. The
+   * event behind a skipped one has not been tried, so a repeated call with `dead: false` passes over that one as well, unless the filter
+   * names an event.
    *
    * @param filter at least one field besides `dead`
    * @throws OperatorRequestError `operator-request` when the filter is empty, or an option is missing or invalid
@@ -186,7 +189,7 @@ export class Operator {
    * Removes a handler that no code has any more; see `DeliveryOperator.retire`. A database in which it is still in use is among the
    * failures, with the code `handler-in-use`.
    *
-   * @param options.discardBlocked whether its blocked events and dead letters are removed as well. Default false
+   * @param options.discardBlocked whether its blocked models are removed as well, with all events that wait in them. Default false
    * @throws OperatorRequestError `operator-request` when an option is missing or invalid
    * @throws UnknownHandlerError `unknown-handler` when no database knows it
    */

@@ -39,12 +39,17 @@ const questions: readonly (readonly [
   ['the audit', (operator, page) => operator.audit(page)],
 ];
 
-/** Three events in each database, which are dead letters with an error each, and three changes. */
+/**
+ * Three events in each database, which are dead letters with an error each, and three changes. The events are of models of three
+ * classes with the same id, because each model has one dead letter at most.
+ */
 async function fill(): Promise<void> {
   for (const database of [all.first, all.second]) {
     await database.register('notify');
-    const ids = await database.write('a', [1, 2, 3]);
-    for (const [index, id] of ids.entries()) await database.kill('notify', [id], `error ${index}`);
+    for (const version of [1, 2, 3]) {
+      const ids = await database.write('a', [version], { modelName: `Thing${version}` });
+      await database.kill('notify', ids, `error ${version}`);
+    }
   }
   for (let n = 0; n < 3; n++) {
     await all.operator.pause('notify', signed);

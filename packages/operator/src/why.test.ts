@@ -11,15 +11,20 @@ test('why explains what stands in the way of an event and of a model', async () 
   const { operator, first } = all;
   await first.register('notify');
   const killed = await first.write('a', [1, 2, 3]);
-  await first.kill('notify', killed.slice(0, 2), 'mailbox full\n    at send');
+  await first.kill('notify', killed, 'mailbox full\n    at send');
+  await first.register('late');
+  await first.write('a', [4]);
   const event = await operator.why(killed[0] ?? '');
   expect(event.kind).toBe('event');
   expect(event.sentences.join(' ')).toContain('notify: it is a dead letter after 3 attempts (mailbox full)');
   const model = await operator.why('a');
   expect(model.kind).toBe('model');
   expect(model.sentences).toEqual([
-    expect.stringContaining('notify: has as dead letters 2 of the 3 events'),
-    expect.stringContaining('notify: has not reached 1 of the 3 events'),
+    expect.stringContaining(
+      `notify: has as dead letters 1 of the 4 events of the model a; ask about ${killed[0]}`,
+    ),
+    expect.stringContaining(`notify: waits with 3 of the 4 events of the model a; ask about ${killed[1]}`),
+    expect.stringContaining('late: has not reached 1 of the 4 events'),
   ]);
   expect(await operator.why('nowhere')).toMatchObject({ kind: 'unknown', failures: [] });
 });
@@ -27,8 +32,9 @@ test('why explains what stands in the way of an event and of a model', async () 
 test('why says what an event waits for: a retry, an earlier event, or its handler', async () => {
   const { operator, first } = all;
   await first.register('notify');
-  const [retried = '', behind = '', unreached = ''] = await first.write('a', [1, 2, 3]);
-  await first.block('notify', [retried, behind], { error: 'busy' });
+  const [retried = '', behind = ''] = await first.write('a', [1, 2]);
+  const [unreached = ''] = await first.write('b', [1]);
+  await first.block('notify', [retried], { error: 'busy' });
   expect((await operator.why(retried)).sentences[1]).toMatch(/^notify: attempt 3 failed \(busy\)/);
   expect((await operator.why(behind)).sentences[1]).toContain(`waits for the earlier event ${retried}`);
   expect((await operator.why(unreached)).sentences[1]).toContain('no process works in its slot');
@@ -36,6 +42,30 @@ test('why says what an event waits for: a retry, an earlier event, or its handle
   expect((await operator.why(unreached)).sentences[1]).toContain('process worker works in its slot');
   await operator.pause('notify', { by: 'olivia', reason: 'x' });
   expect((await operator.why(unreached)).sentences[1]).toContain('The handler is paused: resume it.');
+});
+
+test('why says what a skipped or replayed event leads to: one that is due, or tried again', async () => {
+  const { operator, first } = all;
+  await first.register('notify');
+  const [skipped = '', next = '', behind = ''] = await first.write('a', [1, 2, 3]);
+  await first.kill('notify', [skipped], 'mailbox full\n    at send');
+  const signed = { by: 'olivia', reason: 'x' };
+  await operator.replay({ eventId: skipped }, signed);
+  expect((await operator.why(skipped)).sentences[1]).toMatch(
+    /^notify: no attempt counts so far; the last call failed \(mailbox full\), and the next one is at \d{4}-/,
+  );
+  await operator.skip({ eventId: skipped, dead: false }, signed);
+  // The cursor of the handler has not passed the event.
+  expect((await operator.why(skipped)).sentences[1]).toContain('no process works in its slot');
+  expect((await operator.why(next)).sentences[1]).toBe('notify: it is due, and has not been tried yet.');
+  expect((await operator.why(behind)).sentences[1]).toContain(
+    `waits for the earlier event ${next} of its model, which will be tried by itself`,
+  );
+  await first.try('notify', next);
+  await operator.pause('notify', signed);
+  expect((await operator.why(next)).sentences[1]).toBe(
+    'notify: attempt 1 has begun, and its end is not recorded yet. The handler is paused: resume it.',
+  );
 });
 
 test('why says that nothing stands in the way of what every handler has passed', async () => {

@@ -103,12 +103,24 @@ function standingText(standing: HandlerStanding): string {
   const pause = paused ? ' The handler is paused: resume it.' : '';
   if (standing.kind === 'dead-letter')
     return `${handler}: it is a dead letter after ${standing.attempts} attempts (${firstLine(standing.error)}). Replay it when the cause is fixed, or skip it.${pause}`;
-  if (standing.kind === 'backing-off')
-    return `${handler}: attempt ${standing.attempts} failed (${firstLine(standing.error)}); the next one is at ${standing.untilDate?.toISOString() ?? 'once'}.${pause}`;
+  if (standing.kind === 'backing-off') {
+    const { attempts, error, untilDate } = standing;
+    if (error === undefined) {
+      const state =
+        attempts === 0
+          ? 'it is due, and has not been tried yet'
+          : `attempt ${attempts} has begun, and its end is not recorded yet`;
+      return `${handler}: ${state}.${pause}`;
+    }
+    const next = `the next one is at ${untilDate?.toISOString() ?? 'once'}.${pause}`;
+    return attempts === 0
+      ? `${handler}: no attempt counts so far; the last call failed (${firstLine(error)}), and ${next}`
+      : `${handler}: attempt ${attempts} failed (${firstLine(error)}); ${next}`;
+  }
   if (standing.kind === 'behind') {
     const what = standing.behindDeadLetter
       ? 'a dead letter: replay or skip that one'
-      : 'which is retried by itself';
+      : 'which will be tried by itself';
     return `${handler}: it waits for the earlier event ${standing.behindEventId} of its model, ${what}.${pause}`;
   }
   if (standing.kind === 'passed') return `${handler}: it has passed.`;

@@ -10,8 +10,8 @@ const answerMaxMs = 2_000;
 let all: OperatedDatabases;
 
 /** The indexes of a table, whose rows are inserted faster without them. */
-const indexesOf = `select indexdef from pg_indexes where schemaname = 'eventlog' and tablename = 'parked_events'
-  and indexname <> 'parked_events_pkey'`;
+const indexesOf = `select indexdef from pg_indexes where schemaname = 'eventlog' and tablename = 'blocked_models'
+  and indexname <> 'blocked_models_pkey'`;
 
 beforeAll(async () => {
   all = await operatedDatabases();
@@ -25,26 +25,26 @@ beforeAll(async () => {
   await first.query(`
     set session_replication_role = replica;
     set maintenance_work_mem = '256MB';
-    alter table eventlog.parked_events set unlogged;
+    alter table eventlog.blocked_models set unlogged;
     do $$ declare name text; begin
-      for name in select indexname from pg_indexes where schemaname = 'eventlog' and tablename = 'parked_events'
-        and indexname <> 'parked_events_pkey' loop execute 'drop index eventlog.' || name; end loop;
+      for name in select indexname from pg_indexes where schemaname = 'eventlog' and tablename = 'blocked_models'
+        and indexname <> 'blocked_models_pkey' loop execute 'drop index eventlog.' || name; end loop;
     end $$`);
   await first.query(
-    `insert into eventlog.parked_events (handler, event_id, slot, model_name, model_id, model_version, ordinal, event_type, event,
-       attempts, error, dead, suspect, parked_date)
-     select case when n % 10 = 0 then 'bill' else 'notify' end, lpad(to_hex(n), 32, '0')::uuid, n % 16, 'Thing', 'thing-' || n / 5,
-       n % 5, 0, 'ThingChangedEvent', '{"payload": {}, "startedDate": "2026-01-01", "createdDate": "2026-01-01"}', 3,
-       'error ' || n % 20 || E'\\n    at a line', n % 100 <> 0, false, timestamptz '2026-01-01' + n * interval '1 second'
+    `insert into eventlog.blocked_models (handler, slot, model_name, model_id, model_version, ordinal, event_id, event_type, attempts,
+       error, dead, blocked_date, due_date)
+     select case when n % 10 = 0 then 'bill' else 'notify' end, n % 16, 'Thing', 'thing-' || n, 0, 0,
+       ('018f0000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'ThingChangedEvent', 3, 'error ' || n % 20 || E'\\n    at a line',
+       n % 100 <> 0, timestamptz '2026-01-01' + n * interval '1 second', case when n % 100 = 0 then now() end
      from generate_series(1, $1::integer) n`,
     [blockedCount],
   );
   for (const { indexdef } of definitions) await first.query(indexdef);
-  await first.query('analyze eventlog.parked_events');
+  await first.query('analyze eventlog.blocked_models');
   await first.query(
     `insert into eventlog.events (id, epoch, action_id, ordinal, namespace, action_name, action_params, principal, model_id,
        model_name, model_version, event_type, payload, headers, started_date, slot)
-     select ('018f0000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 1, gen_random_uuid(), 0, 'test', 'ChangeThing', '{}', 'user-' || n % 7, 'thing-' || n / 5, 'Thing', n % 5,
+     select ('018f0000-0000-7000-8000-' || lpad(to_hex(10 * n), 12, '0'))::uuid, 1, gen_random_uuid(), 0, 'test', 'ChangeThing', '{}', 'user-' || n % 7, 'thing-' || 10 * n, 'Thing', 0,
        'ThingChangedEvent', '{}', '{}', now(), n % 16
      from generate_series(1, $1::integer) n`,
     [loggedCount],
@@ -68,7 +68,7 @@ async function timed<T>(
   return { answer, durationMs: performance.now() - startMs };
 }
 
-describe('with 1,000,000 blocked events, an operator', () => {
+describe('with 1,000,000 blocked models, an operator', () => {
   test.each<[string, () => Promise<unknown>]>([
     ['consumers', () => all.operator.consumers()],
     ['dead letters', () => all.operator.deadLetters()],
@@ -78,12 +78,12 @@ describe('with 1,000,000 blocked events, an operator', () => {
       'blocked events of an error',
       () => all.operator.blocked({ handler: 'notify', errorLine: 'error 7', dead: true }),
     ],
-    ['blocked events of a model', () => all.operator.blocked({ modelId: 'thing-77' })],
+    ['blocked events of a model', () => all.operator.blocked({ modelId: 'thing-70' })],
     [
       'a dry run',
       () => all.operator.replay({ handler: 'notify' }, { by: 'olivia', reason: 'count', dryRun: true }),
     ],
-    ['a model', () => all.operator.why('thing-77')],
+    ['a model', () => all.operator.why('thing-70')],
     ['shards', () => all.operator.shards()],
     ['the newest events', () => all.operator.events()],
   ])('answers within two seconds: %s', async (_name, work) => {
@@ -126,18 +126,18 @@ describe('with 100,000,000 events in the log, the statements of an operator read
     ['the newest events', () => all.operator.events()],
     ['events of a principal since', () => all.operator.events({ principal: 'user-3', since })],
     ['events of nobody since', () => all.operator.events({ principal: 'nobody', since, until: new Date() })],
-    ['events of a model', () => all.operator.events({ modelId: 'thing-77', type: 'ThingChangedEvent' })],
+    ['events of a model', () => all.operator.events({ modelId: 'thing-70', type: 'ThingChangedEvent' })],
     ['events of an action', () => all.operator.events({ actionId: '018f0000-0000-7000-8000-000000000000' })],
     ['an event', () => all.operator.event('018f0000-0000-7000-8000-000000000000')],
-    ['a model', () => all.operator.model('thing-77')],
-    ['why', () => all.operator.why('thing-77')],
+    ['a model', () => all.operator.model('thing-70')],
+    ['why', () => all.operator.why('thing-70')],
     ['an action', () => all.operator.action('018f0000-0000-7000-8000-000000000000')],
     ['a key', () => all.operator.idempotencyKey('k')],
     ['the audit', () => all.operator.audit()],
   ])('%s', async (_name, work) => {
     const { statementCount, tables } = await scannedBy(work, all.first.query.bind(all.first), /eventlog\./);
     expect(statementCount).toBeGreaterThan(0);
-    expect(tables.filter((table) => table === 'parked_events' || table === currentPartition)).toEqual([]);
+    expect(tables.filter((table) => table === 'blocked_models' || table === currentPartition)).toEqual([]);
   });
 });
 

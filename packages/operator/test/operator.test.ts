@@ -39,7 +39,7 @@ describe('with one database of PostgreSQL cut off, an operator', () => {
     await second.kill('notify', await second.write('a', [1]), 'no');
     let isCut = false;
     proxy.judge = ({ direction, bytes }) => {
-      isCut ||= direction === 'to-server' && bytes.includes('for update of p');
+      isCut ||= direction === 'to-server' && bytes.includes('for update of b');
       return isCut ? 'cut' : 'forward';
     };
     expect((await operator.replay({ handler: 'notify' }, signed)).failures).toHaveLength(1);
@@ -50,24 +50,20 @@ describe('with one database of PostgreSQL cut off, an operator', () => {
   });
 });
 
-test('pages of blocked events are refused from a place that PostgreSQL could not compare', async () => {
-  const after = '0:1.000000/00000000-0000-7000-8000-000000000000/\ud800';
+test('pages of blocked models are refused from a place that PostgreSQL could not compare', async () => {
+  const after = '0:["1.000000","notify","Thing","\\ud800"]';
   await expect(all.operator.blocked({}, { after })).rejects.toMatchObject({ code: 'invalid-cursor' });
 });
 
 test('why asks for one of the blocked events that come before an event, however many there are', async () => {
   const { operator, second, proxy } = all;
   await second.register('notify');
-  const [firstId = ''] = await second.write('a', [1]);
-  await second.kill('notify', [firstId], 'no');
-  const [last] = await second.query<{ id: string }>(
-    `insert into eventlog.parked_events (handler, event_id, slot, model_name, model_id, model_version, ordinal, event_type, event,
-       attempts, dead, suspect)
-     select handler, id, slot, model_name, model_id, n, ordinal, event_type, event || jsonb_build_object('id', id, 'modelVersion', n),
-       0, false, false
-     from eventlog.parked_events, lateral (select n, gen_random_uuid() as id from generate_series(2, 5000) n) as later
-     returning event_id as id`,
+  const ids = await second.write(
+    'a',
+    Array.from({ length: 1_000 }, (_unused, index) => index + 1),
   );
+  const firstId = ids[0] ?? '';
+  await second.kill('notify', [firstId], 'no');
   let receivedBytes = 0;
   proxy.judge = ({ direction, bytes }) => {
     if (direction === 'to-client') receivedBytes += bytes.length;
@@ -76,7 +72,7 @@ test('why asks for one of the blocked events that come before an event, however 
   onTestFinished(() => {
     proxy.judge = () => 'forward';
   });
-  const { sentences } = await operator.why(last?.id ?? '');
+  const { sentences } = await operator.why(ids.at(-1) ?? '');
   expect(sentences[1]).toContain(`it waits for the earlier event ${firstId} of its model, a dead letter`);
   expect(receivedBytes).toBeLessThan(20_000);
 });

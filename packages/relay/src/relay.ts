@@ -140,15 +140,18 @@ class EventRelay implements Relay {
     const failures: EventFailure[] = [];
     const messages = this.#messagesOf(envelopes, failures);
     const outcomes = await this.#publish(messages, signal);
+    const settled = new Set(failures.map(({ eventId }) => eventId));
     for (const [index, { id: eventId }] of messages.entries()) {
       const outcome = outcomes[index];
       if (outcome?.kind === 'refused')
         failures.push({ eventId, error: new MessageRefusedError(this.name, outcome.reason) });
+      if (outcome?.kind !== 'held-back') settled.add(eventId);
     }
     const [first] = failures;
     if (first === undefined) return;
     this.#failed('publishing', first.error);
-    throw new PartialBatchError(failures);
+    const waiting = envelopes.map(({ eventId }) => eventId).filter((eventId) => !settled.has(eventId));
+    throw new PartialBatchError(failures, { waiting });
   }
 
   /** Leaves out events whose messages cannot be made, and later ones of their models. */

@@ -5,6 +5,7 @@ import {
   MemoryDeliveryStore,
   MemoryDeliveryTables,
   MemoryFaults,
+  modelKey,
 } from '@framework/testing/memory';
 import type { Attributes } from '@opentelemetry/api';
 import {
@@ -26,9 +27,11 @@ describe('the gauges of delivery', () => {
   test('show what each consumer has in each database', async () => {
     const [first, second] = [await databaseOf(0), await databaseOf(1)];
     await first.store.leases.renew('process-1', ['notify'], 60_000);
+    const waiting = [deposited('b', 1), deposited('b', 2)];
+    first.tables.commit(...waiting);
+    first.tables.moveCursors(2);
+    block(first.tables, waiting[0]!);
     first.tables.commit(deposited('a', 1));
-    block(first.tables, { event: deposited('b', 1), dead: true });
-    block(first.tables, { event: deposited('b', 2), dead: false });
     await second.store.cursors.setPaused('notify', true);
     const points = await observed([first, second])();
     const by = { 'messaging.consumer.group.name': 'notify', 'framework.shard': '0,0' };
@@ -216,11 +219,17 @@ function deposited(modelId: string, modelVersion: number): DeliverableEvent {
   };
 }
 
-function block(
-  tables: MemoryDeliveryTables,
-  { event, dead }: { readonly event: DeliverableEvent; readonly dead: boolean },
-): void {
-  const times = { attempts: 1, uncounted: 0, nextMs: undefined, blockedMs: 0, serial: 0 };
-  const state = { openAttempts: new Set<string>(), error: 'it has a bug', suspect: false };
-  tables.blocked.set(`notify ${event.id}`, { handler: 'notify', event, dead, ...times, ...state });
+/** Blocks the model of an event by a dead letter. */
+function block(tables: MemoryDeliveryTables, event: DeliverableEvent): void {
+  const { slot, modelName, modelId, modelVersion, ordinal } = event;
+  const model = { handler: 'notify', slot, modelName, modelId, position: { modelVersion, ordinal }, event };
+  const times = { attempts: 1, uncounted: 0, nextMs: 0, blockedMs: 0, serial: 0, doneIds: [] };
+  const tried = { openAttempts: new Set<string>(), loneAttempts: new Set<string>() };
+  tables.blocked.set(modelKey('notify', event), {
+    ...model,
+    ...times,
+    ...tried,
+    error: 'it has a bug',
+    dead: true,
+  });
 }

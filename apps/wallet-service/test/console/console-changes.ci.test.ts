@@ -89,7 +89,7 @@ async function skipAll(): Promise<void> {
 }
 
 async function deadCount(): Promise<number> {
-  return (await rowsOf(service.global, 'select from eventlog.parked_events where dead')).length;
+  return (await rowsOf(service.global, 'select from eventlog.blocked_models where dead')).length;
 }
 
 /** Makes the change, but loses its answer. */
@@ -173,7 +173,7 @@ describe.skipIf(browserPath === undefined)('a change in the console', () => {
 
   test('of errors without a text leaves those with one alone', async () => {
     await kill('nothing');
-    await rowsOf(service.global, `update eventlog.parked_events set error = ''`);
+    await rowsOf(service.global, `update eventlog.blocked_models set error = ''`);
     await kill(markup);
     const page = await openAt('#/dead-letters');
     await page.getByText(markup).waitFor();

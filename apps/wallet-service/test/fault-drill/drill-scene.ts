@@ -111,7 +111,7 @@ export class DrillScene<Stage extends DrillStage = DrillStage> {
         this.#waiting.push(await this.#accepted(body));
     });
     await Promise.all(senders);
-    const text = `select distinct model_id from eventlog.parked_events
+    const text = `select distinct model_id from eventlog.blocked_models
       where model_id = any($1) and attempts + uncounted > 0`;
     const blocked = () => rowsOf(this.stage.shards.global, text, [this.#waiting]);
     const isBlocked = async (): Promise<boolean> => (await blocked()).length === waitingCount;

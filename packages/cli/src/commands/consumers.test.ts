@@ -74,6 +74,35 @@ describe('consumers', () => {
     expect(parsed(refused)).toMatchObject({ items: [{ shards: ['1/0'] }] });
   });
 
+  test('are retired with their blocked models by a person who says yes, and only with the option', async () => {
+    const { first, second } = commands;
+    await first.kill('notify', [...(await first.write('a', [1, 2])), ...(await first.write('b', [1]))], 'no');
+    expect(await run('retire notify --yes', signed)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('handler-in-use') as string,
+    });
+    await second.register('notify');
+    const kept = await run('retire notify --discard-blocked', signed, { answer: 'no\n' });
+    expect(kept.stderr).toContain(
+      'Remove notify for good, with 2 blocked models and all events that wait in them? [y/N]',
+    );
+    const retired = await run('retire notify --discard-blocked', signed, { answer: 'y\n' });
+    expect(retired.stdout).toMatch(/^SHARDS +EVENTS\n0\/0 +2\n1\/0 +0$/m);
+    await first.kill('publish', await first.write('a', [3, 4]), 'no');
+    const one = await run('retire publish --discard-blocked', signed, { answer: 'no\n' });
+    expect(one.stderr).toContain('with 1 blocked model and all events that wait in it?');
+    const none = await run('retire publish', signed, { answer: 'no\n' });
+    expect(none.stderr).toContain('Remove publish for good? [y/N]');
+  });
+
+  test('are listed with all events that wait in their blocked models, behind the dead letters', async () => {
+    const { first } = commands;
+    await first.kill('notify', await first.write('a', [1, 2, 3]), 'no');
+    first.pass('notify');
+    const listed = await run('consumers --output table');
+    expect(listed.stdout).toMatch(/^notify +handler +0\/0 +no +0 +0 +3 +1 /m);
+  });
+
   test('are shown and changed where their database is up, and there alone', async () => {
     const listed = await commands.runWithoutSecond('relays');
     expect([listed.code, parsed(listed)]).toMatchObject([1, missing]);

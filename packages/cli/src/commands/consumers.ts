@@ -1,5 +1,5 @@
 import { Option } from '@commander-js/extra-typings';
-import type { Consumer } from '@framework/operator';
+import type { ChangeAnswer, Consumer } from '@framework/operator';
 
 import { type CommandGroup, asking } from '../command-group.js';
 import type { ExitCode } from '../exit-code.js';
@@ -10,7 +10,7 @@ import { cellOf, plain } from '../terminal.js';
 
 const discardOption = new Option(
   '--discard-blocked',
-  'remove its blocked events and dead letters as well',
+  'remove its blocked models as well, with all events that wait in them',
 ).env('FRAMEWORK_CLI_DISCARD_BLOCKED');
 
 /** `framework consumers`, `relays`, `pause`, `resume` and `retire`: how far handlers and relays are, and whether they work. */
@@ -59,13 +59,20 @@ export const consumers: CommandGroup = (program, context) => {
     withOperator(options, context, (session) =>
       makeChange(session, options, {
         isOfEvents: false,
-        question: ({ count }) => `Remove ${plain(handler)} for good, with ${count} blocked events?`,
+        question: (counted) => `Remove ${plain(handler)} for good${discardedText(counted)}?`,
         make: (signed) =>
           session.operator.retire(handler, { ...signed, discardBlocked: options.discardBlocked }),
       }),
     ),
   );
 };
+
+/** What a handler loses that is retired, as far as it was counted. */
+function discardedText({ count, mayBeMore }: ChangeAnswer): string {
+  if (count === 0) return '';
+  const models = `${countText(count, mayBeMore)} blocked model${count === 1 ? '' : 's'}`;
+  return `, with ${models} and all events that wait in ${count === 1 ? 'it' : 'them'}`;
+}
 
 async function list(session: OperatorSession, wants: (consumer: Consumer) => boolean): Promise<ExitCode> {
   const { items, failures } = await session.operator.consumers();

@@ -11,7 +11,7 @@ beforeEach(async () => {
   commands.renew();
   const { first, second } = commands;
   for (const database of [first, second]) await database.register('notify');
-  ids = await first.writeAtOnce('a', [1, 2, 3]);
+  ids = await first.writeModels(['a', 'a2', 'a3']);
   for (const id of ids) {
     await first.kill('notify', [id], 'mailbox full\n    at send');
     await commands.databases.clock.advance(1);
@@ -37,6 +37,28 @@ describe('dead letters', () => {
       code: 2,
       stderr: expect.stringContaining('--events') as string,
     });
+  });
+
+  test('that are replayed will be tried again, and the events behind a skipped one are left to why', async () => {
+    const [next = '', behind = ''] = await commands.first.write('a', [2, 3]);
+    const list = 'dead-letters list --events --state waiting --output table';
+    await run('dead-letters replay --yes', [...signed, '--event', ids[0]!]);
+    expect((await run(list)).stdout).toMatch(new RegExp(`${ids[0]!}.* 1 .* 0 +2\\S+Z +mailbox full$`, 'm'));
+    const skip = ['--model', 'a', '--state', 'waiting', ...signed];
+    const asked = await run('dead-letters skip', skip, { answer: 'y\n' });
+    expect(asked.stderr).toContain('Skip 1 events that will be tried again? [y/N]');
+    expect(asked.stdout).toContain('1 events were changed');
+    expect((await run(list)).stdout).toContain('No blocked events');
+    await commands.first.try('notify', next);
+    for (const [id, why] of [
+      [next, 'attempt 1 has begun'],
+      [behind, `waits for the earlier event ${next}`],
+    ] as const) {
+      const shown = await run('dead-letters show --output table', [id]);
+      expect(shown).toMatchObject({ code: 3 });
+      expect(shown.stdout).toContain(`framework why ${id} says`);
+      expect((await run(`why ${id}`)).stdout).toContain(why);
+    }
   });
 
   test.each(['dead-letters list', 'dead-letters list --events', 'dead-letters list --handler notify'])(
@@ -140,10 +162,7 @@ describe('dead letters', () => {
     const { second } = commands;
     await second.kill(
       'notify',
-      await second.writeAtOnce(
-        'c',
-        Array.from({ length: 1_500 }, (_each, n) => n + 1),
-      ),
+      await second.writeModels(Array.from({ length: 1_500 }, (_each, n) => `c${n}`)),
       'no',
     );
     let stepCount = 0;

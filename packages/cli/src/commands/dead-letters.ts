@@ -27,7 +27,7 @@ const eventOption = new Option('--event <id>', 'only this event').env('FRAMEWORK
 const eventsOption = new Option('--events', 'list single events instead of groups').env(
   'FRAMEWORK_CLI_EVENTS',
 );
-const stateOption = new Option('--state <state>', 'dead letters, or events that still wait')
+const stateOption = new Option('--state <state>', 'dead letters, or events that will be tried again')
   .choices(['dead', 'waiting'] as const)
   .default('dead' as const)
   .env('FRAMEWORK_CLI_STATE');
@@ -51,11 +51,13 @@ export const deadLetters: CommandGroup = (program, context) => {
       .addOption(afterOption),
   ).action((options) => withOperator(options, context, (session) => list(session, options)));
   asking(
-    group.command('show <event-id>').description('show everything about a blocked event; changes nothing'),
+    group
+      .command('show <event-id>')
+      .description('show everything about an event that blocks its model; changes nothing'),
   ).action((id, options) => withOperator(options, context, (session) => show(session, id)));
   for (const [name, description] of [
     ['replay', 'give dead letters all their attempts again'],
-    ['skip', 'remove dead letters or waiting events, so that the events behind them continue'],
+    ['skip', 'pass over dead letters or events that will be tried again, so that those behind them continue'],
   ] as const) {
     const command = group
       .command(name)
@@ -80,7 +82,7 @@ export const deadLetters: CommandGroup = (program, context) => {
   }
 };
 
-/** The values of the options that say which blocked events are meant. */
+/** The values of the options that say which blocked models are meant, by their first events. */
 interface FilterValues {
   readonly handler?: string | undefined;
   readonly errorLine?: string | undefined;
@@ -163,7 +165,9 @@ async function show(session: OperatorSession, eventId: string): Promise<ExitCode
   const answer = await readAll({ limit: 1_000 }, (page) => operator.blocked({ eventId }, page));
   if (format === 'json') terminal.writeJson(answer);
   else if (answer.items.length === 0)
-    terminal.write(`The event ${plain(eventId)} is not blocked for any handler.`);
+    terminal.write(
+      `No handler has failed at the event ${plain(eventId)}. Whether it waits behind another one, framework why ${plain(eventId)} says.`,
+    );
   else
     for (const { handler, event, error, ...row } of answer.items) {
       const { dead, blockedDate, attempts, uncounted, nextAttemptDate } = row;
@@ -183,7 +187,7 @@ function change(
   options: FilterValues & ChangeValues,
 ): Promise<ExitCode> {
   const filter = filterOf(options);
-  const what = filter.dead === true ? 'dead letters' : 'waiting events';
+  const what = filter.dead === true ? 'dead letters' : 'events that will be tried again';
   return makeChange(session, options, {
     isOfEvents: true,
     question: ({ count, mayBeMore }) =>

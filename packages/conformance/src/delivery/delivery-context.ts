@@ -2,9 +2,10 @@ import { type DatabaseRegistry, ShardedId } from '@framework/core';
 import {
   type ActionRecord,
   type BlockedAttempt,
-  type BlockedEvent,
+  type BlockedFailure,
   type BlockedFilter,
   type BlockedHead,
+  type BlockedModel,
   type BlockedPlace,
   type BlockedRow,
   type ChangeSet,
@@ -14,6 +15,7 @@ import {
   type EventRecord,
   type GroupOutcome,
   type KeyRecord,
+  type ModelPosition,
   type OperatorStore,
   type SlotLease,
 } from '@framework/core/adapter';
@@ -28,9 +30,9 @@ export interface DeliveryFixture {
   readonly databases: DatabaseRegistry;
   /** Lets time pass for the database. */
   pass(durationMs: number): Promise<void>;
-  /** Deletes all events from the log, as when its partitions are dropped; blocked events stay. */
+  /** Deletes all events from the log, as by mistake; blocked models stay. */
   emptyLog(): Promise<void>;
-  /** Empties the log, and removes all handlers, processes, blocked events, idempotency keys and records of operators. */
+  /** Empties the log, and removes all handlers, processes, blocked models, idempotency keys and records of operators. */
   clear(): Promise<void>;
   /** Closes the registry and removes everything that the fixture created. */
   close(): Promise<void>;
@@ -63,11 +65,6 @@ export const never = 1e9;
 
 /** A step that is large enough for all dead letters of a test. */
 export const step = { limit: 100 } as const;
-
-/** A lone attempt, which counts from its beginning. */
-export function alone(id: string): BlockedAttempt {
-  return { id, counted: true };
-}
 
 /** What the tests of delivery share: the store, and a log to which they write. */
 export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> {
@@ -208,37 +205,73 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
     return lease?.token ?? this.lostToken;
   }
 
-  /** The events that `notify` is to try next. */
+  /** The heads that `notify` is to try or to read on from. */
   heads(limit = 10): Promise<readonly BlockedHead[]> {
     return this.store.blocked.dueHeads(this.places(), limit);
   }
 
-  /** The event that has been due for the longest time; fails the test when there is none. */
+  /** The head that has been due for the longest time; fails the test when there is none. */
   async head(): Promise<BlockedHead> {
     return at(await this.heads(1), 0);
   }
 
-  /** What operators see of blocked events, oldest first. */
+  /** Records an attempt at a head, and returns whether it is recorded. */
+  async begin(head: BlockedHead, attempt: BlockedAttempt): Promise<boolean> {
+    return at(await this.store.blocked.begin([{ head, attempt }]), 0);
+  }
+
+  /** What operators see of the heads of blocked models, oldest first. */
   async rows(filter: BlockedFilter = {}): Promise<readonly BlockedRow[]> {
     return (await this.store.deadLetters.find(filter, step)).items;
   }
 
-  /** What operators see of the oldest blocked event that matches a filter; fails the test when there is none. */
+  /** What operators see of the oldest head that matches a filter; fails the test when there is none. */
   async row(filter: BlockedFilter = {}): Promise<BlockedRow> {
     return at(await this.rows(filter), 0);
   }
 
-  /** Blocks events for `notify`, before their first attempt unless stated otherwise. */
-  block(
-    ...events: readonly (Partial<BlockedEvent> & Pick<BlockedEvent, 'event'>)[]
+  /** Lets events fail for `notify` at their first attempt, which nobody recorded, unless stated otherwise. */
+  fail(
+    ...failures: readonly (Partial<BlockedFailure> & Pick<BlockedFailure, 'event'>)[]
   ): Promise<readonly string[]> {
-    return this.store.blocked.block(
-      events.map((event) => {
-        const handler = event.handler ?? 'notify';
-        return { ...untried, handler, token: this.token(handler, event.event.slot), ...event };
+    return this.store.blocked.fail(
+      failures.map((failure) => {
+        const handler = failure.handler ?? 'notify';
+        return { ...failedOnce, handler, token: this.token(handler, failure.event.slot), ...failure };
       }),
     );
   }
+
+  /** Lets `notify` hold the models of events that nobody has tried. */
+  hold(...events: readonly DeliverableEvent[]): Promise<readonly string[]> {
+    return this.store.blocked.hold(
+      events.map((event) => ({ handler: 'notify', token: this.token('notify', event.slot), event })),
+    );
+  }
+
+  /** Moves the model of an event for `notify` to a position, or ends it there. */
+  move(
+    { slot, modelName, modelId }: DeliverableEvent,
+    position: ModelPosition,
+    { ends = false, token = this.token('notify', slot) } = {},
+  ): Promise<readonly string[]> {
+    return this.store.blocked.move([{ handler: 'notify', slot, modelName, modelId, position, ends, token }]);
+  }
+}
+
+/** An attempt that counts from its beginning, because it is made alone. */
+export function alone(id: string): BlockedAttempt {
+  return { id, counted: true };
+}
+
+/** An attempt that counts only once it has failed for a reason of its own. */
+export function beside(id: string): BlockedAttempt {
+  return { id, counted: false };
+}
+
+/** The model of an event, for `notify` unless stated otherwise. */
+export function modelOf({ slot, modelName, modelId }: DeliverableEvent, handler = 'notify'): BlockedModel {
+  return { handler, slot, modelName, modelId };
 }
 
 /** The variable part of an action, and its key if it has one. */
@@ -251,17 +284,17 @@ function changeSetOf({ key, ...given }: GivenAction, written: readonly WrittenEv
   return { shard: firstShard, action, changes: [], events, key };
 }
 
-/** The state of a blocked event before its first attempt. */
-const untried = {
-  attempts: 0,
+/** A failure of the first attempt, which nobody recorded; the next one may be made at once. */
+const failedOnce = {
+  attempt: undefined,
+  attempts: 1,
   uncounted: 0,
-  error: undefined,
-  retryAfterMs: undefined,
+  error: 'boom',
+  retryAfterMs: 0,
   dead: false,
-  suspect: false,
 } as const;
 
-/** The contents of an event, whether read from the log or from a blocked copy, without what only a store knows. */
+/** The contents of an event, without what only a store knows. */
 export function contentOf(event: DeliverableEvent): DeliverableEvent {
   return {
     id: event.id,

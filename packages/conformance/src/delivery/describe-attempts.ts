@@ -1,239 +1,293 @@
-import type { BlockedAttempt, BlockedFilter, BlockedHead, DuePlace } from '@framework/core/adapter';
+import {
+  type BlockedFailure,
+  type BlockedFilter,
+  type BlockedHead,
+  positionAfter,
+} from '@framework/core/adapter';
 import { expect, test } from 'vitest';
-
 import { at } from '../suite-context.js';
-import { type DeliveryContext, alone, contentOf, idsOf, never, step } from './delivery-context.js';
+import {
+  type DeliveryContext,
+  alone,
+  beside,
+  contentOf,
+  idsOf,
+  modelOf,
+  never,
+  step,
+} from './delivery-context.js';
 
-/** Registers tests of how attempts at blocked events are counted. */
+/** Registers tests of how attempts at the heads of blocked models are recorded and counted. */
 export function describeAttempts(context: DeliveryContext): void {
-  /** All slots of `notify`, with the longest time for which an event there may wait. */
-  const placesWaiting = (waitMaxMs: number): readonly DuePlace[] =>
-    context.places().map((place) => ({ ...place, waitMaxMs }));
+  /** Blocks a model at its first event, whose first call has failed. */
+  const blocked = async (): Promise<BlockedHead> => {
+    const [event] = await context.holdWith('a', 1, 2);
+    await context.fail({ event });
+    return context.head();
+  };
+  /** Lets the head of a model fail, as its next attempt unless stated otherwise. */
+  const fail = (head: BlockedHead, failure: Partial<BlockedFailure> = {}): Promise<unknown> => {
+    if (head.event === undefined) throw new Error('The model has no head');
+    return context.fail({ event: head.event, attempts: head.attempts + 1, ...failure });
+  };
+  /** How many attempts count, how many calls do not, and how many attempts are open. */
+  const counts = async (): Promise<readonly number[]> => {
+    const { attempts, uncounted, openCount } = await context.head();
+    return [attempts, uncounted, openCount];
+  };
 
-  test('An attempt is counted before it is made, and its event is removed when it succeeds', async () => {
-    const events = await context.holdWith('a', 1, 2);
-    await context.block(...events.map((event) => ({ event })));
-    for (const event of events) {
-      const heads = await context.heads();
-      expect(heads).toHaveLength(1);
-      const head = at(heads, 0);
-      expect(head).toMatchObject({ handler: 'notify', attempts: 0, suspect: false });
-      expect(contentOf(head.event)).toEqual(contentOf(event));
-      expect(await context.store.blocked.beginAttempt(head, alone('first'))).toBe(true);
-      expect((await context.rows())[0]).toMatchObject({ attempts: 1 });
-      expect(await context.store.blocked.endAttempt(head, alone('first'), { kind: 'done' })).toBe(true);
-    }
-    expect(await context.store.blocked.models(context.places(), { limit: 10 })).toEqual([]);
-    expect(await context.store.blocked.nextDueMs(context.places())).toBeUndefined();
-  });
-
-  test('The end of an attempt has no further effect when it is reported twice', async () => {
-    const events = await context.holdWith('a', 1, 2);
-    await context.block(...events.map((event) => ({ event })));
-    const head = await context.head();
-    expect(await context.store.blocked.endAttempt(head, alone('first'), { kind: 'done' })).toBe(true);
-    expect(await context.store.blocked.endAttempt(head, alone('first'), { kind: 'done' })).toBe(true);
-    expect(await context.heads()).toMatchObject([{ event: { id: events[1].id } }]);
-  });
-
-  test('An event stays as an operator left it when the end of an attempt is reported again after a replay', async () => {
-    const events = await context.holdWith('a', 1);
-    await context.block({ event: events[0] });
-    const head = await context.head();
-    await context.store.blocked.beginAttempt(head, alone('first'));
-    const told = [
-      { attempt: alone('first'), head: head, outcome: { kind: 'dead', error: 'its answer is lost' } },
-      { attempt: undefined, head: { ...head, attempts: 1 }, outcome: { kind: 'dead', error: 'given up' } },
-    ] as const;
-    for (const { attempt, head: known, outcome } of told) {
-      expect(await context.store.blocked.endAttempt(known, attempt, outcome)).toBe(true);
-      expect((await context.store.deadLetters.replay({}, step)).count).toBe(1);
-      expect(await context.store.blocked.endAttempt(known, attempt, outcome)).toBe(true);
-      expect(await context.heads()).toMatchObject([{ attempts: 0 }]);
-      await context.store.blocked.beginAttempt(head, alone('another'));
-    }
-  });
-
-  test('A second report of the end of an attempt does not change how long its event waits', async () => {
-    const events = await context.holdWith('a', 1);
-    await context.block({ event: events[0] });
-    const head = await context.head();
-    await context.store.blocked.beginAttempt(head, alone('first'));
-    for (const retryAfterMs of [0, never])
-      await context.store.blocked.endAttempt(head, alone('first'), {
-        kind: 'retry',
-        error: 'boom',
-        retryAfterMs,
-      });
-    const again = await context.head();
-    for (const retryAfterMs of [60_000, never])
-      await context.store.blocked.endAttempt(again, undefined, {
-        kind: 'postponed',
-        error: 'slow',
-        retryAfterMs,
-      });
-    expect(await context.store.blocked.nextDueMs(context.places())).toBeLessThanOrEqual(60_000);
-    expect((await context.rows())[0]).toMatchObject({ attempts: 1 });
-  });
-
-  test('An event that would wait for longer than the longest wait is due, because the clock of the database has gone back', async () => {
-    const events = await context.holdWith('a', 1);
-    await context.block({ event: events[0], error: 'boom', attempts: 1, retryAfterMs: 3_600_000 });
-    expect(await context.heads()).toEqual([]);
-    expect(await context.store.blocked.dueHeads(placesWaiting(3_600_000), 10)).toEqual([]);
-    const head = at(await context.store.blocked.dueHeads(placesWaiting(300_000), 10), 0);
-    await context.store.blocked.beginAttempt(head, alone('first'));
-    await context.store.blocked.endAttempt(head, alone('first'), {
-      kind: 'retry',
-      error: 'boom',
-      retryAfterMs: 60_000,
-    });
-    expect(await context.store.blocked.dueHeads(placesWaiting(300_000), 10)).toEqual([]);
-    expect(await context.store.blocked.nextDueMs(context.places())).toBeLessThanOrEqual(60_000);
-  });
-
-  test('An attempt is counted once and taken back once, however often either is reported', async () => {
-    const events = await context.holdWith('a', 1);
-    await context.block({ event: events[0] });
-    const head = await context.head();
-    const standing = async (): Promise<unknown> => {
-      const row = await context.row();
-      return row && [row.attempts, row.uncounted, row.dead];
-    };
-    for (const [id, attempts] of [
-      ['first', 0],
-      ['first', 0],
-      ['second', 1],
-      ['first', 0],
-    ] as const)
-      expect(await context.store.blocked.beginAttempt({ ...head, attempts }, alone(id))).toBe(true);
-    expect(await standing()).toEqual([2, 0, false]);
-    // A process that gives an attempt back may have lost the lease by then.
-    const lost = { ...head, token: context.lostToken };
-    for (const id of ['first', 'first', 'never begun'])
-      await context.store.blocked.giveBackAttempt(lost, alone(id));
-    expect(await standing()).toEqual([1, 0, false]);
-    const outage = { kind: 'postponed', error: 'down', retryAfterMs: 0 } as const;
-    for (let times = 0; times < 2; times++)
-      expect(await context.store.blocked.endAttempt(head, alone('second'), outage)).toBe(true);
-    expect(await standing()).toEqual([0, 1, false]);
-
-    await context.store.blocked.beginAttempt({ ...head, uncounted: 1 }, alone('third'));
-    const failure = { kind: 'retry', error: 'by itself', retryAfterMs: 0 } as const;
-    for (let times = 0; times < 2; times++)
-      await context.store.blocked.endAttempt(head, alone('third'), failure);
-    await context.store.blocked.giveBackAttempt(head, alone('third'));
-    expect(await standing()).toEqual([1, 1, false]);
-    const next = await context.head();
-    expect(next).toMatchObject({ attempts: 1, uncounted: 1 });
-
-    await context.store.blocked.beginAttempt(next, alone('fourth'));
-    await context.store.blocked.endAttempt(head, alone('fourth'), { kind: 'dead', error: 'no' });
-    await context.store.deadLetters.replay({}, step);
-    await context.store.blocked.giveBackAttempt(head, alone('fourth'));
-    expect(await standing()).toEqual([0, 0, false]);
-  });
-
-  test('No attempt begins for an event whose state has changed since its head was read', async () => {
-    const events = await context.holdWith('a', 1);
-    await context.block({ event: events[0] });
-    const standing = (): Promise<BlockedHead> => context.head();
-    const outage = { kind: 'postponed', error: 'down', retryAfterMs: 0 } as const;
-    const failure = { kind: 'retry', error: 'by itself', retryAfterMs: 0 } as const;
-    for (const outcome of [outage, failure]) {
-      const head = await standing();
-      expect(await context.store.blocked.beginAttempt(head, alone(outcome.kind))).toBe(true);
-      expect(await context.store.blocked.endAttempt(head, alone(outcome.kind), outcome)).toBe(true);
-      expect(await context.store.blocked.beginAttempt(head, alone(outcome.kind))).toBe(false);
-    }
-    expect(await standing()).toMatchObject({ attempts: 1, uncounted: 1, openCount: 0 });
-  });
-
-  test('No attempt begins for a dead letter, and its last attempt cannot end a second time', async () => {
-    const events = await context.holdWith('a', 1);
-    await context.block({ event: events[0] });
-    const head = await context.head();
-    await context.store.blocked.endAttempt(head, undefined, { kind: 'dead', error: 'poison' });
-    expect(await context.store.blocked.beginAttempt(head, alone('late'))).toBe(false);
-    await context.store.blocked.endAttempt(head, undefined, {
-      kind: 'retry',
-      error: 'late',
-      retryAfterMs: 0,
-    });
-    expect(await context.rows()).toMatchObject([{ dead: true, error: 'poison', attempts: 0 }]);
-  });
-
-  test('The step that continues a lone attempt in parallel with others also takes its count back, while the attempt is open', async () => {
-    const events = await context.holdWith('a', 1);
-    await context.block({ event: events[0] });
-    const head = await context.head();
-    const standing = async (): Promise<unknown> => {
-      const [row] = await context.heads();
-      return row && [row.attempts, row.openCount];
-    };
-    const goOn = (): Promise<boolean> =>
-      context.store.blocked.beginAttempt(head, beside('second'), alone('first'));
-    await context.store.blocked.beginAttempt(head, alone('first'));
-    expect(await standing()).toEqual([1, 1]);
+  test('A lone attempt counts from its beginning, however often it is recorded, until it is made beside others', async () => {
+    const head = await blocked();
+    expect(await counts()).toEqual([1, 0, 0]);
     for (let times = 0; times < 2; times++) {
-      expect(await goOn()).toBe(true);
-      expect(await standing()).toEqual([0, 1]);
+      expect(await context.begin(head, alone('first'))).toBe(true);
+      expect(await counts()).toEqual([2, 0, 1]);
     }
-    const failure = { kind: 'retry', error: 'by itself', retryAfterMs: 0 } as const;
-    await context.store.blocked.endAttempt(head, beside('second'), failure);
-    expect(await goOn()).toBe(false);
-    expect(await standing()).toEqual([1, 0]);
+    for (let times = 0; times < 2; times++) {
+      expect(await context.begin(head, beside('first'))).toBe(true);
+      expect(await counts()).toEqual([1, 0, 1]);
+    }
+    await context.begin(head, alone('first'));
+    expect(await context.begin({ ...head, attempts: 2 }, alone('second'))).toBe(true);
+    expect(await context.begin(head, alone('first'))).toBe(true);
+    expect(await counts()).toEqual([3, 0, 2]);
+    expect((await context.row()).attempts).toBe(3);
   });
 
-  test('An attempt in parallel with others is counted only when it has failed by itself', async () => {
-    const events = await context.holdWith('a', 1);
-    await context.block({ event: events[0] });
-    const head = await context.head();
-    const standing = async (): Promise<unknown> => {
-      const [row] = await context.heads();
-      return row && [row.attempts, row.openCount, row.uncounted];
-    };
-    for (const id of ['first', 'first', 'second'])
-      expect(await context.store.blocked.beginAttempt(head, beside(id))).toBe(true);
-    expect(await standing()).toEqual([0, 2, 0]);
+  test('Attempts at several heads are recorded at once, each for itself', async () => {
+    await context.holdAll();
+    for (const model of ['a', 'b', 'c']) await context.write(model, 1);
+    await context.fail(...(await context.logged()).map((event) => ({ event })));
+    const heads = (await context.heads()).toSorted((one, other) => (one.modelId < other.modelId ? -1 : 1));
+    const [a, b, c] = [at(heads, 0), at(heads, 1), at(heads, 2)];
+    expect(
+      await context.store.blocked.begin([
+        { head: c, attempt: alone('of c') },
+        { head: { ...b, token: context.lostToken }, attempt: alone('of b') },
+        { head: a, attempt: beside('of a') },
+      ]),
+    ).toEqual([true, false, true]);
+    const counted = (await context.heads()).map(
+      ({ modelId, attempts, openCount }) => `${modelId} ${attempts} ${openCount}`,
+    );
+    expect(counted.toSorted()).toEqual(['a 1 1', 'b 1 0', 'c 2 1']);
+    expect(await context.store.blocked.begin([])).toEqual([]);
+  });
+
+  test('An attempt is taken back once, however often that is reported, and without a lease', async () => {
+    const head = await blocked();
+    await context.begin(head, alone('first'));
+    await context.begin({ ...head, attempts: 2 }, beside('second'));
+    const lost = { ...head, token: context.lostToken };
+    for (const id of ['first', 'first', 'never begun']) await context.store.blocked.giveBack(lost, alone(id));
+    expect(await counts()).toEqual([1, 0, 1]);
+    await context.store.blocked.giveBack({ ...head, modelId: 'b' }, beside('second'));
+    expect(await counts()).toEqual([1, 0, 1]);
+    await context.store.blocked.giveBack(head, beside('second'));
+    expect(await counts()).toEqual([1, 0, 0]);
+  });
+
+  test('No attempt begins when the head has changed since it was read, or the lease is lost', async () => {
+    const head = await blocked();
+    const changes = [
+      { token: context.lostToken },
+      { modelId: 'b' },
+      { attempts: 0 },
+      { attempts: 2 },
+      { uncounted: 1 },
+      { position: positionAfter(head.position) },
+    ];
+    for (const change of changes)
+      expect(await context.begin({ ...head, ...change }, alone('first'))).toBe(false);
+    expect(await context.begin(head, beside('first'))).toBe(true);
+    await fail(head, { attempt: beside('first') });
+    expect(await context.begin(head, alone('first'))).toBe(false);
+    const again = await context.head();
+    await context.begin(again, beside('second'));
+    await fail(again, { attempt: beside('second'), dead: true });
+    for (const attempts of [2, 3])
+      expect(await context.begin({ ...again, attempts }, alone('second'))).toBe(false);
+    await context.store.deadLetters.skip({}, step);
+    expect(await context.begin({ ...again, attempts: 0 }, alone('second'))).toBe(false);
+    expect(await counts()).toEqual([0, 0, 0]);
+  });
+
+  test('An attempt that ends closes all others: it shows that the event does not end its process', async () => {
+    const head = await blocked();
+    await context.begin(head, alone('first'));
+    await context.begin({ ...head, attempts: 2 }, alone('second'));
+    await fail(head, { attempt: alone('second'), uncounted: 1 });
+    await context.store.blocked.giveBack(head, alone('first'));
+    expect(await counts()).toEqual([2, 1, 0]);
+  });
+
+  test('The failure of an attempt is recorded once, and that of an attempt that is not open never', async () => {
+    const head = await blocked();
+    await context.begin(head, beside('first'));
+    const doneIds = [head.event?.id ?? ''];
+    await fail(head, { attempt: beside('never begun'), error: 'unknown' });
+    await fail(head, { attempt: beside('first'), error: 'first', retryAfterMs: 60_000, doneIds });
+    await fail(head, { attempt: beside('first'), error: 'second', retryAfterMs: never, attempts: 9 });
+    expect(await context.rows()).toMatchObject([{ error: 'first', attempts: 2 }]);
+    expect(await context.store.blocked.nextDueMs(context.places())).toBeLessThanOrEqual(60_000);
+    await context.fixture.pass(60_001);
+    expect((await context.head()).doneIds).toEqual(doneIds);
+  });
+
+  test('A failure without an attempt is recorded only in the counts before it', async () => {
+    const [event] = await context.holdWith('a', 1);
+    await context.hold(event);
+    for (let times = 0; times < 2; times++) await context.fail({ event, uncounted: 2, error: 'first' });
+    expect(await context.rows()).toMatchObject([{ attempts: 1, uncounted: 2, error: 'first' }]);
+    const failure = { event, attempts: 5, error: 'second' };
+    for (const before of [undefined, { attempts: 1, uncounted: 0 }, { attempts: 0, uncounted: 2 }])
+      await context.fail({ ...failure, before });
+    expect(await context.rows()).toMatchObject([{ error: 'first' }]);
+    await context.begin(await context.head(), alone('first'));
+    await context.fail({ ...failure, before: { attempts: 1, uncounted: 2 } });
+    expect(await context.rows()).toMatchObject([{ error: 'first', attempts: 2 }]);
+    await context.fail({ ...failure, before: { attempts: 2, uncounted: 2 }, dead: true });
+    expect(await context.rows()).toMatchObject([{ error: 'second', attempts: 5, uncounted: 0, dead: true }]);
+    await context.fail({ ...failure, error: 'late', before: { attempts: 5, uncounted: 0 } });
+    expect(await context.rows()).toMatchObject([{ error: 'second', dead: true }]);
+  });
+
+  test('A head that is postponed without an attempt keeps its open attempts, and a dead letter does not', async () => {
+    const head = await blocked();
+    await context.begin(head, alone('first'));
+    const before = { attempts: 2, uncounted: 0 };
     for (let times = 0; times < 2; times++)
-      await context.store.blocked.giveBackAttempt(head, beside('first'));
-    expect(await standing()).toEqual([0, 1, 0]);
-    // An attempt that ends shows that the event does not kill its process, so earlier attempts that did not end are forgotten.
-    const outage = { kind: 'postponed', error: 'down', retryAfterMs: 0 } as const;
-    await context.store.blocked.beginAttempt(head, beside('third'));
-    for (let times = 0; times < 2; times++)
-      await context.store.blocked.endAttempt(head, beside('third'), outage);
-    await context.store.blocked.giveBackAttempt(head, beside('second'));
-    expect(await standing()).toEqual([0, 0, 1]);
-    const failure = { kind: 'retry', error: 'by itself', retryAfterMs: 0 } as const;
-    await context.store.blocked.beginAttempt({ ...head, uncounted: 1 }, beside('fourth'));
-    for (let times = 0; times < 2; times++)
-      await context.store.blocked.endAttempt(head, beside('fourth'), failure);
-    expect(await standing()).toEqual([1, 0, 1]);
-    await context.store.blocked.beginAttempt({ ...head, attempts: 1, uncounted: 1 }, beside('fifth'));
-    await context.store.blocked.endAttempt(head, beside('fifth'), { kind: 'dead', error: 'no' });
+      await fail(head, { attempts: 2, uncounted: 1, before, error: 'down' });
+    expect(await counts()).toEqual([2, 1, 1]);
+    expect(await context.rows()).toMatchObject([{ error: 'down' }]);
+    await context.store.blocked.giveBack(head, alone('first'));
+    expect(await counts()).toEqual([1, 1, 0]);
+    await context.begin({ ...head, uncounted: 1 }, alone('second'));
+    await fail(head, { attempts: 2, uncounted: 1, before: { attempts: 2, uncounted: 1 }, dead: true });
+    await context.store.blocked.giveBack(head, alone('second'));
+    expect(await context.rows()).toMatchObject([{ attempts: 2, uncounted: 1, dead: true }]);
+  });
+
+  test('A dead letter that was replayed stays as it is when its failure is reported again', async () => {
+    const head = await blocked();
+    const dead = { attempt: alone('first'), dead: true, error: 'no', doneIds: [head.event?.id ?? ''] };
+    await context.begin(head, alone('first'));
+    await fail(head, dead);
     expect(await context.rows()).toMatchObject([{ attempts: 2, dead: true }]);
+    expect((await context.store.deadLetters.replay({}, step)).count).toBe(1);
+    for (const failure of [dead, { ...dead, attempt: undefined, before: { attempts: 1, uncounted: 0 } }])
+      await fail(head, failure);
+    await context.store.blocked.giveBack(head, alone('first'));
+    expect(await context.rows()).toMatchObject([{ error: 'no', dead: false }]);
+    expect(await context.heads()).toMatchObject([
+      { attempts: 0, uncounted: 0, openCount: 0, doneIds: dead.doneIds, hasFailed: true },
+    ]);
+  });
+
+  test('A model that moves on forgets the attempts at what it passes', async () => {
+    const head = await blocked();
+    await context.begin(head, alone('first'));
+    const { event } = head;
+    if (event === undefined) throw new Error('The model has no head');
+    await context.move(event, positionAfter(event));
+    await context.store.blocked.giveBack(head, alone('first'));
+    await fail(head, { attempt: alone('first'), dead: true });
+    const next = await context.head();
+    expect(next).toMatchObject({ event: { modelVersion: 2 }, hasFailed: false, attempts: 0, openCount: 0 });
+    // An event that nobody has tried can be tried with an attempt as well.
+    expect(await context.begin(next, alone('second'))).toBe(true);
+    await fail(next, { attempt: alone('second') });
+    expect(await context.heads()).toMatchObject([{ hasFailed: true, attempts: 1, openCount: 0 }]);
+    expect(idsOf((await context.rows()).map((row) => row.event))).toEqual([next.event?.id]);
   });
 }
 
-/** Registers tests of what operators see of blocked events, and do with dead letters. */
+/** Registers tests of what operators see of blocked models, and do with dead letters. */
 export function describeDeadLetters(context: DeliveryContext): void {
-  test('Blocked events are found in pages, oldest first', async () => {
-    const events = await context.holdWith('a', 1, 2, 3, 4, 5);
+  test('A dead letter blocks its model until it is replayed or skipped', async () => {
+    const [first, second] = await context.holdWith('a', 1, 2);
+    await context.fail({ event: first, dead: true, error: 'poison', attempts: 3 });
+    expect(await context.heads()).toEqual([]);
+    expect(await context.rows({ dead: true })).toMatchObject([
+      { error: 'poison', attempts: 3, nextAttemptDate: undefined },
+    ]);
+    expect((await context.store.deadLetters.replay({ handler: 'another' }, step)).count).toBe(0);
+    expect((await context.store.deadLetters.replay({ handler: 'notify' }, step)).count).toBe(1);
+    const again = await context.head();
+    expect(again).toMatchObject({ attempts: 0, uncounted: 0, hasFailed: true, event: { id: first.id } });
+    await context.fail({ event: first, before: { attempts: 0, uncounted: 0 }, dead: true });
+    expect((await context.store.deadLetters.skip({ eventId: first.id }, step)).count).toBe(1);
+    expect(await context.heads()).toMatchObject([
+      { position: positionAfter(first), hasFailed: false, attempts: 0, event: { id: second.id } },
+    ]);
+  });
+
+  test('A model whose last event is skipped stays blocked until it is found to have no more', async () => {
+    const [event] = await context.holdWith('a', 1);
+    await context.fail({ event, dead: true });
+    await context.store.deadLetters.skip({}, step);
+    expect(await context.rows()).toEqual([]);
+    const [head] = await context.heads();
+    expect(head).toMatchObject({ position: positionAfter(event), event: undefined, hasFailed: false });
+    await context.move(event, positionAfter(event), { ends: true });
+    expect(await context.heads()).toEqual([]);
+  });
+
+  test('A waiting head is skipped only on explicit request, and the events behind it continue', async () => {
+    const [first, second] = await context.holdWith('a', 1, 2);
+    await context.fail({ event: first, retryAfterMs: never });
+    const { id: eventId } = first;
+    for (const filter of [{ eventId }, { eventId, dead: true }])
+      expect((await context.store.deadLetters.skip(filter, step)).count).toBe(0);
+    expect((await context.store.deadLetters.replay({ eventId, dead: false }, step)).count).toBe(0);
+    expect((await context.store.deadLetters.skip({ eventId, dead: false }, step)).count).toBe(1);
+    expect(await context.heads()).toMatchObject([{ event: { id: second.id }, hasFailed: false }]);
+    expect(await context.store.blocked.nextDueMs(context.places())).toBe(0);
+    // The next event has not failed, so repeating it changes nothing.
+    expect((await context.store.deadLetters.skip({ modelId: 'a', dead: false }, step)).count).toBe(0);
+    expect(await context.heads()).toMatchObject([{ event: { id: second.id }, hasFailed: false }]);
+  });
+
+  test('Operators find the head of a model: the event that has failed, or the next one to read', async () => {
+    const [first, second, third] = await context.holdWith('a', 1, 2, 3);
+    await context.fail({ event: second }, { event: first, handler: 'elsewhere' });
+    const { deadLetters } = context.store;
+    const headOf = async (handler: string): Promise<string | undefined> =>
+      (await deadLetters.headOf(modelOf(first, handler)))?.event.id;
+    expect(await headOf('notify')).toBe(second.id);
+    expect(await headOf('elsewhere')).toBe(first.id);
+    expect(await headOf('nobody')).toBeUndefined();
+    expect(await deadLetters.headOf({ ...modelOf(first), modelName: 'Other' })).toBeUndefined();
+    await context.move(first, positionAfter(second));
+    const row = await deadLetters.headOf(modelOf(first));
+    expect(row).toMatchObject({ attempts: 0, uncounted: 0, error: undefined, dead: false });
+    expect(row && contentOf(row.event)).toEqual(contentOf(third));
+    // It is not listed, because it has not failed.
+    expect(await context.rows({ handler: 'notify' })).toEqual([]);
+  });
+
+  test('The heads of blocked models are found in pages, oldest first', async () => {
+    await context.holdAll();
+    const ids: string[] = [];
+    for (const model of ['e', 'b', 'd', 'a', 'c']) ids.push(...(await context.write(model, 1)));
+    const events = await context.logged();
     for (const event of events) {
-      await context.block({ event });
+      await context.fail({ event });
       await context.fixture.pass(1);
     }
+    await context.fail({ event: at(events, 2), handler: 'elsewhere' });
     const found: string[] = [];
     let after: string | undefined;
     do {
       const place = { limit: 2, ...(after !== undefined && { after }) };
-      const page = await context.store.deadLetters.find({ modelId: 'a' }, place);
+      const page = await context.store.deadLetters.find({ handler: 'notify' }, place);
       found.push(...page.items.map(({ event }) => event.id));
       after = page.next;
     } while (after !== undefined);
-    expect(found).toEqual(idsOf(events));
+    expect(found).toEqual(ids);
+    // A model that moves keeps its place.
+    await context.fail({ event: at(events, 0), before: { attempts: 1, uncounted: 0 }, attempts: 2 });
+    expect((await context.row()).event.id).toBe(ids[0]);
     await expect(context.store.deadLetters.find({}, { limit: 1, after: 'x' })).rejects.toMatchObject({
       code: 'invalid-cursor',
     });
@@ -242,13 +296,13 @@ export function describeDeadLetters(context: DeliveryContext): void {
     });
   });
 
-  test('Blocked events are found, replayed and skipped by every field of a filter', async () => {
+  test('Blocked models are found, replayed and skipped by every field of a filter', async () => {
     await context.holdWith('a', 1);
     await context.writeAtOnce({ modelId: 'b', modelVersion: 1, type: 'ThingMadeEvent' });
     const events = await context.logged();
     const [a, b] = [at(events, 0), at(events, 1)];
-    await context.block(
-      { event: a, dead: true },
+    await context.fail(
+      { event: a, dead: true, error: 'no\nluck' },
       { event: b, dead: true },
       { event: b, handler: 'elsewhere' },
     );
@@ -261,6 +315,7 @@ export function describeDeadLetters(context: DeliveryContext): void {
     expect(await found({ modelId: 'a' })).toEqual(['notify a']);
     expect(await found({ handler: 'elsewhere' })).toEqual(['elsewhere b']);
     expect(await found({ dead: false })).toEqual(['elsewhere b']);
+    expect(await found({ errorLine: 'no' })).toEqual(['notify a']);
     expect(await found({ modelId: 'a', handler: 'elsewhere' })).toEqual([]);
     expect((await context.store.deadLetters.replay({ eventType: 'ThingMadeEvent' }, step)).count).toBe(1);
     expect((await found({ dead: false })).toSorted()).toEqual(['elsewhere b', 'notify b']);
@@ -273,8 +328,10 @@ export function describeDeadLetters(context: DeliveryContext): void {
   test('Dead letters are replayed and skipped in steps of limited size, each once', async () => {
     for (const change of ['replay', 'skip'] as const) {
       await context.fixture.clear();
-      const events = await context.holdWith('a', 1, 2, 3, 4, 5);
-      await context.block(...events.map((event) => ({ event, dead: true })));
+      await context.holdAll();
+      for (const model of ['a', 'b', 'c', 'd', 'e']) await context.write(model, 1);
+      const events = await context.logged();
+      await context.fail(...events.map((event) => ({ event, dead: true })));
       const counts: number[] = [];
       let after: string | undefined;
       do {
@@ -282,12 +339,9 @@ export function describeDeadLetters(context: DeliveryContext): void {
         const done = await context.store.deadLetters[change]({ handler: 'notify' }, place);
         counts.push(done.count);
         after = done.next;
-        // An event that fails again meanwhile is not replayed a second time.
-        const [head] = await context.heads(1);
-        if (head !== undefined)
-          await context.store.blocked.endAttempt(head, undefined, { kind: 'dead', error: 'again' });
       } while (after !== undefined);
       expect(counts).toEqual([2, 2, 1]);
+      expect(await context.heads()).toHaveLength(5);
     }
   });
 
@@ -295,28 +349,29 @@ export function describeDeadLetters(context: DeliveryContext): void {
     await context.holdWith('a', 1);
     await context.write('b', 1);
     for (const event of await context.logged()) {
-      await context.block({ event, dead: true });
+      await context.fail({ event, dead: true });
       await context.fixture.pass(1);
     }
     const first = await context.store.deadLetters.replay({}, { limit: 1 });
-    const head = await context.head();
-    await context.store.blocked.endAttempt(head, undefined, { kind: 'dead', error: 'again' });
+    const { event } = await context.row();
+    await context.fail({ event, before: { attempts: 0, uncounted: 0 }, dead: true, error: 'again' });
     const second = await context.store.deadLetters.replay({}, { limit: 1, after: first.next ?? '' });
     expect([first.count, second.count]).toEqual([1, 1]);
     expect(await context.rows({ dead: false })).toMatchObject([{ event: { modelId: 'b' } }]);
+    expect(await context.rows({ dead: true })).toMatchObject([{ error: 'again', event: { modelId: 'a' } }]);
   });
 
   test('A dead letter is due from the time of its replay, however long ago it was blocked', async () => {
     await context.holdWith('a', 1);
     await context.write('b', 1);
     const events = await context.logged();
-    await context.block({ event: at(events, 0), dead: true });
+    await context.fail({ event: at(events, 0), dead: true });
     await context.fixture.pass(never);
-    await context.block({ event: at(events, 1), attempts: 1, retryAfterMs: 0 });
+    await context.fail({ event: at(events, 1) });
     await context.fixture.pass(1);
     await context.store.deadLetters.replay({}, step);
     const heads = await context.heads();
-    expect(heads.map(({ event }) => event.modelId)).toEqual(['b', 'a']);
+    expect(heads.map(({ modelId }) => modelId)).toEqual(['b', 'a']);
     const row = await context.row({ modelId: 'a' });
     expect(row.nextAttemptDate).toEqual(new Date(row.blockedDate.getTime() + never + 1));
   });
@@ -325,16 +380,11 @@ export function describeDeadLetters(context: DeliveryContext): void {
     'A filter with a text that no row can have matches nothing: %j',
     async (text) => {
       const [event] = await context.holdWith('a', 1);
-      await context.block({ event: event, dead: true });
+      await context.fail({ event, dead: true });
       for (const filter of [{ handler: text }, { modelId: text }, { eventType: text }, { eventId: text }]) {
         expect(await context.rows(filter)).toEqual([]);
         expect((await context.store.deadLetters.skip(filter, step)).count).toBe(0);
       }
     },
   );
-}
-
-/** An attempt in parallel with others. */
-function beside(id: string): BlockedAttempt {
-  return { id, counted: false };
 }

@@ -226,9 +226,9 @@ export function describeHandlerNames(context: DeliveryContext): void {
     expect(await context.store.cursors.find('mails')).toBeUndefined();
   });
 
-  test('A handler with waiting events is removed only together with them', async () => {
+  test('A handler with blocked models is removed only together with them', async () => {
     const [event] = await context.holdWith('a', 1);
-    await context.block({ event: event });
+    await context.fail({ event });
     await context.store.leases.release('one');
     const retired = (discardBlocked: boolean): Promise<void> =>
       context.store.cursors.retire('notify', { discardBlocked });
@@ -330,7 +330,7 @@ export function describeCursors(context: DeliveryContext): void {
     const { cursor } = await context.readOn(await context.beginning());
     const ofMine = leases.filter(({ handler }) => handler === 'notify');
     await store.cursors.save(ofMine.map((lease) => ({ ...lease, cursor })));
-    await context.block({ event: at(events, 0), dead: true, error: 'poison' }, { event: at(events, 1) });
+    await context.fail({ event: at(events, 1), dead: true, error: 'poison' });
     await store.cursors.setPaused('notify', true);
     expect(await lag()).toMatchObject([
       { handler: 'elsewhere', paused: false, pendingCount: 3, blockedCount: 0, deadCount: 0 },

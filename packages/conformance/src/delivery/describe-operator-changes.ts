@@ -1,4 +1,10 @@
-import type { BlockedFilter, DeadLetterGroup, OperatorChange, RecordedChange } from '@framework/core/adapter';
+import {
+  type BlockedFilter,
+  type DeadLetterGroup,
+  type OperatorChange,
+  type RecordedChange,
+  positionAfter,
+} from '@framework/core/adapter';
 import { expect, test } from 'vitest';
 
 import { at, noLimits } from '../suite-context.js';
@@ -13,7 +19,7 @@ const errorLineMax = 200;
 /** Two texts of the maximum length of a reason that differ only in their last character, which needs four bytes. */
 const [long, otherLong] = ['𝒳', '𝒴'].map((end) => `${'ü'.repeat(998)}${end}`) as [string, string];
 
-/** Registers tests of what operators find among blocked events, and of the record of what they change. */
+/** Registers tests of what operators find among blocked models, and of the record of what they change. */
 export function describeOperatorChanges(context: DeliveryContext): void {
   const listed = async (): Promise<readonly RecordedChange[]> =>
     (await context.operator.changes({ limit: 100 })).items;
@@ -22,17 +28,21 @@ export function describeOperatorChanges(context: DeliveryContext): void {
   /** Makes dead letters of `notify` with these errors, one each. */
   const fail = async (...errors: readonly (string | undefined)[]): Promise<readonly string[]> => {
     await context.holdAll();
-    const written = errors.map((_error, index) => ({ modelId: 'm', modelVersion: index + 1 }));
+    const written = errors.map((_error, index) => ({ modelId: `m-${index}`, modelVersion: 1 }));
     const ids = await context.writeAtOnce(...written);
     const events = await context.logged();
-    await context.block(...events.map((event, index) => ({ event, dead: true, error: errors[index] })));
+    await context.fail(...events.map((event, index) => ({ event, dead: true, error: errors[index] })));
     return ids;
   };
 
-  test('Blocked events are counted by every field of a filter, up to a maximum', async () => {
-    const [first, second, third] = await context.holdWith('a', 1, 2, 3);
-    await context.block({ event: first, dead: true, error: 'no\nluck' }, { event: second }, { event: third });
-    await context.block({ event: first, handler: 'elsewhere', dead: true, error: 'no' });
+  test('The heads of blocked models are counted by every field of a filter, up to a maximum', async () => {
+    await context.holdWith('a', 1, 2);
+    await context.write('b', 1);
+    await context.write('c', 1);
+    const events = await context.logged();
+    const [first, ofB, ofC] = [at(events, 0), at(events, 2), at(events, 3)];
+    await context.fail({ event: first, dead: true, error: 'no\nluck' }, { event: ofB }, { event: ofC });
+    await context.fail({ event: first, handler: 'elsewhere', dead: true, error: 'no' });
     const count = (filter: BlockedFilter, countMax = 10): Promise<number> =>
       context.operator.countBlocked(filter, countMax);
     for (const [countMax, counted] of [
@@ -53,19 +63,26 @@ export function describeOperatorChanges(context: DeliveryContext): void {
     for (const text of ['\u0000', '\ud800'])
       for (const name of ['handler', 'eventId', 'eventType', 'modelId', 'errorLine'])
         expect(await count({ [name]: text })).toBe(0);
+    // A head that nobody has tried is not counted.
+    await context.write('b', 2);
+    for (const event of [ofB, ofC]) await context.move(event, positionAfter(event));
+    expect(await count({ dead: false })).toBe(0);
   });
 
   test('Dead letters are grouped by handler and first line, with the one that is blocked longest', async () => {
-    const [first, second, third, fourth] = await context.holdWith('a', 1, 2, 3, 4);
+    await context.holdAll();
+    for (const model of ['a', 'b', 'c', 'd']) await context.write(model, 1);
+    const events = await context.logged();
+    const [first, second, third, fourth] = [at(events, 0), at(events, 1), at(events, 2), at(events, 3)];
     const dead = { dead: true, error: 'mailbox full\n at send' };
-    await context.block({ event: second, ...dead });
+    await context.fail({ event: second, ...dead });
     const { now: oldestDate } = await context.operator.overview();
     await context.fixture.pass(aSecond);
-    await context.block(
+    await context.fail(
       { event: first, ...dead, error: 'mailbox full' },
       { event: third, ...dead, error: 'a' },
     );
-    await context.block({ event: second, ...dead, handler: 'elsewhere' }, { event: fourth, error: 'waits' });
+    await context.fail({ event: second, ...dead, handler: 'elsewhere' }, { event: fourth, error: 'waits' });
     const found = await groups();
     expect(found).toMatchObject([
       { handler: 'elsewhere', errorLine: 'mailbox full', count: 1 },

@@ -57,10 +57,21 @@ describe('the overview', () => {
       { blockedCount: 3, deadCount: 1 },
       '2 blocked events of notify',
     ],
+    [
+      'more blocked events than were counted',
+      { blockedCount: 10_000, blockedIsLowerBound: true },
+      'at least 10,000 blocked events of notify',
+    ],
     ['slots without a process', { freeSlotCount: 16 }, 'Nobody works for notify'],
   ])('names %s, and only that', (_name, changes, what) => {
     const found = troublesIn(snapshotOf([consumer(changes)]));
     expect(found).toMatchObject([{ tone: 'warn', what }]);
+  });
+
+  test('counts blocked events of one database although another has dead letters that no cursor has passed', () => {
+    const { databases, ...rest } = consumer({ blockedCount: 2 });
+    const items = [{ ...rest, databases: [...databases, { ...calm, shards: ['2/0'], deadCount: 3 }] }];
+    expect(troublesIn(snapshotOf(items))).toMatchObject([{ what: '2 blocked events of notify' }]);
   });
 
   test('puts databases that do not answer first, each once, and then dead letters', () => {

@@ -47,11 +47,16 @@ function troublesOf({ handler, isRelay, databases }: Consumer): readonly Trouble
   const troubles: Trouble[] = [];
   const add = (tone: Trouble['tone'], what: string, detail: string, link = href): number =>
     troubles.push({ tone, what, detail, href: link });
-  const waiting = databases.reduce((sum, { blockedCount, deadCount }) => sum + blockedCount - deadCount, 0);
+  // A dead letter counts as blocked only when the saved cursor has passed it.
+  const waiting = databases.reduce(
+    (sum, { blockedCount, deadCount }) => sum + Math.max(0, blockedCount - deadCount),
+    0,
+  );
+  const isLowerBound = databases.some(({ blockedIsLowerBound }) => blockedIsLowerBound);
   if (waiting > 0)
     add(
       'warn',
-      `${counted(waiting, 'blocked event')} of ${handler}`,
+      `${counted(waiting, 'blocked event', isLowerBound)} of ${handler}`,
       'They are retried by themselves, or wait for an earlier event of their model.',
       to(['dead-letters'], { handler, show: 'blocked' }),
     );

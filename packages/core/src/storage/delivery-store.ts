@@ -1,4 +1,4 @@
-import type { DeadLetters, BlockedEvents } from './blocked-events.js';
+import type { BlockedModels, DeadLetters } from './blocked-models.js';
 import type { DeliverableEvent } from './event-log.js';
 import type { Cursor, HandlerCursors } from './handler-cursors.js';
 import type { OperatorStore } from './operator-store.js';
@@ -18,7 +18,7 @@ export interface DeliveryStore {
   readonly leases: SlotLeases;
   readonly cursors: HandlerCursors;
   readonly log: DeliveryLog;
-  readonly blocked: BlockedEvents;
+  readonly blocked: BlockedModels;
   readonly deadLetters: DeadLetters;
   readonly notifications: NotificationChannel;
   readonly partitions: LogPartitions;
@@ -30,7 +30,7 @@ export interface DeliveryStore {
 export interface EventBatch {
   /** In the order of the log, which for one model is the order of versions. */
   readonly events: readonly DeliverableEvent[];
-  /** The new position of the slots when all of these are done or blocked. */
+  /** The new position of the slots when all of these are done or left to blocked models. */
   readonly next: Cursor;
   /** Whether more has already been committed. */
   readonly more: boolean;
@@ -54,12 +54,11 @@ export interface DeliveryLog {
    */
   read(slots: readonly number[], cursor: Cursor, limit: number, bytesMax?: number): Promise<EventBatch>;
   /**
-   * The given events of a handler with payload and params, in the same order: as they are blocked for the handler, otherwise as
-   * in the log.
+   * The given events with payload and params, in the same order.
    *
-   * @param handler its permanent id
+   * @throws InvariantViolationError `invariant-violation` when the log has lost one
    */
-  load(handler: string, events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]>;
+  load(events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]>;
   /** One event, or `undefined` when it is not in the log. */
   find(eventId: string): Promise<DeliverableEvent | undefined>;
 }
@@ -152,6 +151,9 @@ export interface NotificationChannel {
 export interface LogPartitions {
   /** Creates partitions ahead of time. */
   create(): Promise<void>;
-  /** Drops partitions that every cursor has passed and whose events are all older than this; returns their names. */
+  /**
+   * Drops partitions that every cursor has passed and whose events are all older than this; returns their names. Events that wait for
+   * a handler in a blocked model are kept.
+   */
   drop(olderThanMs: number): Promise<readonly string[]>;
 }

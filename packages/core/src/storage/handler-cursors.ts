@@ -2,7 +2,7 @@ import { HandlerNamesError } from '../errors/handler-errors.js';
 import type { DeliverableEvent } from './event-log.js';
 
 /**
- * A position in the log of a database: everything before it is done or blocked. Opaque; equal positions are equal texts.
+ * A position in the log of a database: everything before it is done or waits in a blocked model. Opaque; equal positions are equal texts.
  *
  * It is valid only in the history of the database in which it was read. After a crash, after a failover or in a copy, reading
  * from it and saving it are refused, and cursors must be loaded again.
@@ -60,15 +60,17 @@ export interface HandlerLag {
   readonly handler: string;
   readonly paused: boolean;
   /**
-   * Committed events that it has neither handled nor blocked, counted among the first 100,000 after its cursor that is furthest
-   * behind.
+   * Committed events that its cursors have not passed, counted among the first 100,000 after the one that is furthest behind.
    */
   readonly pendingCount: number;
   /** The age of the oldest of them, in milliseconds; 0 when there is none. */
   readonly oldestPendingMs: number;
-  /** Counted up to 10,000, or exactly where that costs nothing. */
+  /**
+   * Events that its cursors have passed and that wait in blocked models, the heads included; counted up to 10,000, or exactly where
+   * that costs nothing.
+   */
   readonly blockedCount: number;
-  /** Counted up to 10,000, or exactly where that costs nothing. */
+  /** Dead letters, counted up to 10,000, or exactly where that costs nothing. */
   readonly deadCount: number;
 }
 
@@ -99,7 +101,7 @@ export interface HandlerCursors {
   /** Pauses or resumes a handler, for operators; takes effect when its cursors are next loaded. */
   setPaused(handler: string, paused: boolean): Promise<void>;
   /**
-   * Removes a handler that no process has any more, for operators: its cursors, names and blocked events.
+   * Removes a handler that no process has any more, for operators: its cursors, names and blocked models.
    *
    * @param handler the permanent id
    * @param options.discardBlocked whether waiting events and dead letters are removed as well

@@ -31,6 +31,9 @@ export const cursorText = `concat_ws(' ', epoch, snapshot, eventlog.server_histo
 /** The SQL expression for the place that follows everything that is visible now. */
 export const presentText = `concat_ws(' ', (select max(epoch) from eventlog.epochs), pg_current_snapshot(), eventlog.server_history())`;
 
+/** Whether an event `e` of the log lies after a cursor `c`. */
+export const isBeyond = `(e.epoch > c.epoch or e.epoch = c.epoch and not pg_visible_in_snapshot(e.xid, c.snapshot))`;
+
 /**
  * Parses a cursor.
  *

@@ -9,9 +9,9 @@ import {
 } from '@framework/core/adapter';
 
 import type { Connection } from '../connection/connection.js';
-import { blockedEvent, isEventId, wholeEvent } from '../read/event-row.js';
-import { placeOfTime, slack } from './log-place.js';
-import { isBeyond } from './pg-handler-cursors.js';
+import { eventFromJson, isEventId, wholeEvent } from '../read/event-row.js';
+import { isBeyond, placeOfTime, slack } from './log-place.js';
+import { waitsIn } from './blocked-model-sql.js';
 
 /** How many events one search examines. */
 const examinedMax = 10_000;
@@ -25,9 +25,10 @@ export const trackedColumnsAt = (place: string): string => `
   ${place} as place,
   coalesce((
     select jsonb_agg(jsonb_build_object('handler', c.handler, 'state',
-      case when p.dead then 'dead-letter' when p.handler is not null then 'blocked' when ${isBeyond} then 'pending' else 'passed' end)
+      case when b.dead and b.event_id = e.id then 'dead-letter' when b.handler is not null then 'blocked'
+        when ${isBeyond} then 'pending' else 'passed' end)
       order by c.handler)
-    from eventlog.cursors c left join eventlog.parked_events p on p.handler = c.handler and p.event_id = e.id
+    from eventlog.cursors c left join eventlog.blocked_models b on b.handler = c.handler and ${waitsIn}
     where c.slot = e.slot), '[]') as deliveries`;
 
 const logPlace = `concat_ws(' ', e.epoch, e.xid, e.position)`;
@@ -61,7 +62,7 @@ export interface TrackedRow {
 
 /** An event of the log, from its row. */
 export function trackedEvent({ event, deliveries }: TrackedRow): TrackedEvent {
-  return { event: blockedEvent(event), deliveries };
+  return { event: eventFromJson(event), deliveries };
 }
 
 const newestFirst = 'e.epoch desc, e.xid desc, e.position desc';

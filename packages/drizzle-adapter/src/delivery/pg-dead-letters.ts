@@ -1,10 +1,10 @@
 import { InvalidCursorError, type Page } from '@framework/core';
 import {
-  type DeadLetters,
-  type DeadLettersStep,
   type BlockedFilter,
   type BlockedModel,
   type BlockedRow,
+  type DeadLetters,
+  type DeadLettersStep,
   type StepPlace,
   isStorableText,
   pageSize,
@@ -12,8 +12,8 @@ import {
 import { type SQL, and, sql } from 'drizzle-orm';
 
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
-import { isEventId, blockedEvent } from '../read/event-row.js';
-import { settleModels } from './pg-blocked-events.js';
+import { eventFromJson, isEventId, wholeEvent } from '../read/event-row.js';
+import { attemptCount, eventsFrom, isRow, keyOf, rowOrder, untried } from './blocked-model-sql.js';
 
 /** How many bytes of events a page may hold before its last event. A read of the log has the same limit by default. */
 const pageBytesMax = 16_777_216;
@@ -25,8 +25,8 @@ interface StoredRow extends Record<string, unknown> {
   readonly uncounted: number;
   readonly error: string | null;
   readonly dead: boolean;
-  readonly parked_date: string;
-  readonly next_attempt_date: string | null;
+  readonly blocked_date: string;
+  readonly due_date: string | null;
 }
 
 interface Row extends StoredRow {
@@ -35,7 +35,20 @@ interface Row extends StoredRow {
   readonly found: number;
 }
 
-/** The blocked events of one PostgreSQL database, for operators. */
+/** Blocked models `b`, with their heads from the log; those of which the log has no event are left out. */
+const headsText = sql.raw(`
+  select b.handler, b.model_name, b.model_id, ${attemptCount} as attempts, b.uncounted, b.error, b.dead, b.blocked_date, b.due_date, head.event
+  from eventlog.blocked_models b cross join lateral (select ${wholeEvent} as event from ${eventsFrom('b')} limit 1) head`);
+
+/** The order of the pages. */
+const pageOrder = sql.raw('blocked_date, handler, model_name, model_id');
+
+/** The place of a row in that order. */
+const cursorOf = sql.raw(
+  `jsonb_build_array(extract(epoch from blocked_date)::text, handler, model_name, model_id)::text`,
+);
+
+/** The heads of the blocked models of one PostgreSQL database, for operators. */
 export class PgDeadLetters implements DeadLetters {
   readonly #manager: PgTransactionManager;
 
@@ -50,78 +63,71 @@ export class PgDeadLetters implements DeadLetters {
     const size = pageSize(limit);
     const { rows } = await this.#manager.db.execute<Row>(sql`
       with found as (
-        select handler, event_id, event, attempts, uncounted, error, dead, parked_date, next_attempt_date
-        from eventlog.parked_events
-        where ${and(matching(filter), after === undefined ? undefined : beyond(after))}
-        order by parked_date, event_id, handler limit ${size + 1}
+        ${headsText} where ${and(matching(filter), beyond(after))} order by ${pageOrder} limit ${size + 1}
       ), measured as (
-        select *, sum(octet_length(event::text)) over (order by parked_date, event_id, handler) as bytes,
-               count(*) over ()::integer as found
+        select *, sum(octet_length(event::text)) over (order by ${pageOrder}) as bytes, count(*) over ()::integer as found
         from found
       )
-      select handler, event, attempts, uncounted, error, dead, parked_date, next_attempt_date, found, ${cursorOf} as cursor
-      from measured where bytes - octet_length(event::text) < ${pageBytesMax}
-      order by parked_date, event_id, handler`);
+      select handler, event, attempts, uncounted, error, dead, blocked_date, due_date, found, ${cursorOf} as cursor
+      from measured where bytes - octet_length(event::text) < ${pageBytesMax} order by ${pageOrder}`);
     const items = rows.slice(0, size);
     const last = items.at(-1);
     const next = last !== undefined && last.found > items.length ? last.cursor : undefined;
     return { items: items.map(blockedRow), next };
   }
 
-  async firstOf({ slot, handler, modelName, modelId }: BlockedModel): Promise<BlockedRow | undefined> {
+  async headOf({ handler, slot, modelName, modelId }: BlockedModel): Promise<BlockedRow | undefined> {
     const { rows } = await this.#manager.db.execute<StoredRow>(sql`
-      select handler, event, attempts, uncounted, error, dead, parked_date, next_attempt_date from eventlog.parked_events
-      where (slot, handler, model_name, model_id) = (${slot}::smallint, ${handler}, ${modelName}, ${modelId})
-      order by model_version, ordinal limit 1`);
+      ${headsText} where ${sql.raw(keyOf('b'))} = (${handler}, ${slot}::smallint, ${modelName}, ${modelId})`);
     return rows[0] && blockedRow(rows[0]);
   }
 
   replay(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep> {
+    if (filter.dead === false) return Promise.resolve({ count: 0, next: undefined });
     return this.#change(
-      and(sql`p.dead`, matching(filter)),
+      { ...filter, dead: true },
       step,
-      sql`update eventlog.parked_events p set dead = false, attempts = 0, uncounted = 0, open_attempts = '{}',
-            suspect = false, next_attempt_date = clock_timestamp()
-          from step where p.handler = step.handler and p.event_id = step.event_id and p.dead`,
+      `dead = false, attempts = 0, uncounted = 0, open_attempts = '{}', lone_attempts = '{}', due_date = clock_timestamp()`,
     );
   }
 
   skip(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep> {
-    // Two separate conditions, so that each uses its own index.
-    const dead = filter.dead === false ? sql`not p.dead` : sql`p.dead`;
     return this.#change(
-      and(dead, matching(filter)),
+      { ...filter, dead: filter.dead ?? true },
       step,
-      sql`delete from eventlog.parked_events p using step
-          where p.handler = step.handler and p.event_id = step.event_id and ${dead}`,
+      `ordinal = b.ordinal + 1, ${untried}`,
     );
   }
 
-  /** Locks rows in a fixed order, so that the commands of several operators do not deadlock. */
-  async #change(which: SQL | undefined, { limit, after }: StepPlace, change: SQL): Promise<DeadLettersStep> {
+  /** Changes models that are still blocked at the same place once they are locked. */
+  async #change(
+    filter: BlockedFilter,
+    { limit, after }: StepPlace,
+    change: string,
+  ): Promise<DeadLettersStep> {
     const size = pageSize(limit);
     const { rows } = await this.#manager.db.execute<{ count: number; seen: number; next: string | null }>(sql`
       with step as (
-        select handler, event_id, parked_date from eventlog.parked_events p
-        where ${and(which, after === undefined ? undefined : beyond(after))}
-        order by parked_date, event_id, handler limit ${size} for update of p
-      ), changed as (${change} returning p.slot, p.handler, p.model_name, p.model_id)
-      select count(*)::integer as count, (select count(*)::integer from step) as seen,
-        (select ${cursorOf} from step order by parked_date desc, event_id desc, handler desc limit 1) as next,
-        ${sql.raw(settleModels)} from changed`);
-    const [row] = rows;
-    if (row === undefined) return { count: 0, next: undefined };
-    return { count: row.count, next: row.seen < size ? undefined : (row.next ?? undefined) };
+        select * from eventlog.blocked_models b where ${and(matching(filter), beyond(after))} order by ${pageOrder} limit ${size}
+      ), locked as (
+        select b.* from step join eventlog.blocked_models b on ${sql.raw(isRow('step'))}
+        where (b.dead, b.model_version, b.ordinal) = (step.dead, step.model_version, step.ordinal)
+        order by ${sql.raw(rowOrder)} for update of b
+      ), changed as (
+        update eventlog.blocked_models b set ${sql.raw(change)} from locked where ${sql.raw(isRow('locked'))} returning b.handler
+      )
+      select (select count(*)::integer from changed) as count, count(*)::integer as seen,
+        (select ${cursorOf} from step order by blocked_date desc, handler desc, model_name desc, model_id desc limit 1) as next
+      from step`);
+    const { count, seen, next } = rows[0] ?? { count: 0, seen: 0, next: null };
+    return { count, next: seen < size ? undefined : (next ?? undefined) };
   }
 }
-
-/** The position of a row in the list of blocked events. */
-const cursorOf = sql.raw(`concat(extract(epoch from parked_date), '/', event_id, '/', handler)`);
 
 /** The first line of an error, as in the index of dead letters by it. */
 export const errorLine = `"left"(split_part(coalesce(error, ''), E'\\n', 1), 200)`;
 
-/** The condition for rows of blocked events. */
+/** The condition for blocked models `b` whose head has failed. */
 export function matching({
   handler,
   eventId,
@@ -133,32 +139,54 @@ export function matching({
   const texts = [handler, eventType, modelId, line].filter((text) => text !== undefined);
   if (!texts.every(isStorableText)) return sql`false`;
   const conditions = [
-    handler === undefined ? undefined : sql`handler = ${handler}`,
-    eventId === undefined ? undefined : isEventId(eventId) ? sql`event_id = ${eventId}` : sql`false`,
-    eventType === undefined ? undefined : sql`event_type = ${eventType}`,
-    modelId === undefined ? undefined : sql`model_id = ${modelId}`,
-    dead === undefined ? undefined : dead ? sql`dead` : sql`not dead`,
+    handler === undefined ? undefined : sql`b.handler = ${handler}`,
+    eventId === undefined ? undefined : isEventId(eventId) ? sql`b.event_id = ${eventId}` : sql`false`,
+    eventType === undefined ? undefined : sql`b.event_type = ${eventType}`,
+    modelId === undefined ? undefined : sql`b.model_id = ${modelId}`,
+    // Two separate conditions, so that each uses its own index.
+    dead === undefined ? undefined : dead ? sql`b.dead` : sql`not b.dead`,
     line === undefined ? undefined : sql`${sql.raw(errorLine)} = ${line}`,
+    sql`b.event_id is not null`,
   ];
   return and(...conditions) ?? sql`true`;
 }
 
-function beyond(cursor: string): SQL {
-  const [, seconds, eventId = '', handler] = /^(\d{1,12}\.\d{6})\/(.{36})\/(.{1,255})$/s.exec(cursor) ?? [];
-  if (seconds === undefined || !isEventId(eventId) || !isStorableText(handler))
-    throw new InvalidCursorError(cursor);
-  return sql`(parked_date, event_id, handler) > (to_timestamp(${seconds}::numeric), ${eventId}::uuid, ${handler})`;
+/** The condition for the rows after a place; none without one. */
+function beyond(after: string | undefined): SQL | undefined {
+  if (after === undefined) return undefined;
+  const [seconds = '', handler, modelName, modelId] = cursorTexts(after, 4);
+  if (!/^\d{1,12}\.\d{6}$/.test(seconds)) throw new InvalidCursorError(after);
+  const place = sql`(to_timestamp(${seconds}::numeric), ${handler}, ${modelName}, ${modelId})`;
+  return sql`(b.blocked_date, b.handler, b.model_name, b.model_id) > ${place}`;
+}
+
+/**
+ * The texts in a cursor that is a list of them.
+ *
+ * @throws InvalidCursorError `invalid-cursor` when it is not one of so many that can be stored
+ */
+export function cursorTexts(cursor: string, count: number): readonly string[] {
+  let texts: unknown;
+  try {
+    texts = JSON.parse(cursor);
+  } catch {
+    // Refused below.
+  }
+  const list: readonly unknown[] = Array.isArray(texts) ? texts : [];
+  const storable = list.filter(isStorableText);
+  if (list.length !== count || storable.length !== count) throw new InvalidCursorError(cursor);
+  return storable;
 }
 
 function blockedRow(row: StoredRow): BlockedRow {
   return {
     handler: row.handler,
-    event: blockedEvent(row.event),
+    event: eventFromJson(row.event),
     attempts: row.attempts,
     uncounted: row.uncounted,
     error: row.error ?? undefined,
     dead: row.dead,
-    blockedDate: new Date(row.parked_date),
-    nextAttemptDate: row.next_attempt_date === null ? undefined : new Date(row.next_attempt_date),
+    blockedDate: new Date(row.blocked_date),
+    nextAttemptDate: row.due_date === null ? undefined : new Date(row.due_date),
   };
 }

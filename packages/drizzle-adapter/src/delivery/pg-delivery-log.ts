@@ -11,10 +11,12 @@ import type { Connection } from '../connection/connection.js';
 import {
   EventRow,
   type EventTexts,
-  eventTexts,
-  isEventId,
-  blockedEvent,
+  bytesLimit,
   byPosition,
+  eventFromJson,
+  eventTexts,
+  interned,
+  isEventId,
   selectEvents,
   selectText,
   wholeEvent,
@@ -79,19 +81,12 @@ const versionBeforeText = selectEvents(
     where e.xid >= $4::xid8 and e.epoch = $5`,
 );
 
-/** Complete events: the copy in the handler's blocked events if there is one, otherwise that in the log. */
+/** Complete events, each through the primary key of its partition. */
 const loadText = `
-  select coalesce(
-    (select p.event from eventlog.parked_events p where p.handler = $1 and p.event_id = asked.id),
-    (select ${wholeEvent} from eventlog.events e
-     where e.action_id = asked.action_id and e.ordinal = asked.ordinal and e.id = asked.id
-       and e.created_date >= asked.created_date and e.created_date < asked.created_date + interval '1 millisecond')) as event
-  from unnest($2::uuid[], $3::uuid[], $4::integer[], $5::timestamptz[]) as asked (id, action_id, ordinal, created_date)`;
-
-/** No event is larger than this. */
-const bytesLimit = 2 ** 31 - 1;
-
-const namesMax = 1_000;
+  select ${wholeEvent} as event
+  from unnest($1::uuid[], $2::uuid[], $3::integer[], $4::timestamptz[]) as asked (id, action_id, ordinal, created_date)
+  join eventlog.events e on e.action_id = asked.action_id and e.ordinal = asked.ordinal and e.id = asked.id
+    and e.created_date >= asked.created_date and e.created_date < asked.created_date + interval '1 millisecond'`;
 
 /** A request to read the log, and the state of the database at that time. */
 interface ReadRange {
@@ -104,7 +99,7 @@ interface ReadRange {
 /** Reads the log of one PostgreSQL database from a cursor onwards. */
 export class PgDeliveryLog implements DeliveryLog {
   readonly #manager: Pick<Connection, 'query'>;
-  readonly #names = new Map<string, string>();
+  readonly #intern = interned();
 
   constructor(manager: Pick<Connection, 'query'>) {
     this.#manager = manager;
@@ -138,19 +133,18 @@ export class PgDeliveryLog implements DeliveryLog {
     return row;
   }
 
-  async load(handler: string, events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]> {
+  async load(events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]> {
     const { rows } = await this.#manager.query<{ event: unknown }>({
       name: 'framework_delivery_load',
       text: loadText,
       values: [
-        handler,
         events.map(({ id }) => id),
         events.map(({ actionId }) => actionId),
         events.map(({ ordinal }) => ordinal),
         events.map(({ createdDate }) => createdDate),
       ],
     });
-    const loaded = rows.flatMap(({ event }) => (event === null ? [] : [blockedEvent(event)]));
+    const loaded = rows.map(({ event }) => eventFromJson(event));
     const byId = new Map(loaded.map((event) => [event.id, event]));
     return events.map((event) => {
       const whole = byId.get(event.id);
@@ -239,17 +233,6 @@ export class PgDeliveryLog implements DeliveryLog {
     }
     return earlier;
   }
-
-  /**
-   * Returns one shared string for equal names. The number of names is limited, because there may be many principals.
-   */
-  readonly #intern = (name: string): string => {
-    const known = this.#names.get(name);
-    if (known !== undefined) return known;
-    if (this.#names.size >= namesMax) this.#names.clear();
-    this.#names.set(name, name);
-    return name;
-  };
 
   async #rows(
     name: string,

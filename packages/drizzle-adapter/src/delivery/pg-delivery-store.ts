@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Connection } from '../connection/connection.js';
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import { slotCount } from '../write/write-statement.js';
-import { PgBlockedEvents } from './pg-blocked-events.js';
+import { PgBlockedModels } from './pg-blocked-models.js';
 import { PgDeadLetters } from './pg-dead-letters.js';
 import { PgDeliveryLog } from './pg-delivery-log.js';
 import { PgHandlerCursors } from './pg-handler-cursors.js';
@@ -19,7 +19,7 @@ export class PgDeliveryStore implements DeliveryStore {
   readonly leases: PgSlotLeases;
   readonly cursors: PgHandlerCursors;
   readonly log: PgDeliveryLog;
-  readonly blocked: PgBlockedEvents;
+  readonly blocked: PgBlockedModels;
   readonly deadLetters: PgDeadLetters;
   readonly notifications: PgNotificationChannel;
   readonly partitions: PgLogPartitions;
@@ -40,7 +40,7 @@ export class PgDeliveryStore implements DeliveryStore {
     this.leases = new PgSlotLeases(leases);
     this.cursors = new PgHandlerCursors(manager);
     this.log = new PgDeliveryLog(manager);
-    this.blocked = new PgBlockedEvents(manager);
+    this.blocked = new PgBlockedModels(manager);
     this.deadLetters = new PgDeadLetters(manager);
     this.notifications = new PgNotificationChannel(manager, notifications);
     this.partitions = new PgLogPartitions(manager);
@@ -58,11 +58,11 @@ const firstWaitMs = 200;
 const createTimeoutMs = 5_000;
 /** How many rows of the default partition one statement deletes. */
 const trimmedMax = 10_000;
-/** How long dropping a partition may take. Its locks block commits. */
-const dropTimeoutMs = 300;
+/** How long dropping a partition may take, with a search for what waits in it. Only the locks behind that block commits. */
+const dropTimeoutMs = 1_000;
 
 /**
- * Creates and drops partitions of the log in one PostgreSQL database. Never delays a commit by more than 300 ms. A role that
+ * Creates and drops partitions of the log in one PostgreSQL database. Never delays a commit by more than a second. A role that
  * may drop none, such as that of a relay, leaves it to other processes.
  */
 class PgLogPartitions implements LogPartitions {

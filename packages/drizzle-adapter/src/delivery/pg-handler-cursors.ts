@@ -19,7 +19,16 @@ import pg from 'pg';
 import type { ConnectionGuard } from '../connection/client.js';
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import type { PostgresWarning } from '../connection/postgres-options.js';
-import { cursorText, emptySnapshot, formatSnapshot, parsePlace, placeOfTime, slack } from './log-place.js';
+import {
+  cursorText,
+  emptySnapshot,
+  formatSnapshot,
+  isBeyond,
+  parsePlace,
+  placeOfTime,
+  slack,
+} from './log-place.js';
+import { eventsFrom } from './blocked-model-sql.js';
 import { heldLeases } from './pg-slot-leases.js';
 
 /** An expression that orders places. Of two with the same `xmax`, the later one has fewer transactions in progress. */
@@ -42,11 +51,11 @@ const saveText = `
 /** How many events are examined to measure a handler's lag, starting from its cursor that is furthest behind. */
 const lagEventsMax = 100_000;
 
-/** How many blocked events of a handler are counted; in the order of an index, so that others' are not read. */
+/** How many waiting events of a handler, and how many dead letters, are counted at most; in the order of an index, so that others' are not read. */
 const blockedCountMax = 10_000;
 
-/** Whether an event `e` of the log lies after a cursor `c`. */
-export const isBeyond = `(e.epoch > c.epoch or e.epoch = c.epoch and not pg_visible_in_snapshot(e.xid, c.snapshot))`;
+/** How many models of a handler are examined to count what waits in them; some may have nothing left. */
+const examinedMax = 50_000;
 
 const lagText = `
   with hindmost as (
@@ -68,11 +77,16 @@ const lagText = `
   left join pending using (handler)
   cross join lateral (
     select (select count(*) from (
-              select from eventlog.parked_events p where p.handler = h.handler
-              order by p.event_id limit ${blockedCountMax}) each) as count,
+              select from (
+                select * from eventlog.blocked_models b where b.handler = h.handler
+                order by b.slot, b.model_name, b.model_id limit ${examinedMax}) b
+              join eventlog.cursors c using (handler, slot) cross join lateral (
+                select e.id, e.epoch, e.xid from ${eventsFrom('b')} limit ${blockedCountMax}) e
+              where e.id <> all(b.done_ids) and not ${isBeyond}
+              limit ${blockedCountMax}) each) as count,
            (select count(*) from (
-              select from eventlog.parked_events p where p.handler = h.handler and p.dead
-              order by p.parked_date, p.event_id limit ${blockedCountMax}) each) as dead
+              select from eventlog.blocked_models b where b.handler = h.handler and b.dead
+              order by b.blocked_date limit ${blockedCountMax}) each) as dead
   ) blocked
   order by h.handler`;
 
@@ -183,14 +197,17 @@ export class PgHandlerCursors implements HandlerCursors {
       const [user] = users.rows;
       if (user !== undefined) throw HandlerInUseError.by(handler, user);
       const { rows } = await this.#manager.query<{ blocked: number }>({
-        text: 'select count(*)::integer as blocked from eventlog.parked_events where handler = $1',
+        text: 'select count(*)::integer as blocked from eventlog.blocked_models where handler = $1',
         values: [handler],
       });
       const { blocked } = rows[0] ?? { blocked: 0 };
       if (blocked > 0 && !discardBlocked) {
-        throw new HandlerInUseError(handler, `${blocked} events are blocked for it: skip or discard them`);
+        throw new HandlerInUseError(
+          handler,
+          `${blocked} models are blocked for it: discard what waits in them, or let a process handle it`,
+        );
       }
-      // Cascades to cursors, leases, names and blocked events.
+      // Cascades to cursors, leases, names and blocked models.
       await this.#manager.db.execute(sql`delete from eventlog.handlers where handler = ${handler}`);
     });
   }

@@ -29,7 +29,7 @@ import {
   trackedColumnsAt,
   trackedEvent,
 } from './log-search.js';
-import { errorLine, matching } from './pg-dead-letters.js';
+import { cursorTexts, errorLine, matching } from './pg-dead-letters.js';
 
 const groupsMax = 100;
 /** How many dead letters of a group are counted. */
@@ -40,25 +40,25 @@ const keysMax = 100;
 /** Each group is found by one look at the index behind the previous one. */
 const groupsText = `
   with recursive groups (handler, line, number) as (
-    (select handler, ${errorLine}, 1 from eventlog.parked_events
+    (select handler, ${errorLine}, 1 from eventlog.blocked_models
      where dead and ($1::text is null or handler = $1) and (handler, ${errorLine}) > ($2::text, $3::text)
      order by handler, ${errorLine} limit 1)
     union all
     select next.handler, next.line, g.number + 1 from groups g cross join lateral (
-      select handler, ${errorLine} as line from eventlog.parked_events
+      select handler, ${errorLine} as line from eventlog.blocked_models
       where dead and ($1::text is null or handler = $1) and (handler, ${errorLine}) > (g.handler, g.line)
       order by handler, ${errorLine} limit 1) next
     where g.number <= $4
   )
-  select g.handler, g.line, counted.count::integer as count, first.event_id, first.parked_date
+  select g.handler, g.line, counted.count::integer as count, first.event_id, first.blocked_date
   from groups g
   cross join lateral (
     select count(*) from (
-      select from eventlog.parked_events where dead and handler = g.handler and ${errorLine} = g.line
-      order by parked_date, event_id limit ${groupCountMax + 1}) each) counted
+      select from eventlog.blocked_models where dead and handler = g.handler and ${errorLine} = g.line
+      order by blocked_date, event_id limit ${groupCountMax + 1}) each) counted
   cross join lateral (
-    select event_id, parked_date from eventlog.parked_events where dead and handler = g.handler and ${errorLine} = g.line
-    order by parked_date, event_id limit 1) first
+    select event_id, blocked_date from eventlog.blocked_models where dead and handler = g.handler and ${errorLine} = g.line
+    order by blocked_date, event_id limit 1) first
   where g.number <= $4 + 1
   order by g.number`;
 
@@ -122,8 +122,8 @@ export class PgOperatorStore implements OperatorStore {
   async countBlocked(filter: BlockedFilter, countMax: number): Promise<number> {
     const { rows } = await this.#manager.db.execute<{ count: number }>(sql`
       select count(*)::integer as count
-      from (select from eventlog.parked_events where ${matching(filter)}
-            order by parked_date, event_id, handler limit ${countMax}) each`);
+      from (select from eventlog.blocked_models b where ${matching(filter)}
+            order by blocked_date, handler, model_name, model_id limit ${countMax}) each`);
     return rows[0]?.count ?? 0;
   }
 
@@ -139,7 +139,7 @@ export class PgOperatorStore implements OperatorStore {
       line: string;
       count: number;
       event_id: string;
-      parked_date: Date;
+      blocked_date: Date;
     }>({ text: groupsText, values: [handler ?? null, name, line, size] });
     const items = rows.slice(0, size).map((row) => ({
       handler: row.handler,
@@ -147,7 +147,7 @@ export class PgOperatorStore implements OperatorStore {
       count: Math.min(row.count, groupCountMax),
       isLowerBound: row.count > groupCountMax,
       exampleEventId: row.event_id,
-      oldestDate: row.parked_date,
+      oldestDate: row.blocked_date,
     }));
     const last = rows.length > size ? items.at(-1) : undefined;
     return { items, next: last && JSON.stringify([last.handler, last.errorLine]) };
@@ -278,14 +278,7 @@ function recordedChange(row: ChangeRow): RecordedChange {
 }
 
 function groupCursor(cursor: string): readonly [handler: string, line: string] {
-  let texts: unknown;
-  try {
-    texts = JSON.parse(cursor);
-  } catch {
-    // Refused below.
-  }
-  const [handler, line, ...others]: readonly unknown[] = Array.isArray(texts) ? texts : [];
-  if (!isStorableText(handler) || handler === '' || !isStorableText(line) || others.length > 0)
-    throw new InvalidCursorError(cursor);
+  const [handler = '', line = ''] = cursorTexts(cursor, 2);
+  if (handler === '') throw new InvalidCursorError(cursor);
   return [handler, line];
 }

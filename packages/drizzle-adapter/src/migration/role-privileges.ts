@@ -50,8 +50,7 @@ export const frameworkTables: Readonly<Record<string, Privileges<TablePrivilege>
     delivery: ['select', 'insert', 'update'],
     relay: ['select', 'insert', 'update'],
   },
-  parked_events: { application: ['select'], ...keptByDelivery },
-  parked_models: keptByDelivery,
+  blocked_models: { application: ['select'], ...keptByDelivery },
   // Whoever may change delivery records it; no role may change the record.
   operator_audit: { delivery: ['select', 'insert'] },
 };
@@ -85,7 +84,6 @@ export const functionsForAll: readonly string[] = [
   'renew_leases(text,text[],text[],interval)',
   'server_history()',
   'server_identity()',
-  'settle_parked_models(smallint[],text[],text[],text[])',
 ];
 
 /** What the application may do with its own tables, unless it says otherwise. The framework deletes no row of a model. */

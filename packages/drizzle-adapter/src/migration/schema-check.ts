@@ -44,6 +44,7 @@ export async function refuseOtherEncoding(client: pg.ClientBase): Promise<void> 
 
 /** The framework's tables whose statements rely on a primary key. */
 export const keyedTables: readonly string[] = [
+  'blocked_models',
   'cursors',
   'epochs',
   'events',
@@ -52,8 +53,6 @@ export const keyedTables: readonly string[] = [
   'idempotency_keys',
   'leases',
   'operator_audit',
-  'parked_events',
-  'parked_models',
   'processes',
   'shards',
   'slots',

@@ -84,6 +84,23 @@ export function streamedTexts(
   return { texts: [...texts, packed, String(bytes)], heldBytes: isLarge ? Buffer.byteLength(packed) : bytes };
 }
 
+/** No event is larger than this. */
+export const bytesLimit = 2 ** 31 - 1;
+
+const namesMax = 1_000;
+
+/** A function that returns one shared string for equal names. It remembers few, because there may be many principals. */
+export function interned(): (name: string) => string {
+  const names = new Map<string, string>();
+  return (name) => {
+    const known = names.get(name);
+    if (known !== undefined) return known;
+    if (names.size >= namesMax) names.clear();
+    names.set(name, name);
+    return name;
+  };
+}
+
 /** Keeps every column as the text that the server sends. */
 export const eventTexts: Pick<pg.QueryArrayConfig, 'rowMode' | 'types'> = {
   rowMode: 'array',
@@ -169,7 +186,7 @@ export class EventRow implements DeliverableEvent {
     return JSON.parse(this.#unpacked(8)) as Readonly<Record<string, string>>;
   }
 
-  /** All its fields, for a blocked event or a log entry. */
+  /** All its fields, for a log entry. */
   toJSON(): DeliverableEvent {
     const { id, slot, namespace, actionId, actionName, actionParams, principal, ordinal, omitted } = this;
     const { modelId, modelName, modelVersion, type, payload, headers, startedDate, createdDate } = this;
@@ -193,8 +210,8 @@ export function byPosition(one: EventRow, other: EventRow): number {
   return one.position - other.position;
 }
 
-/** Restores an event from the JSON that was stored when it was blocked. */
-export function blockedEvent(json: unknown): DeliverableEvent {
+/** Restores an event from {@link wholeEvent}. */
+export function eventFromJson(json: unknown): DeliverableEvent {
   const event = json as DeliverableEvent;
   return { ...event, startedDate: new Date(event.startedDate), createdDate: new Date(event.createdDate) };
 }

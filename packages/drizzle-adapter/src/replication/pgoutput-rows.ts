@@ -3,7 +3,7 @@ import type { Pgoutput } from 'pg-logical-replication';
 import { escapeIdentifier } from 'pg';
 import type pg from 'pg';
 
-import { EventRow, type StreamedTexts, streamedTexts } from '../read/event-row.js';
+import { EventRow, type StreamedTexts, interned, streamedTexts } from '../read/event-row.js';
 import type { StreamedTransaction } from './log-tail.js';
 
 const { PgoutputPlugin } = pgLogicalReplication;
@@ -80,7 +80,7 @@ export interface StreamedCommit {
 export class TransactionAssembler {
   readonly #epoch: number;
   readonly #eventBytesMax: number;
-  readonly #intern = new Map<string, string>();
+  readonly #intern = interned();
   #begun: Pgoutput.MessageBegin | undefined;
   #xid: bigint | undefined;
   #rows: EventRow[] = [];
@@ -142,7 +142,7 @@ export class TransactionAssembler {
     const { texts, heldBytes } = streamedTexts(columns, this.#eventBytesMax);
     this.#bytes += heldBytes + rowOverheadBytes;
     if (this.#bytes > transactionBytesMax) this.#rows = [];
-    else this.#rows.push(new EventRow(texts, this.#internName, this.#eventBytesMax));
+    else this.#rows.push(new EventRow(texts, this.#intern, this.#eventBytesMax));
   }
 
   #commit(message: Pgoutput.MessageCommit): StreamedCommit {
@@ -153,18 +153,7 @@ export class TransactionAssembler {
     if (xid === undefined) return { endLsn, transaction: undefined };
     return { endLsn, transaction: { xid, commitLsn, rows, bytes } };
   }
-
-  /** Limited in size, because there may be many principals. */
-  readonly #internName = (name: string): string => {
-    const known = this.#intern.get(name);
-    if (known !== undefined) return known;
-    if (this.#intern.size >= namesMax) this.#intern.clear();
-    this.#intern.set(name, name);
-    return name;
-  };
 }
-
-const namesMax = 1_000;
 
 function isLog({ schema, name }: Pgoutput.MessageRelation): boolean {
   return schema === 'eventlog' && name === 'events';

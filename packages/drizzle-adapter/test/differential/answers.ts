@@ -6,6 +6,7 @@ import type {
   BlockedModel,
   BlockedPlace,
 } from '@framework/core/adapter';
+import type { Known } from './known.js';
 import type { Both, Store } from './store-pair.js';
 
 export async function readAll(
@@ -45,7 +46,7 @@ export async function modelsOf(
   { blocked }: Store,
   places: readonly BlockedPlace[],
   limit: number,
-): Promise<readonly BlockedModel[]> {
+): Promise<readonly (BlockedModel & Pick<BlockedHead, 'hasFailed'>)[]> {
   const models = [...(await blocked.models(places, { limit }))];
   for (let count = models.length; count === limit;) {
     const page = await blocked.models(places, { limit, after: models.at(-1) });
@@ -70,16 +71,17 @@ export function plain(event: Partial<DeliverableEvent>): unknown {
   return said;
 }
 
-export function headOf(head: BlockedHead): unknown {
-  const { attempts, openCount, uncounted, suspect } = head;
-  return [keyOf(head), attempts, openCount, uncounted, suspect];
+export function headOf(head: BlockedHead, known: Known): unknown {
+  const { position, event, hasFailed, attempts, uncounted, openCount, doneIds, token } = head;
+  const state = [hasFailed, attempts, uncounted, openCount, doneIds, known.named([token])];
+  return [keyOf(head), position.modelVersion, position.ordinal, event?.id, ...state];
 }
 
-export function keyOf({ handler, event }: BlockedHead): string {
-  return `${handler} ${event.id}`;
+export function keyOf({ handler, modelId }: BlockedModel): string {
+  return `${handler} ${modelId}`;
 }
 
-export function modelOf({ handler, event: { slot, modelName, modelId } }: BlockedHead): BlockedModel {
+export function modelOf({ handler, slot, modelName, modelId }: BlockedModel): BlockedModel {
   return { handler, slot, modelName, modelId };
 }
 

@@ -1,10 +1,10 @@
-import type { BlockedHead, BlockedOutcome } from '@framework/core/adapter';
+import { type BlockedHead, positionAfter } from '@framework/core/adapter';
 import { firstShard } from '@framework/conformance';
-import { headOf, inOrder, keyOf, modelOf, modelsOf, nextOf } from './answers.js';
+import { headOf, inOrder, keyOf, modelOf, modelsOf, nextOf, plain } from './answers.js';
 import { type Known, handlerNames } from './known.js';
 import type { Both } from './store-pair.js';
 
-/** Blocked events, the attempts at them, and dead letters. */
+/** Blocked models, the attempts at their heads, and dead letters. */
 export class Blocking {
   readonly #known: Known;
   #heads: Both<BlockedHead>[] = [];
@@ -14,44 +14,59 @@ export class Blocking {
     this.#known = known;
   }
 
-  async block(): Promise<void> {
-    const events = this.#known
-      .some(this.#known.events)
-      .toSorted((one, other) => (one.memory.id < other.memory.id ? -1 : 1));
+  /** Lets events fail that nobody has tried, or that are heads as if nobody knew them. */
+  async fail(): Promise<void> {
     const handler = this.#known.of(handlerNames);
-    const blocked = events.map((event) => {
-      const [suspect, dead] = this.#known.of([
-        [false, false],
-        [false, false],
-        [true, false],
-        [false, true],
-      ] as const);
-      const retryAfterMs = suspect
-        ? -this.#known.below(1e6)
-        : this.#known.of([undefined, this.#known.below(9_973)]);
+    const failed = this.#oneOfEachModel().map((event) => {
+      const token = this.#known.token({ handler, slot: event.memory.slot });
       return {
         event,
-        token: this.#known.token({ handler, slot: event.memory.slot }),
-        state: {
-          handler,
-          attempts: this.#known.below(3),
-          uncounted: this.#known.below(2),
-          error: this.#known.of([undefined, 'boom']),
-          retryAfterMs: dead ? undefined : retryAfterMs,
-          dead,
-          suspect,
-        },
+        token,
+        state: { handler, attempt: undefined, ...this.#failure(), doneIds: this.#doneIds() },
       };
     });
     await this.#known.stores.ask(
-      (store) =>
-        store.blocked.block(
-          blocked.map(({ event, token, state }) => ({
-            ...state,
-            event: event[store.name],
-            token: token[store.name],
-          })),
+      ({ blocked, name }) =>
+        blocked.fail(
+          failed.map(({ event, token, state }) => ({ ...state, event: event[name], token: token[name] })),
         ),
+      (lost) => this.#known.named(lost),
+    );
+  }
+
+  /** Lets the head of a model fail, as it was when it was taken; nobody does so once the model has ended. */
+  async failHead(): Promise<void> {
+    const head = this.#head();
+    if (head?.memory.event === undefined) return;
+    const row = await this.#known.stores.ask(
+      ({ deadLetters }) => deadLetters.headOf(modelOf(head.memory)),
+      (found) => found !== undefined,
+    );
+    if (row?.memory === undefined) return;
+    const id = this.#known.chance(0.3) ? undefined : this.#attempt();
+    const attempt = id === undefined ? undefined : { id, counted: true };
+    const isPostponed = this.#known.chance(0.5);
+    const state = { ...this.#failure(), doneIds: this.#doneIds(), attempt };
+    await this.#known.stores.ask(
+      async ({ name, blocked }) => {
+        const { handler, token, event, attempts, uncounted } = head[name];
+        if (event === undefined) throw new Error('The event is only in memory');
+        const before = isPostponed ? { attempts, uncounted } : undefined;
+        return blocked.fail([{ ...state, handler, token, event, before }]);
+      },
+      (lost) => this.#known.named(lost),
+    );
+  }
+
+  async hold(): Promise<void> {
+    const handler = this.#known.of(handlerNames);
+    const held = this.#oneOfEachModel().map((event) => ({
+      event,
+      token: this.#known.token({ handler, slot: event.memory.slot }),
+    }));
+    await this.#known.stores.ask(
+      ({ blocked, name }) =>
+        blocked.hold(held.map(({ event, token }) => ({ handler, event: event[name], token: token[name] }))),
       (lost) => this.#known.named(lost),
     );
   }
@@ -60,19 +75,8 @@ export class Blocking {
     const [places, limit] = [this.#known.places(), 1 + this.#known.below(3)];
     await this.#known.stores.ask(
       (store) => modelsOf(store, places, limit),
-      (models) => inOrder(models.map(({ handler, slot, modelId }) => [handler, slot, modelId])),
-    );
-  }
-
-  async stillBlocked(): Promise<void> {
-    const models = this.#known.some(this.#known.events).map(({ memory: { slot, modelName, modelId } }) => {
-      const handler = this.#known.of(handlerNames);
-      return { model: { handler, slot, modelName, modelId }, token: this.#known.token({ handler, slot }) };
-    });
-    await this.#known.stores.ask(
-      ({ blocked, name }) =>
-        blocked.stillBlocked(models.map(({ model, token }) => ({ ...model, token: token[name] }))),
-      (found) => [...new Set(inOrder(found.map(({ handler, modelId }) => [handler, modelId])))],
+      (models) =>
+        inOrder(models.map(({ handler, slot, modelId, hasFailed }) => [handler, slot, modelId, hasFailed])),
     );
   }
 
@@ -82,21 +86,13 @@ export class Blocking {
     const except = this.#known.chance(0.2) ? this.#heads.map(({ memory: head }) => modelOf(head)) : [];
     const found = await this.#known.stores.ask(
       ({ blocked }) => blocked.dueHeads(places, 1_000, { except }),
-      (heads) => inOrder(heads.map(headOf)),
+      (heads) => inOrder(heads.map((head) => headOf(head, this.#known))),
     );
     if (found === undefined) return;
     this.#heads = found.memory.flatMap((memory) => {
       const postgres = found.postgres.find((head) => keyOf(head) === keyOf(memory));
       return postgres === undefined ? [] : [{ memory, postgres }];
     });
-  }
-
-  async suspectPlaces(): Promise<void> {
-    const places = this.#known.places();
-    await this.#known.stores.ask(
-      ({ blocked }) => blocked.suspectPlaces(places),
-      (found) => inOrder(found.map(({ handler, slot }) => [handler, slot])),
-    );
   }
 
   async nextDueMs(): Promise<void> {
@@ -107,32 +103,48 @@ export class Blocking {
     );
   }
 
-  async beginAttempt(): Promise<void> {
-    const head = this.#head();
-    if (head === undefined) return;
-    const attempt = this.#attempt();
-    await this.#known.stores.ask(({ name, blocked }) => blocked.beginAttempt(head[name], attempt));
+  async begin(): Promise<void> {
+    const attempts = this.#known.some(this.#heads).map((head) => {
+      return { head, attempt: { id: this.#attempt(), counted: this.#known.chance(0.5) } };
+    });
+    const begun = await this.#known.stores.ask(({ name, blocked }) =>
+      blocked.begin(attempts.map(({ head, attempt }) => ({ head: head[name], attempt }))),
+    );
+    for (const isBegun of begun?.memory ?? []) this.#known.stores.met.add(`${isBegun}`);
   }
 
-  async endAttempt(): Promise<void> {
+  async giveBack(): Promise<void> {
     const head = this.#head();
     if (head === undefined) return;
-    const attempt = this.#known.chance(0.3) ? undefined : this.#attempt();
-    const retryAfterMs = this.#known.below(9_973);
-    const outcome: BlockedOutcome = this.#known.of([
-      { kind: 'done' },
-      { kind: 'retry', error: 'again', retryAfterMs },
-      { kind: 'postponed', error: 'away', retryAfterMs },
-      { kind: 'dead', error: 'never' },
-    ]);
-    await this.#known.stores.ask(({ name, blocked }) => blocked.endAttempt(head[name], attempt, outcome));
+    const attempt = { id: this.#attempt(), counted: true };
+    await this.#known.stores.ask(({ name, blocked }) => blocked.giveBack(head[name], attempt));
   }
 
-  async giveBackAttempt(): Promise<void> {
-    const head = this.#head();
-    if (head === undefined) return;
-    const attempt = this.#attempt();
-    await this.#known.stores.ask(({ name, blocked }) => blocked.giveBackAttempt(head[name], attempt));
+  /** Reads some models from where they were taken. */
+  async read(): Promise<void> {
+    const [heads, limit] = [this.#known.some(this.#heads), 1 + this.#known.below(4)];
+    await this.#known.stores.ask(
+      ({ name, blocked }) =>
+        blocked.read(
+          heads.map((head) => head[name]),
+          limit,
+        ),
+      (found) => found.map((events) => events.map(plain)),
+    );
+  }
+
+  /** Moves models to the events of others, and to their own, so that some moves come late. */
+  async move(): Promise<void> {
+    const moves = this.#known.some(this.#heads).map(({ memory: head }) => {
+      const position =
+        this.#known.chance(0.3) || head.event === undefined ? head.position : positionAfter(head.event);
+      const ends = this.#known.chance(0.3);
+      return { move: { ...modelOf(head), position, ends }, token: this.#known.token(head) };
+    });
+    await this.#known.stores.ask(
+      ({ name, blocked }) => blocked.move(moves.map(({ move, token }) => ({ ...move, token: token[name] }))),
+      (lost) => this.#known.named(lost),
+    );
   }
 
   async mayComeAgain(): Promise<void> {
@@ -142,6 +154,17 @@ export class Blocking {
       shard: firstShard,
     }));
     await this.#known.stores.ask(({ blocked }) => blocked.mayComeAgain(events));
+  }
+
+  async headOf(): Promise<void> {
+    const event = this.#known.event();
+    if (event === undefined) return;
+    const { slot, modelName, modelId } = event.memory;
+    const model = { handler: this.#known.of(handlerNames), slot, modelName, modelId };
+    await this.#known.stores.ask(
+      ({ deadLetters }) => deadLetters.headOf(model),
+      (row) => row && { ...row, event: plain(row.event) },
+    );
   }
 
   async find(): Promise<void> {
@@ -176,9 +199,33 @@ export class Blocking {
     );
   }
 
-  #attempt(): { readonly id: string; readonly counted: boolean } {
-    if (this.#known.chance(0.5)) this.#attemptCount++;
-    return { id: `attempt ${this.#attemptCount}`, counted: this.#attemptCount % 2 === 0 };
+  /** Some events, one of each model, in the order in which rows that are blocked at once are found. */
+  #oneOfEachModel(): Known['events'] {
+    const some = this.#known.some(this.#known.events);
+    return [...new Map(some.map((event) => [event.memory.modelId, event])).values()].toSorted((one, other) =>
+      one.memory.modelId < other.memory.modelId ? -1 : 1,
+    );
+  }
+
+  #failure() {
+    const dead = this.#known.chance(0.2);
+    return {
+      attempts: this.#known.below(4),
+      uncounted: this.#known.below(2),
+      error: this.#known.of([undefined, 'boom', 'again']),
+      retryAfterMs: dead ? undefined : this.#known.of([0, this.#known.below(9_973)]),
+      dead,
+    };
+  }
+
+  #doneIds(): readonly string[] {
+    return this.#known.chance(0.7) ? [] : this.#known.some(this.#known.events).map(({ memory }) => memory.id);
+  }
+
+  /** The id of an attempt, often the same as before. */
+  #attempt(): string {
+    if (this.#known.chance(0.3)) this.#attemptCount++;
+    return `attempt ${this.#attemptCount}`;
   }
 
   #filter(): { readonly handler?: string; readonly modelId?: string; readonly dead?: boolean } {

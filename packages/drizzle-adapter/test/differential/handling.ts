@@ -147,10 +147,10 @@ export class Handling {
   }
 
   async loadEvents(): Promise<void> {
-    const [handler, event] = [this.#known.of(handlerNames), this.#known.event()];
+    const event = this.#known.event();
     if (event === undefined) return;
     await this.#known.stores.ask(
-      ({ name, log }) => log.load(handler, [event[name]]),
+      ({ name, log }) => log.load([event[name]]),
       (events) => events.map(plain),
     );
   }

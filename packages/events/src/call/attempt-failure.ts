@@ -1,5 +1,5 @@
 import { type ErrorCode, FrameworkError, type StaleRecordError } from '@framework/core';
-import type { DeliverableEvent, RetryLaterError } from '@framework/core/adapter';
+import { type DeliverableEvent, RetryLaterError } from '@framework/core/adapter';
 
 /** An event of a batch that failed, and why. */
 export interface EventFailure {
@@ -9,26 +9,34 @@ export interface EventFailure {
 }
 
 /**
- * Thrown by a batch handler that knows which events of its batch failed, such as one that sends them with a bulk request.
+ * Thrown by a batch handler that knows what became of each event of its batch, such as one that sends them with a bulk request.
  *
- * The events that it names are blocked and retried one by one, even with `whenBatchFails: 'wait'`, and so are later events of
- * their models in the batch, which are delivered again even if they were handled. All others are done. If it names an event that
- * is not in the batch, or none, the whole batch has failed.
+ * The first event of a model that it names is tried again by itself, even with `whenBatchFails: 'wait'`; later events of the model
+ * wait for that. An event that could not be tried, for example because its target is down or an earlier one of its model has failed,
+ * is named as waiting, and uses no attempt. All events that are not named are done, and are never delivered again, even those
+ * behind a failed event. If an event is named that is not in the batch, or none is, the whole batch has failed.
  */
 export class PartialBatchError extends Error {
   override readonly name = 'PartialBatchError';
   readonly failures: readonly EventFailure[];
+  /** The ids of events that are neither done nor failed. */
+  readonly waiting: readonly string[];
 
-  constructor(failures: readonly EventFailure[]) {
+  /** @param options.waiting the ids of events that are neither done nor failed. Default: none */
+  constructor(
+    failures: readonly EventFailure[],
+    { waiting = [] }: { readonly waiting?: readonly string[] } = {},
+  ) {
     const [first] = failures;
-    super(`Events of the batch failed: ${failures.length}`, { cause: first?.error });
+    super(`Events of the batch failed: ${failures.length}; wait: ${waiting.length}`, { cause: first?.error });
     this.failures = [...failures];
+    this.waiting = [...waiting];
   }
 }
 
 /**
- * The errors of the failed events of a batch, by the ids of the events; `undefined` when the batch failed as a whole. Never throws,
- * whatever was thrown: a batch has also failed as a whole if its failures cannot be read.
+ * The errors of the events of a batch that are not done, by the ids of the events; `undefined` when the batch failed as a whole.
+ * Never throws, whatever was thrown: a batch has also failed as a whole if its failures cannot be read.
  */
 export function partialFailure(
   thrown: unknown,
@@ -40,9 +48,18 @@ export function partialFailure(
 }
 
 function failuresIn(thrown: unknown): ReadonlyMap<string, unknown> {
-  const failures = thrown instanceof PartialBatchError ? thrown.failures : [];
-  return new Map(failures.map(({ eventId, error }) => [eventId, error]));
+  if (!(thrown instanceof PartialBatchError)) return new Map();
+  const { failures, waiting, cause } = thrown;
+  const message = 'The handler left the event to another batch';
+  const later = new RetryLaterError({ afterMs: waitingMs, message, cause });
+  return new Map([
+    ...waiting.map((eventId) => [eventId, later] as const),
+    ...failures.map(({ eventId, error }) => [eventId, error] as const),
+  ]);
 }
+
+/** How long an event that a batch handler names as waiting waits before it is tried. */
+const waitingMs = 1_000;
 
 /** A call of a handler that did not succeed. */
 export interface AttemptFailure {

@@ -137,7 +137,7 @@ export class HandlerCaller {
     const large = events.filter(({ omitted }) => omitted === true);
     let loaded: readonly DeliverableEvent[];
     try {
-      loaded = await this.#log.load(this.#handler.id, large);
+      loaded = await this.#log.load(large);
     } catch (error) {
       return slot.held ? { kind: 'failed', error } : dropped;
     }

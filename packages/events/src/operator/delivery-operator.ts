@@ -72,8 +72,8 @@ export class DeliveryOperator {
   }
 
   /**
-   * Blocked events, database by database and oldest first; with `dead: true` only dead letters. To get the events of a database
-   * that failed, ask again with the same `after`.
+   * The heads of blocked models, database by database and oldest first; with `dead: true` only dead letters. Later events of these
+   * models wait behind them. To get those of a database that failed, ask again with the same `after`.
    *
    * @param page.limit the maximum number, 1 to 1,000; there are fewer if events are large. Default 100
    * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
@@ -106,8 +106,7 @@ export class DeliveryOperator {
    * If the saved cursor of the handler has not passed an event yet (`explain` says `pending`), the event is read from the log
    * again if the process that holds its slot dies before the cursor is saved.
    *
-   * @param filter with `dead: false` it selects blocked events that are not dead letters yet, including those that only wait for
-   * earlier ones
+   * @param filter with `dead: false` it selects events that will be tried again
    * @param options.dryRun only counts them
    * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
    */
@@ -139,12 +138,12 @@ export class DeliveryOperator {
 
   /**
    * Removes a handler that no code has any more: its cursors, which keep old partitions of the log from being dropped, its names,
-   * and with `discardBlocked` its blocked events. A handler with the same name starts as a new one afterwards. It uses the same
+   * and with `discardBlocked` its blocked models. A handler with the same name starts as a new one afterwards. It uses the same
    * idempotency keys as the old one, so it does not repeat the old one's actions for as long as those keys are kept. If the old one
    * was renamed, this is true only of a handler with the old one's first name, which is its permanent id.
    *
    * @param handler one of its names
-   * @param options.discardBlocked whether its blocked events and dead letters are removed as well; without it, they prevent the
+   * @param options.discardBlocked whether its blocked models and dead letters are removed as well; without it, they prevent the
    * removal
    * @throws UnknownHandlerError `unknown-handler` when no database knows it
    * @throws HandlerInUseError `handler-in-use` while a process has it, even one that is late to renew its leases, or while events

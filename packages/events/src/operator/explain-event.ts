@@ -1,39 +1,22 @@
 import type { ShardIdentifier } from '@framework/core';
-import type {
-  DatabaseDelivery,
-  DeadLetters,
-  DeliverableEvent,
-  DeliveryStore,
-  HandlerCursor,
-  BlockedFilter,
-  BlockedRow,
+import {
+  type BlockedRow,
+  type DatabaseDelivery,
+  type DeliverableEvent,
+  type DeliveryStore,
+  type HandlerCursor,
+  comparePositions,
 } from '@framework/core/adapter';
-
-const pageMax = 1_000;
 
 /** Explains the state of an event of one database for each handler, or returns `undefined` when the database does not know it. */
 export async function explainEvent(
   { store, shards }: DatabaseDelivery,
   eventId: string,
 ): Promise<EventExplanation | undefined> {
-  const blocked: BlockedRow[] = [];
-  for await (const row of eachBlocked(store.deadLetters, { eventId })) blocked.push(row);
-  // Blocked events outlive the partitions of the log.
-  const logged = await store.log.find(eventId);
-  const event = logged ?? blocked[0]?.event;
+  const event = await store.log.find(eventId);
   if (event === undefined) return undefined;
   const cursors = await store.cursors.load([event.slot]);
-  const standings = await Promise.all(
-    cursors.map((cursor) =>
-      standing(
-        store,
-        event,
-        cursor,
-        blocked.find(({ handler }) => handler === cursor.handler),
-        logged === undefined,
-      ),
-    ),
-  );
+  const standings = await Promise.all(cursors.map((cursor) => standing(store, event, cursor)));
   return { kind: 'in-log', event, shards, standings };
 }
 
@@ -41,12 +24,11 @@ async function standing(
   store: DeliveryStore,
   event: DeliverableEvent,
   { handler, paused }: HandlerCursor,
-  row: BlockedRow | undefined,
-  isGone: boolean,
 ): Promise<HandlerStanding> {
-  if (row !== undefined) return { handler, paused, ...(await blockedStanding(store.deadLetters, row)) };
-  // A partition is dropped only when every cursor has passed it.
-  if (isGone || (await store.cursors.hasPassed(handler, event))) return { handler, paused, kind: 'passed' };
+  const head = await store.deadLetters.headOf({ ...event, handler });
+  if (head !== undefined && comparePositions(head.event, event) <= 0)
+    return { handler, paused, ...blockedStanding(head, event) };
+  if (await store.cursors.hasPassed(handler, event)) return { handler, paused, kind: 'passed' };
   const lease = (await store.leases.list()).find(
     (each) => each.handler === handler && each.slot === event.slot,
   );
@@ -61,32 +43,18 @@ async function standing(
 
 type BlockedStanding = Extract<HandlerStanding, { readonly kind: 'dead-letter' | 'backing-off' | 'behind' }>;
 
-async function blockedStanding(
-  letters: DeadLetters,
-  row: BlockedRow,
-): Promise<DistributiveOmit<BlockedStanding, 'handler' | 'paused'>> {
-  const { attempts, error } = row;
-  if (row.dead) return { kind: 'dead-letter', attempts, error };
-  const { handler, event } = row;
-  // Without one, it was replayed or skipped meanwhile.
-  const first = (await letters.firstOf({ ...event, handler })) ?? row;
-  if (first.event.id !== row.event.id) {
-    return { kind: 'behind', behindEventId: first.event.id, behindDeadLetter: first.dead };
-  }
-  return { kind: 'backing-off', attempts, error, untilDate: row.nextAttemptDate };
+function blockedStanding(
+  head: BlockedRow,
+  { id }: DeliverableEvent,
+): DistributiveOmit<BlockedStanding, 'handler' | 'paused'> {
+  const { attempts, error, dead, nextAttemptDate } = head;
+  if (head.event.id !== id) return { kind: 'behind', behindEventId: head.event.id, behindDeadLetter: dead };
+  return dead
+    ? { kind: 'dead-letter', attempts, error }
+    : { kind: 'backing-off', attempts, error, untilDate: nextAttemptDate };
 }
 
 type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never;
-
-/** All blocked events that match, page by page. */
-async function* eachBlocked(letters: DeadLetters, filter: BlockedFilter): AsyncGenerator<BlockedRow> {
-  let after: string | undefined;
-  do {
-    const page = await letters.find(filter, { limit: pageMax, ...(after !== undefined && { after }) });
-    yield* page.items;
-    after = page.next;
-  } while (after !== undefined);
-}
 
 /** The state of an event for one handler, and what it waits for. */
 export type HandlerStanding = { readonly handler: string; readonly paused: boolean } & (

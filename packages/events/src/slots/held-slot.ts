@@ -1,4 +1,14 @@
-import type { Cursor, SlotLease } from '@framework/core/adapter';
+import {
+  type BlockedHead,
+  type BlockedModel,
+  type Cursor,
+  type DeliverableEvent,
+  type LeasedModel,
+  type ModelPosition,
+  type SlotLease,
+  comparePositions,
+  positionAfter,
+} from '@framework/core/adapter';
 
 /**
  * A slot that this process holds for a handler, until it is lost. Code that works in the slot first checks that it is still held.
@@ -13,6 +23,8 @@ export class HeldSlot {
    * cursor may have been the cause.
    */
   readonly abandoned: boolean;
+  /** The blocked models in the slot, by {@link modelKey}. */
+  readonly blocked = new Map<string, ModelRecovery>();
   readonly #lost = new AbortController();
 
   constructor({ handler, slot, token, abandoned }: SlotLease) {
@@ -37,7 +49,204 @@ export class HeldSlot {
   }
 }
 
-/** Events of one slot that were read together: the cursor may move beyond them when all are done or blocked. */
+/** Identifies a model within a handler and a database. Stored texts contain no NUL, so no two models have the same key. */
+export function modelKey({
+  modelName,
+  modelId,
+}: {
+  readonly modelName: string;
+  readonly modelId: string;
+}): string {
+  return `${modelName}\0${modelId}`;
+}
+
+/** An event from the log, to be handled or, if its model is blocked, to be left there. */
+export interface EventWork {
+  readonly kind: 'event';
+  readonly event: DeliverableEvent;
+  readonly slot: HeldSlot;
+  /** The batch of a blocked model with which it was read; `undefined` if it was read from the slot. */
+  readonly batch?: DrainedBatch | undefined;
+  /** Called once when it is done or left to its blocked model. */
+  readonly onFinished: () => void;
+}
+
+/**
+ * The phases of a blocked model.
+ *
+ * `blocking`: its row is being written. `waiting`: its head is a dead letter, or waits for its next attempt. `trying`: its head is
+ * being tried. `draining`: the events behind its head are read from the log, and handled. `joining`: the last of them are, and what
+ * is read from the slot is kept. `open`: its row is gone; it is remembered only until the slot has been read up to where it was
+ * drained, so that nothing is handled twice.
+ */
+type RecoveryPhase = 'blocking' | 'waiting' | 'trying' | 'draining' | 'joining' | 'open';
+
+/** Events of a blocked model that were read from the log together. */
+export interface DrainedBatch {
+  unfinishedCount: number;
+  /** Called once: with true when all are done, with false when one of them has failed or the slot is lost. */
+  readonly onEnded: (isDone: boolean) => void;
+}
+
+/** The way of one blocked model from its failed event to the end of what waits behind it, in a slot that this process holds. */
+export class ModelRecovery {
+  readonly slot: HeldSlot;
+  readonly modelName: string;
+  readonly modelId: string;
+  /** How many of the next events must be tried one by one, because a process died that may have been handling them. */
+  suspectCount: number;
+  /** Whether a statement that arrived late has blocked it, so that reading the slot has passed all of its events long ago. */
+  isLate = false;
+  /** Everything before it is done, as far as this process knows. */
+  position: ModelPosition = { modelVersion: 0, ordinal: 0 };
+  #phase: RecoveryPhase;
+  /** Events behind the head that are done. */
+  #doneIds: Set<string> = new Set();
+  /** The furthest event that was read from the slot and left in the log. */
+  #leftTo: ModelPosition | undefined;
+  /** What was read from the slot while the row was being written, or while the last events were being drained. */
+  readonly #kept: EventWork[] = [];
+  #batch: DrainedBatch | undefined;
+  #interrupted: DrainedBatch | undefined;
+
+  /** @param phase `blocking` until its row is written; `waiting` if the row exists */
+  constructor(
+    slot: HeldSlot,
+    { modelName, modelId }: Pick<BlockedModel, 'modelName' | 'modelId'>,
+    phase: 'blocking' | 'waiting',
+    suspectCount = 0,
+  ) {
+    this.slot = slot;
+    this.modelName = modelName;
+    this.modelId = modelId;
+    this.#phase = phase;
+    this.suspectCount = suspectCount;
+  }
+
+  get phase(): RecoveryPhase {
+    return this.#phase;
+  }
+
+  /** The model, with the token of its lease. */
+  get leased(): LeasedModel {
+    const { handler, slot, token } = this.slot;
+    return { handler, slot, token, modelName: this.modelName, modelId: this.modelId };
+  }
+
+  /**
+   * Decides about an event that was just read from the slot.
+   *
+   * @returns `handle` if the model is open, `keep` if the event is kept here until the model is, or `leave` if the event is done or
+   * stays in the log
+   */
+  meet(work: EventWork): 'handle' | 'keep' | 'leave' {
+    const { event } = work;
+    if (this.#phase === 'open') {
+      if (comparePositions(positionAfter(event), this.position) >= 0)
+        this.slot.blocked.delete(modelKey(this));
+      return comparePositions(event, this.position) < 0 ? 'leave' : 'handle';
+    }
+    if (this.#phase === 'blocking' || this.#phase === 'joining') {
+      this.#kept.push(work);
+      return 'keep';
+    }
+    this.leave(event);
+    return 'leave';
+  }
+
+  /** Whether an event that was queued may be handled now: all may when the model is open, otherwise only those being drained. */
+  admits({ batch }: Pick<EventWork, 'batch'>): boolean {
+    return batch === undefined ? this.#phase === 'open' : batch === this.#batch;
+  }
+
+  /** Records that an event that was read from the slot stays in the log. */
+  leave({ modelVersion, ordinal }: ModelPosition): void {
+    const position = { modelVersion, ordinal };
+    if (this.#leftTo === undefined || comparePositions(position, this.#leftTo) > 0) this.#leftTo = position;
+  }
+
+  /** Takes the head that is due; false if it is being worked on already, or if this process knows that it is done. */
+  take({ position, doneIds }: BlockedHead): boolean {
+    if (this.#phase !== 'waiting' || comparePositions(position, this.position) < 0) return false;
+    this.#phase = 'trying';
+    this.position = position;
+    this.#doneIds = new Set(doneIds);
+    return true;
+  }
+
+  /** Handles no more of the events that are being drained, because one has failed; its failure is still to be written. */
+  interrupt(): void {
+    this.#interrupted = this.#batch ?? this.#interrupted;
+    this.#batch = undefined;
+    if (this.#phase !== 'blocking') this.#phase = 'trying';
+  }
+
+  /**
+   * Waits for the next attempt at its head.
+   *
+   * @returns what was kept, which stays in the log now
+   */
+  wait(
+    { modelVersion, ordinal }: ModelPosition = this.position,
+    doneIds: Iterable<string> = this.#doneIds,
+  ): readonly EventWork[] {
+    this.#phase = 'waiting';
+    this.position = { modelVersion, ordinal };
+    this.#doneIds = new Set(doneIds);
+    const kept = this.#kept.splice(0);
+    for (const { event } of kept) this.leave(event);
+    this.#interrupted?.onEnded(false);
+    this.#interrupted = undefined;
+    return kept;
+  }
+
+  /** Drains events; once the log has had no more than these, what is read from the slot is kept. */
+  drain(batch: DrainedBatch, hasMore: boolean): void {
+    this.#batch = batch;
+    if (this.#phase !== 'joining') this.#phase = hasMore ? 'draining' : 'joining';
+  }
+
+  /** Whether everything is drained that was read from the slot and left in the log. */
+  get hasCaughtUp(): boolean {
+    return this.#leftTo === undefined || comparePositions(this.#leftTo, this.position) < 0;
+  }
+
+  /** Events behind the head that are done. */
+  get doneIds(): readonly string[] {
+    return [...this.#doneIds];
+  }
+
+  /** Whether an event is known to be done, which is asked once, when it is passed. */
+  passesDone(eventId: string): boolean {
+    return this.#doneIds.delete(eventId);
+  }
+
+  /**
+   * Opens the model: its row is gone.
+   *
+   * @returns what was kept, in order: what is done, and what is to be handled
+   */
+  open(): { readonly done: readonly EventWork[]; readonly next: readonly EventWork[] } {
+    this.#phase = 'open';
+    const kept = this.#kept.splice(0).toSorted((one, other) => comparePositions(one.event, other.event));
+    const from = kept.findIndex(({ event }) => comparePositions(event, this.position) >= 0);
+    const next = from === -1 ? [] : kept.slice(from);
+    const readTo = next[0]?.event ?? kept.at(-1)?.event ?? this.#leftTo;
+    // Otherwise reading the slot will meet what was drained.
+    if (this.isLate || (readTo !== undefined && comparePositions(positionAfter(readTo), this.position) >= 0))
+      this.slot.blocked.delete(modelKey(this));
+    return { done: from === -1 ? kept : kept.slice(0, from), next };
+  }
+
+  /** Forgets what was kept, because the slot is lost; returns it. */
+  drop(): readonly EventWork[] {
+    this.interrupt();
+    this.#interrupted?.onEnded(false);
+    return this.#kept.splice(0);
+  }
+}
+
+/** Events of one slot that were read together: the cursor may move beyond them when all are done or left to blocked models. */
 export interface ProgressStep {
   readonly next: Cursor;
   /** Whether the step ends within a transaction that continues after it. */
@@ -47,7 +256,7 @@ export interface ProgressStep {
 }
 
 /**
- * How far one handler's cursor may move in one slot: up to the first event that is neither done nor blocked, and never into a
+ * How far one handler's cursor may move in one slot: up to the first event that is neither done nor left to a blocked model, and never into a
  * transaction, because a position within one cannot be saved.
  */
 export class SlotProgress {
@@ -72,7 +281,7 @@ export class SlotProgress {
     return step;
   }
 
-  /** Records that one event of a step is done or blocked. */
+  /** Records that one event of a step is done or left to a blocked model. */
   finish(step: ProgressStep): void {
     step.unfinishedCount--;
     if (step.unfinishedCount === 0) this.#move();

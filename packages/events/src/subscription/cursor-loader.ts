@@ -1,19 +1,20 @@
 import type {
-  BlockedEvents,
+  BlockedHead,
   BlockedModel,
+  BlockedModels,
   BlockedPlace,
   HandlerCursors,
   KnownHandler,
 } from '@framework/core/adapter';
 
-import type { CursorSaver } from '../slots/cursor-saver.js';
-import type { HeldSlot } from '../slots/held-slot.js';
 import { type WorkerContext, untilDone } from '../worker-context.js';
-import { modelKey } from './keyed-queue.js';
 import type { Subscription } from './subscription.js';
+import type { HeldSlot } from '../slots/held-slot.js';
 
 /** The maximum number of blocked models that one statement reads. */
 const modelsPage = 5_000;
+
+type LoadedModel = BlockedModel & Pick<BlockedHead, 'hasFailed'>;
 
 /** The parts of a subscription that are used here. */
 type LoadedSubscription = Pick<Subscription, 'gain' | 'paused' | 'setPaused'>;
@@ -22,8 +23,8 @@ type LoadedSubscription = Pick<Subscription, 'gain' | 'paused' | 'setPaused'>;
 export class CursorLoader {
   readonly #context: WorkerContext;
   readonly #cursors: Pick<HandlerCursors, 'load' | 'known'>;
-  readonly #blocked: Pick<BlockedEvents, 'models'>;
-  readonly #saver: Pick<CursorSaver, 'settled'>;
+  readonly #blocked: Pick<BlockedModels, 'models'>;
+  readonly #settled: () => Promise<unknown>;
   readonly #subscriptions: ReadonlyMap<string, LoadedSubscription>;
   readonly #onBlocked: () => void;
   /** Counts the queries to the database, and the changes by operators of this process. */
@@ -34,16 +35,17 @@ export class CursorLoader {
   constructor(options: {
     readonly context: WorkerContext;
     readonly cursors: Pick<HandlerCursors, 'load' | 'known'>;
-    readonly blocked: Pick<BlockedEvents, 'models'>;
-    readonly saver: Pick<CursorSaver, 'settled'>;
+    readonly blocked: Pick<BlockedModels, 'models'>;
+    /** Resolves when everything that is being written has its answer. */
+    readonly settled: () => Promise<unknown>;
     readonly subscriptions: ReadonlyMap<string, LoadedSubscription>;
-    /** Called when blocked events may be due. */
+    /** Called when blocked models may be due. */
     readonly onBlocked: () => void;
   }) {
     this.#context = options.context;
     this.#cursors = options.cursors;
     this.#blocked = options.blocked;
-    this.#saver = options.saver;
+    this.#settled = options.settled;
     this.#subscriptions = options.subscriptions;
     this.#onBlocked = options.onBlocked;
   }
@@ -51,16 +53,15 @@ export class CursorLoader {
   /** Starts every subscription on its new slots; repeats until it succeeds, or the slots are lost. */
   async start(gained: readonly HeldSlot[]): Promise<void> {
     await untilDone(this.#context, this.#context.ended, async () => {
-      // This process may have had a slot under the same token: a cursor that it is saving there is later than what would be
-      // loaded.
-      await this.#saver.settled();
+      // This process may have had a slot under the same token: what it is writing there is later than what would be loaded.
+      await this.#settled();
       const leases = gained.filter((slot) => slot.held);
       if (leases.length === 0) return;
       const slots = [...new Set(leases.map(({ slot }) => slot))];
       const news = ++this.#newsCount;
       const cursors = await this.#cursors.load(slots);
-      // Read after the cursors: a cursor may have passed an event that was blocked meanwhile, if a failover has given the slot to
-      // another process as well.
+      // Read after the cursors: a cursor may have passed an event whose model was blocked meanwhile, if a failover has given the slot
+      // to another process as well.
       const models = await this.#blockedModels(leases);
       for (const { handler, paused } of cursors) this.#apply(handler, paused, news);
       const cursorOf = new Map(cursors.map((cursor) => [placeOf(cursor), cursor]));
@@ -72,7 +73,7 @@ export class CursorLoader {
         // Without a cursor, the handler was retired, or a failover has lost it, after the lease was given: the next renewal
         // notices that.
         if (subscription === undefined || cursor === undefined || !lease.held) continue;
-        subscription.gain(lease, cursor.cursor, (blocked.get(place) ?? []).map(modelKey));
+        subscription.gain(lease, cursor.cursor, blocked.get(place) ?? []);
       }
       this.#onBlocked();
     });
@@ -104,8 +105,8 @@ export class CursorLoader {
     subscription.setPaused(paused);
   }
 
-  async #blockedModels(places: readonly BlockedPlace[]): Promise<readonly BlockedModel[]> {
-    const models: BlockedModel[] = [];
+  async #blockedModels(places: readonly BlockedPlace[]): Promise<readonly LoadedModel[]> {
+    const models: LoadedModel[] = [];
     for (let after: BlockedModel | undefined; ; after = models.at(-1)) {
       const page = await this.#blocked.models(places, { limit: modelsPage, after });
       models.push(...page);

@@ -1,37 +1,44 @@
 import type { ActionExecutor } from '@framework/core';
-import type { BlockedEvents, BlockedHead, DeliverableEvent, DeliveryLog } from '@framework/core/adapter';
+import type { BlockedHead, BlockedModels, DeliverableEvent, DeliveryLog } from '@framework/core/adapter';
 
 import type { AbandonedCalls } from '../call/call-deadlines.js';
 import { HandlerCaller } from '../call/handler-caller.js';
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import type { EnvelopeFactory } from '../handler/row-envelope.js';
 import type { CursorSaver } from '../slots/cursor-saver.js';
-import type { HeldSlot } from '../slots/held-slot.js';
 import type { LoopWatch } from '../slots/lease-keeper.js';
 import type { WorkerContext } from '../worker-context.js';
-import type { BlockedCheck, EventBlocker } from './blocked-events.js';
-import { EventStep, type HandlerPolicy, type LeftEvents, handlerPolicy, wantsEvent } from './event-step.js';
+import type { BlockedWrites } from './batched-writes.js';
 import {
-  type BlockedModelSet,
-  type EventWork,
-  type QueuedWork,
+  EventStep,
+  type HandlerPolicy,
+  type LeftEvents,
+  finish,
+  handlerPolicy,
+  wantsEvent,
+} from './event-step.js';
+import {
   type KeyedQueue,
   KeyedQueues,
-  type RetryWork,
-  modelKey,
+  type Load,
+  type QueuedWork,
+  firstEvent,
+  loadOf,
+  nothing,
+  putBack,
+  takeEvents,
 } from './keyed-queue.js';
-import { type LogReader, heldBytes } from './log-reader.js';
-import { RetryStep } from './retry-step.js';
+import type { LogReader } from './log-reader.js';
+import { type DoneAttempt, RetryStep, type RetryWork } from './retry-step.js';
+import { type EventWork, type HeldSlot, type ModelRecovery, modelKey } from '../slots/held-slot.js';
 
 /** How many reads of the log one handler may have in progress at once. */
 const readsMax = 4;
 
 /** Dispatches the work of one handler: models in parallel, the work of each model one after the other. */
 export class EventDispatch {
-  readonly #handler: string;
   readonly #around: SubscriptionDependencies;
   readonly #policy: HandlerPolicy;
-  readonly #blocked: BlockedModelSet;
   readonly #onRoom: () => void;
   readonly #caller: HandlerCaller;
   readonly #queues: KeyedQueues<QueuedWork>;
@@ -39,7 +46,7 @@ export class EventDispatch {
   readonly #retries: RetryStep;
   /** The queues, each of one slot, whose first events failed and wait to be tried again in the same batch. */
   readonly #waiting = new Map<KeyedQueue<QueuedWork>, Waiting>();
-  /** The queues that tried a blocked event last, so that new events are next. */
+  /** The queues that tried the head of a blocked model last, so that new events are next. */
   readonly #retried = new WeakSet<KeyedQueue<QueuedWork>>();
   #unfinished = nothing;
   #startsSoon = false;
@@ -48,17 +55,14 @@ export class EventDispatch {
   constructor(options: {
     readonly handler: DatabaseHandler;
     readonly around: SubscriptionDependencies;
-    readonly blocked: BlockedModelSet;
     /** Called when it is no longer {@link EventDispatch.full}. */
     readonly onRoom: () => void;
   }) {
-    const { handler, around, blocked } = options;
-    const { context, blocker, onLost, onBlocked } = around;
+    const { handler, around } = options;
+    const { context, blocked, writes, onBlocked } = around;
     const policy = handlerPolicy(handler, context.settings);
-    this.#handler = handler.id;
     this.#around = around;
     this.#policy = policy;
-    this.#blocked = blocked;
     this.#onRoom = options.onRoom;
     const caller = new HandlerCaller({
       handler,
@@ -87,18 +91,19 @@ export class EventDispatch {
       handler: handler.id,
       policy,
       caller,
-      blocker,
-      blocked,
-      onBlocked,
+      failures: writes.fail,
+      onBlocked: (kept) => {
+        this.#finish(kept);
+        onBlocked();
+      },
     });
     this.#retries = new RetryStep({
       context,
-      blocked: around.blockedEvents,
+      blocked,
+      writes,
       policy,
       caller,
       watch: around.watch,
-      onLost,
-      wants: (type) => wantsEvent(policy, type),
     });
   }
 
@@ -140,51 +145,68 @@ export class EventDispatch {
     return Math.max(this.#policy.retry.backoffMaxMs, this.#caller.askedMaxMs, leaseMs);
   }
 
-  /** How many blocked events may be tried at the same time, so that new events have room left. */
+  /** How many heads of blocked models may be tried at the same time, so that new events have room left. */
   get retriesMax(): number {
     return Math.max(1, Math.floor(this.#policy.concurrency / 2));
   }
 
-  /** How many blocked events of one slot may be taken: two if the slot is a single queue, one being tried and the next. */
+  /** How many heads of one slot may be taken: two if the slot is a single queue, one being tried and the next. */
   get retriesOfSlotMax(): number {
     return this.#policy.batches ? 2 : Infinity;
   }
 
   /**
-   * Handles events of one slot or, if their models are blocked, blocks them.
+   * Handles events of one slot, and leaves those of blocked models in the log.
    *
    * If more events are being read, the calls begin one turn of the event loop later. Handlers that wait for nothing are called
    * one after the other within one turn, and anything written meanwhile, such as the next read, leaves the process only after
    * that turn. Without the delay, the database would wait for the handlers, and then the handlers for the database.
    *
-   * @param onFinished called once for each event that is done or blocked
+   * @param onFinished called once for each event that is done or left
    */
   handle(
     events: readonly DeliverableEvent[],
     slot: HeldSlot,
     { onFinished, more }: { readonly onFinished: () => void; readonly more: boolean },
   ): void {
-    const works = events.map((event): EventWork => ({ kind: 'event', event, slot, onFinished }));
-    this.#count(works, 1);
-    for (const work of works) this.#queues.add(this.#keyOf(work.event), work);
+    let isQueued = false;
+    for (const event of events) {
+      const work: EventWork = { kind: 'event', event, slot, onFinished };
+      const fate = slot.blocked.get(modelKey(event))?.meet(work) ?? 'handle';
+      if (fate !== 'leave') this.#count([work], 1);
+      if (fate === 'leave') onFinished();
+      if (fate !== 'handle') continue;
+      this.#queues.add(this.#keyOf(event), work);
+      isQueued = true;
+    }
     if (!more) this.#queues.resume();
-    else if (works.length > 0 && !this.#startsSoon) this.#startSoon();
+    else if (isQueued && !this.#startsSoon) this.#startSoon();
   }
 
-  /**
-   * Tries a blocked event when its model is free; resolves when the attempt has ended, however it did.
-   *
-   * @param alone aborted once other blocked events may be tried beside this one; `undefined` if they may be from the start
-   */
-  retry(head: BlockedHead, slot: HeldSlot, alone?: AbortSignal): Promise<void> {
+  /** Handles drained events, behind earlier ones of their model. */
+  drain(works: readonly EventWork[]): void {
+    this.#count(works, 1);
+    for (const work of works) this.#queues.add(this.#keyOf(work.event), work);
+    this.#queues.resume();
+  }
+
+  /** Continues with what was kept until a model was open. */
+  open({ done, next }: ReturnType<ModelRecovery['open']>): void {
+    this.#finish(done);
+    for (const work of next) this.#queues.add(this.#keyOf(work.event), work);
+    this.#queues.resume();
+  }
+
+  /** Tries the head of a blocked model when its queue is free; resolves when the attempt has ended, with it if the head is done. */
+  retry(work: Omit<RetryWork, 'kind' | 'onEnded'>): Promise<DoneAttempt | undefined> {
     return new Promise((onEnded) => {
-      this.#queues.addFirst(this.#keyOf(head.event), { kind: 'retry', head, slot, alone, onEnded });
+      this.#queues.addFirst(this.#keyOf(work.head.event), { ...work, kind: 'retry', onEnded });
     });
   }
 
-  /** Checks whether a model still has blocked events; if not, its events are handled normally again. */
-  check(event: DeliverableEvent, slot: HeldSlot): void {
-    this.#queues.addFirst(this.#keyOf(event), { kind: 'check', slot, event });
+  /** Ends an attempt whose success was not written before its slot was lost. */
+  endUnrecorded(head: BlockedHead, done: DoneAttempt): Promise<void> {
+    return this.#retries.endUnrecorded(head, done);
   }
 
   /** Makes no further call while the handler is paused, not even with events that were read; running calls may finish. */
@@ -203,13 +225,20 @@ export class EventDispatch {
   drop(reason: unknown, slot?: HeldSlot): void {
     this.#caller.drop(reason, slot);
     this.#leaveRetries((retry) => slot === undefined || retry.slot === slot);
+    for (const recovery of slot?.blocked.values() ?? []) this.#count(recovery.drop(), -1);
     this.#queues.resume();
   }
 
   /** Ends retries that wait for capacity, so that no caller waits for one that is not tried here, or not now. */
   #leaveRetries(isOff: (retry: RetryWork) => boolean): void {
     const left = this.#queues.remove((work) => work.kind === 'retry' && isOff(work));
-    for (const work of left) if (work.kind === 'retry') work.onEnded();
+    for (const work of left) if (work.kind === 'retry') work.onEnded(undefined);
+  }
+
+  /** Finishes events that were counted, but are in no queue. */
+  #finish(works: readonly EventWork[]): void {
+    this.#count(works, -1);
+    finish(works);
   }
 
   #keyOf(event: DeliverableEvent): string {
@@ -221,8 +250,16 @@ export class EventDispatch {
     const first = this.#nextOf(queue);
     if (first?.kind === 'event') return this.#runEvents(first, queue);
     queue.items.shift();
-    if (first?.kind === 'retry') return this.#retries.run(first).finally(first.onEnded);
-    return first === undefined ? Promise.resolve() : this.#runCheck(first.slot, first.event);
+    return first === undefined ? Promise.resolve() : this.#runRetry(first);
+  }
+
+  async #runRetry(work: RetryWork): Promise<void> {
+    let done: DoneAttempt | undefined;
+    try {
+      done = await this.#retries.run(work);
+    } finally {
+      work.onEnded(done);
+    }
   }
 
   /** New events stand behind all else in the queue of a slot, so they take turns with retries, which may never end. */
@@ -242,7 +279,7 @@ export class EventDispatch {
   #leave(queue: KeyedQueue<QueuedWork>): void {
     const left = queue.items.splice(0);
     this.#count(left, -1);
-    for (const work of left) if (work.kind === 'retry') work.onEnded();
+    for (const work of left) if (work.kind === 'retry') work.onEnded(undefined);
   }
 
   #startSoon(): void {
@@ -263,7 +300,7 @@ export class EventDispatch {
 
   async #runEvents(first: EventWork, queue: KeyedQueue<QueuedWork>): Promise<void> {
     const waited = this.#waiting.get(queue);
-    const works = takeEvents(queue.items, waited ?? this.#events.takeMax(first));
+    const works = takeEvents(queue.items, waited ?? this.#events.takeMax);
     // The queue counts as waiting until the batch has succeeded: otherwise each attempt would let more of its slot be read.
     if (waited !== undefined) this.#waiting.set(queue, { ...waited, tried: loadOf(works) });
     const attempt = (waited?.attempt ?? 0) + 1;
@@ -301,20 +338,6 @@ export class EventDispatch {
       .sleep(waitMs, AbortSignal.any([...new Set(ends), stopping]))
       .then(() => this.#queues.letGo(queue));
   }
-
-  async #runCheck(slot: HeldSlot, event: DeliverableEvent): Promise<void> {
-    const { modelName, modelId } = event;
-    const model = { handler: this.#handler, slot: slot.slot, token: slot.token, modelName, modelId };
-    const key = modelKey(event);
-    while (slot.held) {
-      const addition = this.#blocked.additionOf(slot.slot, key);
-      if ((await this.#around.check.isBlocked(model)) || !slot.held) return;
-      // Suspects are blocked outside the queues: the answer might not include one that was blocked after the question.
-      if (this.#blocked.additionOf(slot.slot, key) !== addition) continue;
-      this.#blocked.delete(slot.slot, key);
-      return;
-    }
-  }
 }
 
 /** Events of one slot that failed together. */
@@ -327,62 +350,10 @@ interface Waiting {
   readonly tried: Load;
 }
 
-/** Events in memory. */
-interface Load {
-  readonly count: number;
-  readonly bytes: number;
-}
-
-const nothing: Load = { count: 0, bytes: 0 };
-
-function loadOf(works: readonly QueuedWork[]): Load {
-  let [count, bytes] = [0, 0];
-  for (const work of works) {
-    if (work.kind !== 'event') continue;
-    count++;
-    bytes += heldBytes(work.event);
-  }
-  return { count, bytes };
-}
-
-/** The index of the first event in a queue; the length of the queue if it has none. */
-function firstEvent(items: readonly QueuedWork[]): number {
-  const index = items.findIndex(({ kind }) => kind === 'event');
-  return index === -1 ? items.length : index;
-}
-
-/**
- * Puts events back in front of a queue. Not by spreading arguments, because a batch may have more events than a call has
- * arguments.
- */
-function putBack(items: QueuedWork[], works: readonly EventWork[]): void {
-  const behind = items.splice(firstEvent(items));
-  for (const work of works) items.push(work);
-  for (const work of behind) items.push(work);
-}
-
-/** Removes the first events from a queue, at most this many and this many bytes, but at least one. */
-function takeEvents(
-  items: QueuedWork[],
-  { count: countMax, bytes: bytesMax = Infinity }: { readonly count: number; readonly bytes?: number },
-): readonly EventWork[] {
-  const works: EventWork[] = [];
-  const from = firstEvent(items);
-  let bytes = 0;
-  for (let work = items[from]; work?.kind === 'event'; work = items[from + works.length]) {
-    if (works.length === countMax) break;
-    bytes += work.event.bytes ?? 0;
-    if (bytes > bytesMax && works.length > 0) break;
-    works.push(work);
-  }
-  items.splice(from, works.length);
-  return works;
-}
-
 /** What the subscriptions of one database share. */
 export interface SubscriptionDependencies {
   readonly context: WorkerContext;
-  readonly blockedEvents: Pick<BlockedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
+  readonly blocked: Pick<BlockedModels, 'giveBack' | 'read'>;
   readonly executor: Pick<ActionExecutor, 'execute'>;
   readonly log: Pick<DeliveryLog, 'load'>;
   readonly envelopes: EnvelopeFactory;
@@ -390,11 +361,8 @@ export interface SubscriptionDependencies {
   readonly abandoned: AbandonedCalls;
   readonly reader: LogReader;
   readonly saver: CursorSaver;
-  readonly blocker: EventBlocker;
-  readonly check: BlockedCheck;
+  readonly writes: BlockedWrites;
   readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
-  /** Called with the tokens of leases that the database reports as lost. */
-  readonly onLost: (tokens: readonly string[]) => void;
-  /** Called when a blocked event may be due. */
+  /** Called when a blocked model may be due. */
   readonly onBlocked: () => void;
 }

@@ -1,5 +1,5 @@
 import { InvariantViolationError } from '@framework/core';
-import type { BlockedEvent } from '@framework/core/adapter';
+import type { BlockedFailure, DeliverableEvent } from '@framework/core/adapter';
 
 import { type AttemptVerdict, askedWaitMs, attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
@@ -7,8 +7,8 @@ import { type EngineSettings, type SettingName, set, settingIssue } from '../del
 import type { RegisteredHandler } from '../handler/event-handler-registry.js';
 import { type OutageRetry, outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
 import type { WorkerContext } from '../worker-context.js';
-import type { EventBlocker } from './blocked-events.js';
-import { type BlockedModelSet, type EventWork, modelKey } from './keyed-queue.js';
+import type { BlockedWrites } from './batched-writes.js';
+import { type EventWork, type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
 
 /** Events that are neither done nor blocked, and must be tried again together. */
 export interface LeftEvents {
@@ -17,68 +17,53 @@ export interface LeftEvents {
   readonly waitMs: number | undefined;
 }
 
-/** Handles events as they come from the log; blocks an event that fails, and those that follow it. */
+/** Handles events as they come from the log; blocks the model of an event that fails. */
 export class EventStep {
   readonly #context: WorkerContext;
   readonly #handler: string;
   readonly #policy: HandlerPolicy;
   readonly #caller: HandlerCaller;
-  readonly #blocker: EventBlocker;
-  readonly #blocked: BlockedModelSet;
-  readonly #onBlocked: () => void;
+  readonly #failures: BlockedWrites['fail'];
+  readonly #onBlocked: (left: readonly EventWork[]) => void;
 
   constructor(options: {
     readonly context: WorkerContext;
     readonly handler: string;
     readonly policy: HandlerPolicy;
     readonly caller: HandlerCaller;
-    readonly blocker: EventBlocker;
-    readonly blocked: BlockedModelSet;
-    /** Called when an event that must be retried has been blocked. */
-    readonly onBlocked: () => void;
+    readonly failures: BlockedWrites['fail'];
+    /** Called when a model has been blocked, with the events that were kept until then. */
+    readonly onBlocked: (left: readonly EventWork[]) => void;
   }) {
     this.#context = options.context;
     this.#handler = options.handler;
     this.#policy = options.policy;
     this.#caller = options.caller;
-    this.#blocker = options.blocker;
-    this.#blocked = options.blocked;
+    this.#failures = options.failures;
     this.#onBlocked = options.onBlocked;
   }
 
-  /** How many events of a queue are taken together at most, from this one on, and with how many bytes. */
-  takeMax(first: EventWork): { readonly count: number; readonly bytes: number } {
-    const { blockMax, batchBytesMax } = this.#context.settings;
-    // Blocking copies events within the database, so their size does not matter to this process.
-    if (!this.#policy.batches && this.#isBlocked(first)) return { count: blockMax, bytes: Infinity };
-    return { count: this.#policy.batchMax, bytes: batchBytesMax };
+  /** How many events of a queue are taken together at most, and with how many bytes. */
+  get takeMax(): { readonly count: number; readonly bytes: number } {
+    return { count: this.#policy.batchMax, bytes: this.#context.settings.batchBytesMax };
   }
 
   /**
-   * Handles events of one queue, in order; those that are neither finished nor returned belong to another process.
+   * Handles events of one queue, in order, and leaves those of blocked models in the log; those that are neither finished nor returned
+   * belong to another process.
    *
    * @param attempt the number of this attempt at these events, from 1
-   * @returns those that must be tried again, and are not blocked
+   * @returns those that must be tried again together
    */
   async run(works: readonly EventWork[], attempt: number): Promise<LeftEvents | undefined> {
-    const held = works.filter(({ slot }) => slot.held);
-    const [next, ...others] = this.#blocked.empty ? held : await this.#withoutBlocked(held);
-    return next && this.#handle([next, ...others], attempt);
-  }
-
-  /** Blocks the events whose models are blocked, and returns the others; none when they belong to another process now. */
-  async #withoutBlocked(works: readonly EventWork[]): Promise<readonly EventWork[]> {
-    let left = works;
-    // Further models may be blocked meanwhile.
-    for (;;) {
-      const behind = new Set(left.filter((work) => this.#isBlocked(work)));
-      const [first] = behind;
-      if (first === undefined) return left;
-      const events = [...behind].map(({ event }) => ({ ...waiting, handler: this.#handler, event }));
-      if (!(await this.#blocker.block(first.slot, events))) return [];
-      finish(behind);
-      left = left.filter((work) => !behind.has(work));
+    const handled: EventWork[] = [];
+    for (const work of works) {
+      if (!work.slot.held) continue;
+      if (isLeft(work)) leave(work);
+      else handled.push(work);
     }
+    const [next, ...others] = handled;
+    return next && this.#handle([next, ...others], attempt);
   }
 
   async #handle(
@@ -86,7 +71,7 @@ export class EventStep {
     attempt: number,
   ): Promise<LeftEvents | undefined> {
     const [{ slot, event }, ...others] = works;
-    if (!slot.held || this.#context.ended.aborted) return undefined;
+    if (this.#context.ended.aborted) return undefined;
     const outcome = await this.#caller.call([event, ...others.map((work) => work.event)], attempt, slot);
     if (outcome.kind === 'done') finish(works);
     if (outcome.kind === 'held-back') return { works, waitMs: undefined };
@@ -101,56 +86,71 @@ export class EventStep {
     return { works, waitMs };
   }
 
-  /** Blocks all events of a call that failed as a whole: the first one of each model is to be retried, the others wait for it. */
+  /** Blocks the models of all events of a call that failed as a whole. */
   async #block(works: readonly [EventWork, ...EventWork[]], error: unknown): Promise<void> {
     const failed = this.#failed(works.length, error, verdictOf(this.#policy, error));
     this.#tell(works[0], works.length, error, failed);
     await this.#blockAs(works, () => failed);
   }
 
-  /** Blocks the events that are known to have failed, and later ones of their models; the others are done. */
+  /** Blocks the models of the events that are known to have failed; all other events are done. */
   async #blockFailed(
     works: readonly [EventWork, ...EventWork[]],
     errors: ReadonlyMap<string, unknown>,
   ): Promise<void> {
-    const models = new Set<string>();
-    const isBehind = new Set(
-      works.filter(({ event }) => {
-        if (errors.has(event.id)) models.add(modelKey(event));
-        return models.has(modelKey(event));
-      }),
+    const models = new Set(
+      works.filter(({ event }) => errors.has(event.id)).map(({ event }) => modelKey(event)),
     );
-    finish(works.filter((work) => !isBehind.has(work)));
-    await this.#blockAs([...isBehind], (work) => {
-      const error = errors.get(work.event.id);
-      const failed = this.#failed(1, error, attemptVerdict(error));
-      this.#tell(work, 1, error, failed);
-      return failed;
-    });
+    finish(works.filter(({ event }) => !models.has(modelKey(event))));
+    const failed = works.filter(({ event }) => models.has(modelKey(event)));
+    await this.#blockAs(
+      failed,
+      (work) => {
+        const error = errors.get(work.event.id);
+        const state = this.#failed(1, error, attemptVerdict(error));
+        this.#tell(work, 1, error, state);
+        return state;
+      },
+      ({ event }) => !errors.has(event.id),
+    );
   }
 
-  /** @param stateOf how to block the first event of each model */
-  async #blockAs(works: readonly EventWork[], stateOf: (work: EventWork) => BlockedState): Promise<void> {
+  /**
+   * @param works those of each model in order
+   * @param stateOf how the first event of each model that is not done has failed
+   */
+  async #blockAs(
+    works: readonly EventWork[],
+    stateOf: (work: EventWork) => FailedState,
+    isDone: (work: EventWork) => boolean = () => false,
+  ): Promise<void> {
     const [first] = works;
     if (first === undefined) return;
-    const models = new Set<string>();
-    const events = works.map((work) => {
-      const model = modelKey(work.event);
-      const state = models.has(model) ? waiting : stateOf(work);
-      models.add(model);
-      return { ...state, handler: this.#handler, event: work.event };
+    const { slot } = first;
+    const blocked = [...Map.groupBy(works, ({ event }) => modelKey(event))].flatMap(([key, own]) => {
+      const head = own.find((work) => !isDone(work));
+      if (head === undefined) return [];
+      const { event } = head;
+      const doneIds = own
+        .slice(own.indexOf(head))
+        .filter(isDone)
+        .map((work) => work.event.id);
+      const recovery = blockedModel(slot, key, event);
+      const state = { handler: this.#handler, token: slot.token, event, attempt: undefined };
+      const failure = { ...state, ...stateOf(head), doneIds: [...recovery.doneIds, ...doneIds] };
+      return { recovery, failure };
     });
-    if (!(await this.#blocker.block(first.slot, events))) return;
-    for (const model of models) this.#blocked.add(first.slot.slot, model);
-    finish(works);
-    this.#onBlocked();
+    if (!(await this.#failures.add(slot, ...blocked.map(({ failure }) => failure))) || !slot.held) return;
+    const kept = blocked.flatMap(({ recovery, failure }) => recovery.wait(failure.event, failure.doneIds));
+    for (const work of works) leave(work);
+    this.#onBlocked(kept);
   }
 
   /**
    * How the events of a failed call are blocked. If there are several, it is not known yet which one caused the failure: each is tried
    * alone before one of them uses an attempt.
    */
-  #failed(eventCount: number, thrown: unknown, verdict: AttemptVerdict): BlockedState {
+  #failed(eventCount: number, thrown: unknown, verdict: AttemptVerdict): FailedState {
     const { retry } = this.#policy;
     const isOutage = verdict === 'outage';
     const counts = !isOutage && eventCount === 1;
@@ -165,7 +165,6 @@ export class EventStep {
       error: errorText(thrown),
       retryAfterMs: dead ? undefined : afterMs,
       dead,
-      suspect: false,
     };
   }
 
@@ -173,7 +172,7 @@ export class EventStep {
     { event }: EventWork,
     eventCount: number,
     error: unknown,
-    { attempts, retryAfterMs: afterMs }: Pick<BlockedState, 'attempts' | 'retryAfterMs'>,
+    { attempts, retryAfterMs: afterMs }: Pick<FailedState, 'attempts' | 'retryAfterMs'>,
     attempt = 1,
   ): void {
     this.#context.onAttemptFailed({
@@ -187,25 +186,34 @@ export class EventStep {
       retryAfterMs: afterMs,
     });
   }
-
-  #isBlocked({ slot, event }: EventWork): boolean {
-    return this.#blocked.has(slot.slot, modelKey(event));
-  }
 }
 
-type BlockedState = Omit<BlockedEvent, 'token' | 'handler' | 'event'>;
+type FailedState = Pick<BlockedFailure, 'attempts' | 'uncounted' | 'error' | 'retryAfterMs' | 'dead'>;
 
-/** The state in which an event is blocked that only waits for an earlier one of its model. */
-const waiting: BlockedState = {
-  attempts: 0,
-  uncounted: 0,
-  error: undefined,
-  retryAfterMs: undefined,
-  dead: false,
-  suspect: false,
-};
+/** The recovery of a model whose event has failed, which waits once that is written. */
+function blockedModel(slot: HeldSlot, key: string, event: DeliverableEvent): ModelRecovery {
+  const known = slot.blocked.get(key);
+  if (known !== undefined && known.phase !== 'open') {
+    known.interrupt();
+    return known;
+  }
+  const recovery = new ModelRecovery(slot, event, 'blocking');
+  slot.blocked.set(key, recovery);
+  return recovery;
+}
 
-function finish(works: Iterable<EventWork>): void {
+/** Whether an event stays in the log, because its model is blocked. */
+function isLeft(work: EventWork): boolean {
+  return work.slot.blocked.get(modelKey(work.event))?.admits(work) === false;
+}
+
+function leave(work: EventWork): void {
+  if (work.batch === undefined) work.slot.blocked.get(modelKey(work.event))?.leave(work.event);
+  work.onFinished();
+}
+
+/** Reports that events are done, or left to their blocked models. */
+export function finish(works: Iterable<EventWork>): void {
   for (const { onFinished } of works) onFinished();
 }
 

@@ -1,48 +1,6 @@
-import type { BlockedHead, DeliverableEvent } from '@framework/core/adapter';
-
-import type { HeldSlot } from '../slots/held-slot.js';
-
-/** An event from the log, to be handled or, if its model is blocked, to be blocked. */
-export interface EventWork {
-  readonly kind: 'event';
-  readonly event: DeliverableEvent;
-  readonly slot: HeldSlot;
-  /** Called once when it is done or blocked. */
-  readonly onFinished: () => void;
-}
-
-/** A blocked event that is to be tried next. */
-export interface RetryWork {
-  readonly kind: 'retry';
-  readonly head: BlockedHead;
-  readonly slot: HeldSlot;
-  /** Aborted once other blocked events may be tried beside this one; `undefined` if they may be from the start. */
-  readonly alone: AbortSignal | undefined;
-  /** Called once when the attempt has ended, however it did. */
-  readonly onEnded: () => void;
-}
-
-/** The question whether a model still has blocked events, asked while no other work of the model is running. */
-interface CheckWork {
-  readonly kind: 'check';
-  readonly slot: HeldSlot;
-  /** Any event of the model. */
-  readonly event: DeliverableEvent;
-}
-
-/** An item in a handler's queues. */
-export type QueuedWork = EventWork | RetryWork | CheckWork;
-
-/** Identifies a model within a handler and a database. Stored texts contain no NUL, so no two models have the same key. */
-export function modelKey({
-  modelName,
-  modelId,
-}: {
-  readonly modelName: string;
-  readonly modelId: string;
-}): string {
-  return `${modelName}\0${modelId}`;
-}
+import type { EventWork } from '../slots/held-slot.js';
+import { heldBytes } from './log-reader.js';
+import type { RetryWork } from './retry-step.js';
 
 /** Work that must be done strictly one after the other: that of one model, or of one slot for a batch handler. */
 export interface KeyedQueue<Item> {
@@ -167,45 +125,57 @@ export class KeyedQueues<Item> {
   }
 }
 
-/** The models that have blocked events for one handler, in the slots that this process holds. */
-export class BlockedModelSet {
-  /** Each model with the number of its last addition, counted over all models. */
-  readonly #bySlot = new Map<number, Map<string, number>>();
-  #additionCount = 0;
-  #deletionCount = 0;
+/** An item in a handler's queues. */
+export type QueuedWork = EventWork | RetryWork;
 
-  get empty(): boolean {
-    return this.#bySlot.size === 0;
-  }
+/** Events in memory. */
+export interface Load {
+  readonly count: number;
+  readonly bytes: number;
+}
 
-  /** How often a model was found to have no more blocked events. */
-  get deletionCount(): number {
-    return this.#deletionCount;
-  }
+export const nothing: Load = { count: 0, bytes: 0 };
 
-  has(slot: number, model: string): boolean {
-    return this.#bySlot.get(slot)?.has(model) ?? false;
+export function loadOf(works: readonly QueuedWork[]): Load {
+  let [count, bytes] = [0, 0];
+  for (const work of works) {
+    if (work.kind !== 'event') continue;
+    count++;
+    bytes += heldBytes(work.event);
   }
+  return { count, bytes };
+}
 
-  add(slot: number, model: string): void {
-    const models = this.#bySlot.get(slot) ?? new Map<string, number>();
-    this.#bySlot.set(slot, models.set(model, ++this.#additionCount));
-  }
+/** The index of the first event in a queue; the length of the queue if it has none. */
+export function firstEvent(items: readonly QueuedWork[]): number {
+  const index = items.findIndex(({ kind }) => kind === 'event');
+  return index === -1 ? items.length : index;
+}
 
-  /** The number of a model's last addition; `undefined` when it is not in the set. */
-  additionOf(slot: number, model: string): number | undefined {
-    return this.#bySlot.get(slot)?.get(model);
-  }
+/**
+ * Puts events back in front of a queue. Not by spreading arguments, because a batch may have more events than a call has
+ * arguments.
+ */
+export function putBack(items: QueuedWork[], works: readonly EventWork[]): void {
+  const behind = items.splice(firstEvent(items));
+  for (const work of works) items.push(work);
+  for (const work of behind) items.push(work);
+}
 
-  delete(slot: number, model: string): void {
-    const models = this.#bySlot.get(slot);
-    models?.delete(model);
-    if (models?.size === 0) this.#bySlot.delete(slot);
-    this.#deletionCount++;
+/** Removes the first events from a queue, at most this many and this many bytes, but at least one. */
+export function takeEvents(
+  items: QueuedWork[],
+  { count: countMax, bytes: bytesMax = Infinity }: { readonly count: number; readonly bytes?: number },
+): readonly EventWork[] {
+  const works: EventWork[] = [];
+  const from = firstEvent(items);
+  let bytes = 0;
+  for (let work = items[from]; work?.kind === 'event'; work = items[from + works.length]) {
+    if (works.length === countMax) break;
+    bytes += work.event.bytes ?? 0;
+    if (bytes > bytesMax && works.length > 0) break;
+    works.push(work);
   }
-
-  /** Removes the models of a slot that is no longer held. */
-  drop(slot: number): void {
-    this.#bySlot.delete(slot);
-  }
+  items.splice(from, works.length);
+  return works;
 }

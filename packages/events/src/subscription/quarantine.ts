@@ -1,96 +1,60 @@
 import type { Clock } from '@framework/core';
-import type { DeliverableEvent, EventBatch } from '@framework/core/adapter';
+import type { DeliverableEvent } from '@framework/core/adapter';
 
 import type { EngineSettings } from '../delivery-settings.js';
-import type { HeldSlot } from '../slots/held-slot.js';
-import type { EventBlocker } from './blocked-events.js';
-import { type BlockedModelSet, modelKey } from './keyed-queue.js';
+import type { BlockedWrites } from './batched-writes.js';
+import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
 
 /**
- * Suspects are blocked as if they had been due for a hundred years. A slot waits until they have been tried, so they must come
- * before retries, which may be overdue by as long as an outage or a pause has lasted.
- */
-const dueSinceMs = 36_525 * 86_400_000;
-
-/**
- * The phases of a slot whose holder died. `entering-quarantine`: events after its cursor are blocked as they are read.
- * `in-quarantine`: everything that the holder may have read is blocked, and tried alone. `open`: events are handled as in any
- * other slot.
+ * The phases of a slot whose holder died. `entering-quarantine`: the models of events after its cursor are blocked as they are read.
+ * `in-quarantine`: those of everything that the holder may have read are, and their events are tried one by one. `open`: events are
+ * handled as in any other slot.
  */
 export type QuarantinePhase = 'entering-quarantine' | 'in-quarantine' | 'open';
 
-/** The position of a handler in a slot whose holder died. */
-interface EnteringPlace {
-  readonly slot: HeldSlot;
-  phase: QuarantinePhase;
-  /** Wanted events that were blocked because the previous holder died. */
-  quarantinedCount: number;
-}
-
-/** Blocks the events after the cursor of a slot whose holder died: any of them may have killed it. */
-export class QuarantineIntake {
-  readonly #handler: string;
-  readonly #blocker: EventBlocker;
-  readonly #blocked: BlockedModelSet;
-  readonly #check: (event: DeliverableEvent, slot: HeldSlot) => void;
-  /** As many as the previous holder may have read beyond its saved cursor, and the last batch. */
-  readonly #quarantinedMax: number;
-
-  constructor(options: {
-    readonly handler: string;
-    readonly blocker: EventBlocker;
-    readonly blocked: BlockedModelSet;
-    /** Checks a model whose last blocked event may be gone. */
-    readonly check: (event: DeliverableEvent, slot: HeldSlot) => void;
-    readonly settings: EngineSettings;
-  }) {
-    this.#handler = options.handler;
-    this.#blocker = options.blocker;
-    this.#blocked = options.blocked;
-    this.#check = options.check;
-    this.#quarantinedMax = options.settings.unsavedMax + 2 * options.settings.readMax;
-  }
-
-  /**
-   * Blocks the events of a batch; the slot is in quarantine once this was the last batch that the previous holder may have read.
-   *
-   * A transaction is always blocked as a whole, however large it is: the previous holder's saved cursor was before all of it.
-   *
-   * @param events the wanted events of the slot in the batch
-   * @returns false when the slot belongs to another process now
-   */
-  async take(
-    position: EnteringPlace,
-    events: readonly DeliverableEvent[],
-    { more, partial = false }: Pick<EventBatch, 'more' | 'partial'>,
-  ): Promise<boolean> {
-    const { slot } = position;
-    const suspects = events.map((event) => ({
-      handler: this.#handler,
-      event,
-      attempts: 0,
-      uncounted: 0,
-      error: undefined,
-      retryAfterMs: -dueSinceMs,
-      dead: false,
-      suspect: true,
-    }));
-    const { deletionCount } = this.#blocked;
-    if (!(await this.#blocker.block(slot, suspects))) return false;
-    const models = new Map(events.map((event) => [modelKey(event), event]));
-    for (const model of models.keys()) this.#blocked.add(slot.slot, model);
-    // Some may have been tried and finished before the answer came; nothing else would check their models again.
-    if (this.#blocked.deletionCount !== deletionCount)
-      for (const event of models.values()) this.#check(event, slot);
-    if (partial) return true;
-    position.quarantinedCount += events.length;
-    if (!more || position.quarantinedCount >= this.#quarantinedMax) position.phase = 'in-quarantine';
-    return true;
-  }
+/** How many events after the cursor its previous holder may have read, and the last batch. */
+export function quarantinedMax({ unsavedMax, readMax }: EngineSettings): number {
+  return unsavedMax + 2 * readMax;
 }
 
 /**
- * Runs the attempts at blocked events of all databases of a process, in parallel or alone, so that it is clear which event is to
+ * Blocks the models of events after the cursor of a slot whose holder died, because any of them may have killed it: they are tried one
+ * by one.
+ *
+ * @param events the next wanted events of the slot
+ * @returns the models with suspects; `undefined` when the slot belongs to another process now
+ */
+export async function holdSuspects(
+  slot: HeldSlot,
+  events: readonly DeliverableEvent[],
+  holds: BlockedWrites['hold'],
+): Promise<readonly ModelRecovery[] | undefined> {
+  const { handler, token, blocked } = slot;
+  const byModel = Map.groupBy(events, (event) => modelKey(event));
+  const added: DeliverableEvent[] = [];
+  const suspects: ModelRecovery[] = [];
+  for (const [key, own] of byModel) {
+    const [first] = own;
+    if (first === undefined) continue;
+    const known = blocked.get(key);
+    const recovery = known ?? new ModelRecovery(slot, first, 'blocking');
+    if (known === undefined) added.push(first);
+    blocked.set(key, recovery);
+    // Nobody can have been handling what waits behind an event that has failed.
+    if (known === undefined || known.suspectCount > 0) {
+      recovery.suspectCount += own.length;
+      suspects.push(recovery);
+    }
+    for (const event of own) recovery.leave(event);
+  }
+  if (added.length > 0 && !(await holds.add(slot, ...added.map((event) => ({ handler, token, event })))))
+    return undefined;
+  for (const event of added) blocked.get(modelKey(event))?.wait(event);
+  return slot.held ? suspects : undefined;
+}
+
+/**
+ * Runs the attempts at the heads of blocked models of all databases of a process, in parallel or alone, so that it is clear which event is to
  * blame if the process dies.
  *
  * A long attempt keeps the others out only for a limited time. Before the next lone attempt begins, waiting ones that need not be

@@ -1,13 +1,21 @@
-import type { Cursor, DeliverableEvent } from '@framework/core/adapter';
+import {
+  type BlockedHead,
+  type BlockedModel,
+  type Cursor,
+  type DeliverableEvent,
+  comparePositions,
+  positionAfter,
+} from '@framework/core/adapter';
 
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
-import type { CursorSaver } from '../slots/cursor-saver.js';
-import { type HeldSlot, SlotProgress } from '../slots/held-slot.js';
 import { WakeSignal, storeBackoff } from '../worker-context.js';
 import { type SubscriptionDependencies, EventDispatch } from './event-dispatch.js';
-import { BlockedModelSet, modelKey } from './keyed-queue.js';
 import type { ReadBatch } from './log-reader.js';
-import { QuarantineIntake, type QuarantinePhase } from './quarantine.js';
+import { ModelDrain, drainMax, moveOf } from './model-drain.js';
+import { holdSuspects, quarantinedMax } from './quarantine.js';
+import { type SlotPosition, SubscriptionSlots, groupPositions } from './subscription-slots.js';
+import type { DoneAttempt } from './retry-step.js';
+import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
 
 /*
  * A subscription is one handler's delivery from one database, in the slots that this process holds for it.
@@ -16,17 +24,19 @@ import { QuarantineIntake, type QuarantinePhase } from './quarantine.js';
  *
  *   gained ──▶ open ◀──────────────────────────── no suspect is left to be tried ─┐
  *     │                                                                           │
- *     └─ its holder died ──────▶ entering-quarantine ─ all suspects are blocked ─▶ in-quarantine
+ *     └─ its holder died ──────▶ entering-quarantine ─ the models of all suspects are blocked ─▶ in-quarantine
  *
- * The states of an event; the cursor passes events that are done or blocked, in order:
+ * The states of a model; the cursor of the slot passes events that are done, and those that are left in the log because their model is
+ * blocked:
  *
- *   read, open slot ──▶ queued ──▶ called ──▶ done
- *                         │          └─ failed ─────────▶ blocked ─▶ is due ──▶ called ─▶ done
- *                         └─ its model has blocked ones ─▶ blocked      ▲           └─ failed ─▶ dead letter, after the last one
- *   read, slot that enters quarantine ──────────────────▶ blocked      └── later ──────┘
+ *   open ─ an event fails ─▶ blocked at that event ─ is due ─▶ its head is tried ─ done ─▶ draining ─ nothing is left ─▶ open
+ *                                 ▲        ▲                         │                       │
+ *                                 │        └─ fails: later, or as a dead letter ◀────────────┘ an event fails: it is the head now
+ *                                 └─ an operator replays or skips a dead letter
  *
  * This file reads, and puts slots into quarantine. `event-dispatch.ts` queues events by model; `event-step.ts` calls the handler
- * with new ones, and blocks; `retry-loop.ts` finds blocked ones that are due, and `retry-step.ts` calls the handler with those.
+ * with them, and blocks models; `retry-loop.ts` finds models that are due; `retry-step.ts` tries their heads, and `model-drain.ts`
+ * reads and handles what waits behind these. `model-recovery.ts` is what a process knows of a blocked model.
  */
 
 /** Delivers the events of one database to one handler, at its own pace: no other handler waits for it. */
@@ -36,30 +46,33 @@ export class Subscription {
   readonly #around: SubscriptionDependencies;
   readonly #handler: DatabaseHandler;
   readonly #wakeSignal: WakeSignal;
-  readonly #intake: QuarantineIntake;
-  readonly #blocked = new BlockedModelSet();
+  readonly #drain: ModelDrain;
   #readCount = 0;
   #paused = false;
   #stopped = false;
 
   constructor(handler: DatabaseHandler, around: SubscriptionDependencies) {
-    const { id } = handler;
-    const { context, saver, blocker } = around;
-    const blocked = this.#blocked;
+    const { context, saver, blocked, writes } = around;
     const wake = (): void => this.wake();
     this.#around = around;
     this.#handler = handler;
     this.#wakeSignal = new WakeSignal(context.clock);
     const repeats = handler.options.whenProcessDies === 'repeat';
-    this.slots = new SubscriptionSlots({ handler: id, saver, quarantines: !repeats, onReadable: wake });
-    this.dispatch = new EventDispatch({ handler, around, blocked, onRoom: wake });
-    this.#intake = new QuarantineIntake({
-      handler: id,
-      blocker,
-      blocked,
-      check: (event, slot) => this.dispatch.check(event, slot),
-      settings: context.settings,
+    this.slots = new SubscriptionSlots({
+      handler: handler.id,
+      saver,
+      quarantines: !repeats,
+      onReadable: wake,
     });
+    this.dispatch = new EventDispatch({
+      handler,
+      around,
+      onRoom: () => {
+        wake();
+        this.#drain.onRoom();
+      },
+    });
+    this.#drain = new ModelDrain(context, blocked, writes.move, this.dispatch);
   }
 
   /** All names that the handler has in this process. */
@@ -72,22 +85,68 @@ export class Subscription {
     return this.#paused;
   }
 
-  /** Whether anything is left that requires reading the blocked events. */
-  get waitsForBlocked(): boolean {
-    return !this.#blocked.empty || this.slots.inQuarantine.length > 0;
-  }
-
   /** Works on a slot that this process holds now, until the slot is lost. */
-  gain(slot: HeldSlot, cursor: Cursor, blockedModels: readonly string[]): void {
-    this.#blocked.drop(slot.slot);
-    for (const model of blockedModels) this.#blocked.add(slot.slot, model);
+  gain(
+    slot: HeldSlot,
+    cursor: Cursor,
+    models: readonly (BlockedModel & Pick<BlockedHead, 'hasFailed'>)[],
+  ): void {
+    const suspectsMax = this.slots.quarantines(slot) ? 2 * drainMax(this.#around.context.settings) : 0;
+    for (const model of models) {
+      // The previous holder may have been handling what follows, if no event has failed there.
+      const suspectCount = model.hasFailed ? 0 : suspectsMax;
+      slot.blocked.set(modelKey(model), new ModelRecovery(slot, model, 'waiting', suspectCount));
+    }
     this.slots.gain(slot, cursor);
-    slot.lost.addEventListener('abort', () => this.#lose(slot));
+    slot.lost.addEventListener('abort', () => this.dispatch.drop(slot.lost.reason, slot));
   }
 
-  /** Marks a model as blocked, so that its later events are blocked, too. */
-  knowBlocked({ held, slot }: HeldSlot, event: DeliverableEvent): void {
-    if (held) this.#blocked.add(slot, modelKey(event));
+  /**
+   * Takes a model that is due; `undefined` if it is being worked on already. One that this process does not know as blocked was
+   * blocked by a statement that arrived late: its events are delivered again.
+   */
+  take(slot: HeldSlot, head: BlockedHead): ModelRecovery | undefined {
+    const key = modelKey(head);
+    const known = slot.blocked.get(key);
+    const model = known ?? new ModelRecovery(slot, head, 'waiting');
+    if (known === undefined) model.isLate = true;
+    if (!model.take(head)) return undefined;
+    slot.blocked.set(key, model);
+    return model;
+  }
+
+  /** Tries the head of a blocked model, unless the model only has to be read on; resolves when the attempt has ended. */
+  async tryHead(
+    head: BlockedHead,
+    model: ModelRecovery,
+    alone: AbortSignal | undefined,
+  ): Promise<DoneAttempt | undefined> {
+    const { event, hasFailed, openCount } = head;
+    const isTried = hasFailed || model.suspectCount > 0 || openCount > 0;
+    if (event === undefined || !isTried) return { attempt: undefined, startedMs: this.#around.watch.now() };
+    const done = await this.dispatch.retry({ head: { ...head, event }, slot: model.slot, alone });
+    if (done !== undefined) model.position = positionAfter(event);
+    else {
+      model.wait();
+      this.slots.tried(model);
+    }
+    return done;
+  }
+
+  /** Continues with a model whose head is done: tries the next event if it is a suspect as well, otherwise drains the model. */
+  async recover(head: BlockedHead, model: ModelRecovery, done: DoneAttempt): Promise<void> {
+    const { event } = head;
+    const isPassed = comparePositions(head.position, model.position) < 0;
+    // At once, because the call may have stopped the event loop for so long that the lease is about to end.
+    if (isPassed && !(await this.#around.writes.move.add(model.slot, moveOf(model))))
+      return this.dispatch.endUnrecorded(head, done);
+    if (event !== undefined && --model.suspectCount > 0) {
+      model.wait();
+      return;
+    }
+    model.suspectCount = 0;
+    this.slots.tried(model);
+    await this.#drain.run(model);
   }
 
   setPaused(paused: boolean): void {
@@ -128,11 +187,6 @@ export class Subscription {
     this.#wakeSignal.wake();
   }
 
-  #lose(slot: HeldSlot): void {
-    this.dispatch.drop(slot.lost.reason, slot);
-    this.#blocked.drop(slot.slot);
-  }
-
   #readable(): readonly SlotPosition[] {
     const { reader, saver, context } = this.#around;
     if (this.#paused || this.dispatch.full) return [];
@@ -167,7 +221,11 @@ export class Subscription {
     const { next, more, generation, partial = false } = batch;
     if (!slot.held || this.#stopped) return;
     const isEntering = position.phase === 'entering-quarantine';
-    if (isEntering && !(await this.#intake.take(position, events, batch))) return;
+    if (isEntering) {
+      const suspects = await holdSuspects(slot, events, this.#around.writes.hold);
+      if (suspects === undefined) return;
+      for (const model of suspects) position.suspects.add(model);
+    }
     const step = progress.add(next, events.length, partial);
     position.partCount += events.length;
     if (!partial) {
@@ -181,14 +239,17 @@ export class Subscription {
       return this.dispatch.handle(events, slot, { onFinished: () => progress.finish(step), more });
     }
     for (const _event of events) progress.finish(step);
-    await this.#saveBlocked().finally(() => this.#around.onBlocked());
+    // A transaction is always held as a whole, however large it is: the previous holder's saved cursor was before all of it.
+    if (!partial)
+      this.slots.entered(position, events.length, !more, quarantinedMax(this.#around.context.settings));
+    await this.#saveHeld().finally(() => this.#around.onBlocked());
   }
 
   /**
-   * Saves before the events are tried: otherwise the next holder of the slot would block events again that are done by then, as
-   * if they had never been tried.
+   * Saves before the suspects are tried: otherwise the next holder of the slot would hold events again that are done by then, as if
+   * they had never been tried.
    */
-  async #saveBlocked(): Promise<void> {
+  async #saveHeld(): Promise<void> {
     const { saver } = this.#around;
     saver.flushSoon();
     await saver.save(false);
@@ -199,133 +260,4 @@ export class Subscription {
 async function allEnded(works: readonly Promise<void>[]): Promise<void> {
   const ended = await Promise.allSettled(works);
   for (const each of ended) if (each.status === 'rejected') throw each.reason;
-}
-
-/** The positions of one handler in the slots that this process holds. */
-export class SubscriptionSlots {
-  readonly #handler: string;
-  readonly #saver: Pick<CursorSaver, 'moved'>;
-  readonly #quarantines: boolean;
-  readonly #onReadable: () => void;
-  readonly #positions = new Map<number, SlotPosition>();
-
-  constructor(options: {
-    readonly handler: string;
-    readonly saver: Pick<CursorSaver, 'moved'>;
-    /** Whether slots whose holder died enter quarantine; otherwise they are open at once. */
-    readonly quarantines: boolean;
-    /** Called when a slot may have become readable. */
-    readonly onReadable: () => void;
-  }) {
-    this.#handler = options.handler;
-    this.#saver = options.saver;
-    this.#quarantines = options.quarantines;
-    this.#onReadable = options.onReadable;
-  }
-
-  /** Whether it has started on a slot. */
-  has(slot: HeldSlot): boolean {
-    return this.#positions.get(slot.slot)?.slot === slot;
-  }
-
-  /** Slots whose suspects are blocked and being tried. */
-  get inQuarantine(): readonly HeldSlot[] {
-    return [...this.#positions.values()]
-      .filter(({ phase }) => phase === 'in-quarantine')
-      .map(({ slot }) => slot);
-  }
-
-  /**
-   * Wanted events beyond the saved cursors.
-   *
-   * @param except slots whose events do not count
-   */
-  unsavedCount(except: ReadonlySet<number>): number {
-    let count = 0;
-    for (const [slot, position] of this.#positions) if (!except.has(slot)) count += position.unsavedCount;
-    return count;
-  }
-
-  /** Works on a slot until it is lost. */
-  gain(slot: HeldSlot, cursor: Cursor): void {
-    const handler = this.#handler;
-    const onSaved = (wantedCount: number): void => {
-      position.unsavedCount -= wantedCount;
-      this.#onReadable();
-    };
-    const position: SlotPosition = {
-      slot,
-      progress: new SlotProgress((moved, wantedCount) =>
-        this.#saver.moved({ handler, slot, cursor: moved, wantedCount, onSaved }),
-      ),
-      phase: slot.abandoned && this.#quarantines ? 'entering-quarantine' : 'open',
-      cursor,
-      turn: 0,
-      generation: -1,
-      more: true,
-      unsavedCount: 0,
-      partCount: 0,
-      quarantinedCount: 0,
-    };
-    this.#positions.set(slot.slot, position);
-    slot.lost.addEventListener('abort', () => this.#lose(position));
-    this.#onReadable();
-  }
-
-  /** Reads on in a slot that has no suspect left that could be tried now. */
-  released(slot: HeldSlot): void {
-    const position = this.#positions.get(slot.slot);
-    if (position?.slot !== slot || position.phase !== 'in-quarantine') return;
-    position.phase = 'open';
-    this.#onReadable();
-  }
-
-  /** The slots that may have something to read, given how much is known about commits. */
-  readable(generation: number): readonly SlotPosition[] {
-    return [...this.#positions.values()].filter(
-      (position) => position.phase !== 'in-quarantine' && (position.more || position.generation < generation),
-    );
-  }
-
-  #lose(position: SlotPosition): void {
-    const { slot } = position.slot;
-    if (this.#positions.get(slot) === position) this.#positions.delete(slot);
-  }
-}
-
-/** The position of one handler in one slot that this process holds. */
-export interface SlotPosition {
-  readonly slot: HeldSlot;
-  readonly progress: SlotProgress;
-  phase: QuarantinePhase;
-  /** How far the log has been read; the saved cursor is at or before this. */
-  cursor: Cursor;
-  /** The number of the handler's last read there, from 1; 0 before that. */
-  turn: number;
-  /** What was known about commits when it was last read; -1 before that. */
-  generation: number;
-  /** Whether more had already been committed when it was last read. */
-  more: boolean;
-  /**
-   * Wanted events beyond the saved cursor, except those of a transaction that is not completely read: these cannot be saved yet.
-   */
-  unsavedCount: number;
-  /** Wanted events that were read of a transaction that is not completely read. */
-  partCount: number;
-  /** Wanted events that were blocked because the previous holder died. */
-  quarantinedCount: number;
-}
-
-/**
- * Positions that one read serves: equal cursors and phases, in the order of slots. Those that have waited longest for a read come
- * first, so that a long backlog of some slots does not keep the others from being read.
- */
-export function groupPositions(positions: Iterable<SlotPosition>): readonly (readonly SlotPosition[])[] {
-  const sorted = [...positions].sort((one, other) => one.slot.slot - other.slot.slot);
-  const groups = [...Map.groupBy(sorted, ({ phase, cursor }) => `${phase} ${cursor}`).values()];
-  return groups.sort((one, other) => lastTurn(one) - lastTurn(other));
-}
-
-function lastTurn(group: readonly SlotPosition[]): number {
-  return Math.min(...group.map(({ turn }) => turn));
 }

@@ -88,7 +88,7 @@ export function readOperations(operations: Operations, operator: Operator): void
     {
       path: '/blocked',
       tag: 'Delivery',
-      summary: 'Blocked events and dead letters, the oldest first',
+      summary: 'Dead letters and events that will be tried again, the first of each model, the oldest first',
       query: z.strictObject({ ...filterFields, dead: flag.optional(), ...page }),
       answer: pageOf(blockedSchema),
     },
@@ -239,7 +239,7 @@ export function changeOperations(operations: Operations, operator: Operator): vo
   const about = { tag: 'Changes', answer: changeSchema };
   for (const [name, summary] of [
     ['replay', 'Gives dead letters all their attempts again'],
-    ['skip', 'Removes blocked events, so that those behind them continue'],
+    ['skip', 'Passes over blocked events, so that those behind them continue'],
   ] as const) {
     operations.add({ path: `/${name}`, summary, body: bulk, ...about }, ({ body: { filter, ...options } }) =>
       operator[name](given(filter), options satisfies BulkChangeOptions),

@@ -37,7 +37,7 @@ beforeEach(async () => {
   readOnly = operatorApp(all.operator, { token });
   writer = operatorApp(all.operator, { token, readOnly: false });
   await all.first.register('notify');
-  const ids = await all.first.write('a', [1, 2]);
+  const ids = await all.first.writeModels(['a', 'b']);
   deadEventId = ids[0] ?? '';
   await all.first.kill('notify', ids, 'mailbox full\n    at send');
 });
@@ -173,7 +173,7 @@ describe('over HTTP', () => {
   });
 
   test('dead letters whose error has no first line are replayed by it', async () => {
-    const [id = ''] = await all.first.write('b', [1]);
+    const [id = ''] = await all.first.write('c', [1]);
     await all.first.kill('notify', [id], '');
     const body = { filter: { errorLine: '' }, ...signed };
     const response = await send(callers['a token to write']!, 'POST', '/replay', body);

@@ -29,4 +29,6 @@ export {
   type MemoryLease,
   type MemoryBlocked,
   type MemoryProcess,
+  modelKey,
+  waits,
 } from './delivery/memory-delivery-tables.js';

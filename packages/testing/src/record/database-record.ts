@@ -45,7 +45,7 @@ export interface DatabaseRecord {
   /** The versions of each model's rows, by id. */
   readonly rowVersions: ReadonlyMap<string, ReadonlyMap<string, number>>;
   /**
-   * The events that are blocked, as a handler's name and the event's id, once for each name that the handler has or
+   * The events that wait in blocked models, as a handler's name and the event's id, once for each name that the handler has or
    * had. Dead letters are included.
    */
   readonly blocked: ReadonlySet<string>;
@@ -53,17 +53,14 @@ export interface DatabaseRecord {
   readonly deadLetters: readonly string[];
 }
 
-// Blocked events of a model with a dead letter are left out, because they wait for an operator.
+// Models with a dead letter are left out, because they wait for an operator.
 const waitingText = `
   select handler || ' has not handled ' || count(*) || ' events' as what from (
     select c.handler from eventlog.cursors c join eventlog.events e on e.slot = c.slot
     where e.event_type is not null
       and (e.epoch > c.epoch or e.epoch = c.epoch and not pg_visible_in_snapshot(e.xid, c.snapshot))
     union all
-    select p.handler from eventlog.parked_events p
-    where not exists (
-      select from eventlog.parked_events d
-      where d.dead and d.handler = p.handler and d.model_name = p.model_name and d.model_id = p.model_id)
+    select b.handler from eventlog.blocked_models b where not b.dead
   ) waiting group by handler order by handler`;
 
 const unregisteredText = `
@@ -89,12 +86,15 @@ const doubledText = `
 const keysText = `select key, principal, namespace, action_id as "actionId" from eventlog.idempotency_keys`;
 
 const blockedText = `
-  select n.name || ' ' || p.event_id as what from eventlog.parked_events p join eventlog.handler_names n using (handler)`;
+  select n.name || ' ' || e.id as what
+  from eventlog.blocked_models b join eventlog.handler_names n using (handler)
+  join eventlog.events e on e.model_id = b.model_id and e.model_name = b.model_name and e.event_type is not null
+    and (e.model_version, e.ordinal) >= (b.model_version, b.ordinal) and e.id <> all(b.done_ids)`;
 
 const deadText = `
   select handler || ' gave up on ' || event_type || ' of version ' || model_version || ' of ' || model_name || ' ' || model_id ||
          coalesce(': ' || error, '') as what
-  from eventlog.parked_events where dead order by what`;
+  from eventlog.blocked_models where dead order by what`;
 
 /** Reads the contents of one database over a connection of its own. */
 export class RecordedDatabase {

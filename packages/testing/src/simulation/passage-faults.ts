@@ -215,10 +215,11 @@ const deliveryWrites: ReadonlySet<string> = new Set([
   'cursors.save',
   'leases.renew',
   'leases.release',
-  'blocked.block',
-  'blocked.beginAttempt',
-  'blocked.endAttempt',
-  'blocked.giveBackAttempt',
+  'blocked.fail',
+  'blocked.hold',
+  'blocked.begin',
+  'blocked.giveBack',
+  'blocked.move',
 ]);
 
 function isPossible(kind: PassageFaultKind, { operation, way }: MemoryPassage): boolean {

@@ -1,7 +1,7 @@
 import type { Clock, ShardIdentifier } from '@framework/core';
 import type { ShardingConfig } from '@framework/core/adapter';
 
-import { MemoryServer, type MemorySnapshot, type MemoryTables } from '../memory/index.js';
+import { MemoryServer, type MemorySnapshot, type MemoryTables, waits } from '../memory/index.js';
 import type { DeliveredLog } from '../record/check-deliveries.js';
 import type { History } from './history.js';
 import type { PassedServer } from './passage-faults.js';
@@ -97,13 +97,13 @@ export class SimulatedServer implements PassedServer {
   }
 }
 
-/** The log of a database, and which of its events are or were blocked. */
+/** The log of a database, and which of its events wait in blocked models or have failed. */
 export function deliveredLog({ delivery }: MemoryTables): DeliveredLog {
-  const keyOf = (handler: string, id: string): string => `${delivery.names.get(handler) ?? handler} ${id}`;
+  const idOf = (handler: string): string => delivery.names.get(handler) ?? handler;
   return {
     events: delivery.log,
-    isBlocked: (handler, { id }) => delivery.blocked.has(keyOf(handler, id)),
-    wasBlocked: (handler, { id }) => delivery.blockedEver.has(keyOf(handler, id)),
+    isBlocked: (handler, event) => waits(delivery, idOf(handler), event),
+    wasBlocked: (handler, { id }) => delivery.blockedEver.has(`${idOf(handler)} ${id}`),
   };
 }
 
@@ -111,5 +111,5 @@ export function deliveredLog({ delivery }: MemoryTables): DeliveredLog {
 export function deadLettersIn({ delivery }: MemoryTables): readonly string[] {
   return [...delivery.blocked.values()]
     .filter(({ dead }) => dead)
-    .map(({ handler, event, error }) => `${handler} gave up on ${event.type}: ${error}`);
+    .map(({ handler, event, error }) => `${handler} gave up on ${event?.type}: ${error}`);
 }

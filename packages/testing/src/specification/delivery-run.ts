@@ -215,11 +215,7 @@ function hasPassed(tables: MemoryDeliveryTables, handler: string, place: number)
 }
 
 function isRetrying(tables: MemoryDeliveryTables, handler: string): boolean {
-  const byModel = Map.groupBy(
-    tables.blockedOf(handler),
-    ({ event: { modelName, modelId } }) => `${modelName}\0${modelId}`,
-  );
-  return [...byModel.values()].some(([first]) => first?.dead === false);
+  return tables.blockedOf(handler).some(({ dead }) => !dead);
 }
 
 /** The last error of a handler for an event that it gave up on. */

@@ -67,10 +67,10 @@ export class EnvironmentDelivery {
     return report;
   }
 
-  /** The keys of the dead letters, which name handler and event as in the tables. */
+  /** The handlers and events of the dead letters. */
   get #deadKeys(): ReadonlySet<string> {
-    const rows = this.tables.flatMap(({ blocked }) => [...blocked]);
-    return new Set(rows.filter(([, { dead }]) => dead).map(([key]) => key));
+    const rows = this.tables.flatMap(({ blocked }) => [...blocked.values()]);
+    return new Set(rows.filter(({ dead }) => dead).map(({ handler, event }) => `${handler} ${event?.id}`));
   }
 
   /**

@@ -103,7 +103,7 @@ function Blocked(): JSX.Element {
       title={show === 'blocked' ? 'Blocked events' : 'Dead letters'}
       about={
         show === 'blocked'
-          ? 'Events that wait for their next attempt, or for an earlier event of their model.'
+          ? 'Events that will be tried again. Later events of their models wait behind them, and are not listed.'
           : undefined
       }
       actions={
@@ -173,8 +173,6 @@ const columns: readonly Column<BlockedEvent>[] = [
     cell: ({ dead, nextAttemptDate }) =>
       dead ? (
         <Badge tone="bad">dead letter</Badge>
-      ) : nextAttemptDate === undefined ? (
-        <Badge tone="warn">waits</Badge>
       ) : (
         <>
           next <Time of={nextAttemptDate} />
@@ -187,7 +185,7 @@ function Details({ of, again }: { of: BlockedEvent; again: () => void }): JSX.El
   const filter = { handler: of.handler, eventId: of.event.id };
   return (
     <>
-      <pre class="json">{of.error ?? 'No error was recorded: an earlier event of the model is blocked.'}</pre>
+      <pre class="json">{of.error ?? 'No error was recorded.'}</pre>
       {of.dead && (
         <div class="actions">
           <ChangeButton label="Replay this …" wanted={replaying(filter)} onDone={again} />

@@ -1,6 +1,6 @@
 import { InvariantViolationError } from '@framework/core';
 import {
-  type BlockedEvents,
+  type BlockedModels,
   type Cursor,
   type DeadLetters,
   type DeliverableEvent,
@@ -16,7 +16,8 @@ import {
 } from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
-import { MemoryBlockedEvents, MemoryDeadLetters } from './memory-blocked-events.js';
+import { MemoryBlockedModels } from './memory-blocked-models.js';
+import { MemoryDeadLetters } from './memory-dead-letters.js';
 import { boundedCopy, formatPlace, parsePlace } from './memory-delivery-tables.js';
 import { MemoryHandlerCursors } from './memory-handler-cursors.js';
 import { MemorySlotLeases } from './memory-slot-leases.js';
@@ -27,7 +28,7 @@ export class MemoryDeliveryStore implements DeliveryStore {
   readonly leases: SlotLeases;
   readonly cursors: HandlerCursors;
   readonly log: DeliveryLog;
-  readonly blocked: BlockedEvents;
+  readonly blocked: BlockedModels;
   readonly deadLetters: DeadLetters;
   readonly notifications: NotificationChannel;
   readonly partitions: LogPartitions;
@@ -42,7 +43,7 @@ export class MemoryDeliveryStore implements DeliveryStore {
     this.leases = new MemorySlotLeases(access);
     this.cursors = new MemoryHandlerCursors(access);
     this.log = new MemoryDeliveryLog(access, end);
-    this.blocked = new MemoryBlockedEvents(access);
+    this.blocked = new MemoryBlockedModels(access, end);
     this.deadLetters = new MemoryDeadLetters(access);
     this.notifications = new MemoryNotificationChannel(access);
     this.partitions = new MemoryLogPartitions(access);
@@ -82,10 +83,10 @@ class MemoryDeliveryLog implements DeliveryLog {
     });
   }
 
-  load(handler: string, events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]> {
-    return this.#access.answer('log.load', ({ log, blocked }) =>
+  load(events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]> {
+    return this.#access.answer('log.load', ({ log }) =>
       events.map(({ id }) => {
-        const found = blocked.get(`${handler} ${id}`)?.event ?? log.find((event) => event.id === id);
+        const found = log.find((event) => event.id === id);
         if (found === undefined)
           throw new InvariantViolationError(`Event ${id} is missing from the log: find out what deleted it`);
         return structuredClone(found);

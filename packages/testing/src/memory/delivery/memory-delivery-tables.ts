@@ -1,5 +1,11 @@
 import { type Clock, InvalidCursorError } from '@framework/core';
-import type { Cursor, DeliverableEvent } from '@framework/core/adapter';
+import {
+  type BlockedModel,
+  type Cursor,
+  type DeliverableEvent,
+  type ModelPosition,
+  comparePositions,
+} from '@framework/core/adapter';
 
 /** Which process holds a slot for a handler. */
 export interface MemoryLease {
@@ -28,21 +34,26 @@ export type MemoryDeliverySnapshot = Pick<
   'log' | 'processes' | 'handlers' | 'names' | 'cursors' | 'blocked' | 'timeline'
 > & { readonly leases: ReadonlyMap<string, MemoryLease> };
 
-/** A blocked event with its stored state. */
-export interface MemoryBlocked {
-  readonly handler: string;
-  readonly event: DeliverableEvent;
+/** A blocked model of a handler, with its stored state. */
+export interface MemoryBlocked extends BlockedModel {
+  /** Everything before it is done. */
+  position: ModelPosition;
+  /** The event at the position, if it has failed. */
+  event: DeliverableEvent | undefined;
   attempts: number;
   uncounted: number;
-  /** The ids of the attempts that began since the end of one was last reported, and that have not been reported as ended. */
+  /** The ids of the attempts at the head that have not been reported as ended. */
   readonly openAttempts: Set<string>;
+  /** Those of them that count from their beginning. */
+  readonly loneAttempts: Set<string>;
   error: string | undefined;
-  /** The time from which it may be tried; `undefined` means as soon as it is its turn. */
-  nextMs: number | undefined;
+  /** The time from which the head may be tried. */
+  nextMs: number;
   dead: boolean;
-  suspect: boolean;
+  /** The ids of later events that are done. */
+  doneIds: readonly string[];
   readonly blockedMs: number;
-  /** Increases with each event that is blocked. */
+  /** Increases with each model that is blocked. */
   readonly serial: number;
 }
 
@@ -56,13 +67,11 @@ export class MemoryDeliveryTables {
   readonly handlers = new Map<string, boolean>();
   /** The permanent ids of handlers, by all their names. */
   readonly names = new Map<string, string>();
-  /** By handler and slot: how many of the log's first events are handled or blocked. */
+  /** By handler and slot: how many of the log's first events are handled or left to blocked models. */
   readonly cursors = new Map<string, number>();
+  /** The blocked models, by handler and model. */
   readonly blocked = new Map<string, MemoryBlocked>();
-  /**
-   * The keys of all events that were blocked in this history. An event that is not blocked any more was handled,
-   * skipped or discarded.
-   */
+  /** The handlers and ids of all events that have failed in this history. One whose model has passed it was handled or skipped. */
   readonly blockedEver = new Set<string>();
   readonly listeners = new Set<() => void>();
   /** How many rows were written, by kind. */
@@ -103,11 +112,11 @@ export class MemoryDeliveryTables {
     for (const key of this.cursors.keys()) this.cursors.set(key, place);
   }
 
-  /** All blocked events for a handler, or only those of one model, in order. */
+  /** The blocked models of a handler, or only one of them, by the ids of the models. */
   blockedOf(handler: string, modelId?: string): readonly MemoryBlocked[] {
     return [...this.blocked.values()]
-      .filter((row) => row.handler === handler && (modelId ?? row.event.modelId) === row.event.modelId)
-      .sort(inOrder);
+      .filter((row) => row.handler === handler && (modelId ?? row.modelId) === row.modelId)
+      .sort((one, other) => (one.modelId < other.modelId ? -1 : 1));
   }
 
   /** Identifies the history; changes with each {@link MemoryDeliveryTables.failOver}. */
@@ -189,7 +198,8 @@ export class MemoryDeliveryTables {
     replace(this.cursors, replica.cursors);
     replace(this.blocked, copyOf(replica.blocked));
     this.blockedEver.clear();
-    for (const key of replica.blocked.keys()) this.blockedEver.add(key);
+    for (const { handler, event } of replica.blocked.values())
+      if (event !== undefined) this.blockedEver.add(`${handler} ${event.id}`);
     replace(this.#leases, replica.leases);
     for (const [id, process] of this.processes) {
       this.processes.set(id, { ...process, untilMs: this.nowMs + process.leaseMs });
@@ -205,19 +215,33 @@ export class MemoryDeliveryTables {
   }
 }
 
-/** When a blocked event is or was due, provided that it is its turn. */
-export function dueMs({ nextMs, blockedMs }: MemoryBlocked): number {
-  return nextMs ?? blockedMs;
+/** Whether an event waits for a handler in a blocked model, at its head or behind it. */
+export function waits(
+  { blocked }: Pick<MemoryDeliverySnapshot, 'blocked'>,
+  handler: string,
+  event: Pick<DeliverableEvent, 'id' | 'modelName' | 'modelId'> & ModelPosition,
+): boolean {
+  const row = blocked.get(modelKey(handler, event));
+  return row !== undefined && comparePositions(row.position, event) <= 0 && !row.doneIds.includes(event.id);
 }
 
-/** Orders the events of one model by version and ordinal. */
-export function inOrder(one: MemoryBlocked, other: MemoryBlocked): number {
-  return one.event.modelVersion - other.event.modelVersion || one.event.ordinal - other.event.ordinal;
+/** Identifies a model of a handler. */
+export function modelKey(
+  handler: string,
+  { modelName, modelId }: Pick<BlockedModel, 'modelName' | 'modelId'>,
+): string {
+  return JSON.stringify([handler, modelName, modelId]);
 }
 
 function copyOf(blocked: ReadonlyMap<string, MemoryBlocked>): Map<string, MemoryBlocked> {
   return new Map(
-    [...blocked].map(([key, row]) => [key, { ...row, openAttempts: new Set(row.openAttempts) }] as const),
+    [...blocked].map(([key, row]) => {
+      const { openAttempts, loneAttempts } = row;
+      return [
+        key,
+        { ...row, openAttempts: new Set(openAttempts), loneAttempts: new Set(loneAttempts) },
+      ] as const;
+    }),
   );
 }
 

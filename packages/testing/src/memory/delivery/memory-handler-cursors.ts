@@ -12,7 +12,7 @@ import {
 } from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
-import { type MemoryDeliveryTables, formatPlace, parsePlace } from './memory-delivery-tables.js';
+import { type MemoryDeliveryTables, formatPlace, parsePlace, waits } from './memory-delivery-tables.js';
 import { lostLeases } from './memory-slot-leases.js';
 
 /** The handlers that a database in memory knows. A cursor is the number of events before it. */
@@ -96,7 +96,7 @@ export class MemoryHandlerCursors implements HandlerCursors {
       if (blockedCount > 0 && !discardBlocked) {
         throw new HandlerInUseError(
           handler,
-          `${blockedCount} events are blocked for it: skip or discard them`,
+          `${blockedCount} models are blocked for it: discard what waits in them, or let a process handle it`,
         );
       }
       tables.forget(handler);
@@ -120,14 +120,16 @@ export class MemoryHandlerCursors implements HandlerCursors {
     return this.#access.answer('cursors.lag', (tables) =>
       [...tables.handlers].map(([handler, paused]) => {
         const pending = tables.log.filter(({ slot }, index) => index >= tables.cursor(handler, slot));
-        const rows = tables.blockedOf(handler);
+        const waiting = tables.log.filter(
+          (event, index) => index < tables.cursor(handler, event.slot) && waits(tables, handler, event),
+        );
         return {
           handler,
           paused,
           pendingCount: pending.length,
           oldestPendingMs: tables.nowMs - (pending[0]?.createdDate.getTime() ?? tables.nowMs),
-          blockedCount: rows.length,
-          deadCount: rows.filter(({ dead }) => dead).length,
+          blockedCount: waiting.length,
+          deadCount: tables.blockedOf(handler).filter(({ dead }) => dead).length,
         };
       }),
     );

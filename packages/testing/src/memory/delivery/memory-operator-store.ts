@@ -23,8 +23,14 @@ import {
 
 import type { MemoryAudit, MemoryTables } from '../memory-tables.js';
 import type { MemoryAccess } from './memory-access.js';
-import { firstLine, matching } from './memory-blocked-events.js';
-import { type MemoryDeliveryTables, formatPlace, parsePlace } from './memory-delivery-tables.js';
+import { firstLine, matching } from './memory-dead-letters.js';
+import {
+  type MemoryDeliveryTables,
+  formatPlace,
+  modelKey,
+  parsePlace,
+  waits,
+} from './memory-delivery-tables.js';
 
 const groupsMax = 100;
 const groupCountMax = 10_000;
@@ -89,19 +95,19 @@ export class MemoryOperatorStore implements OperatorStore {
       const start = after === undefined ? undefined : groupPlace(after);
       const dead = matching(tables, { dead: true, ...(handler !== undefined && { handler }) });
       const groups = [
-        ...Map.groupBy(dead, (row) => JSON.stringify([row.handler, firstLine(row.error)])).values(),
+        ...Map.groupBy(dead, ({ row }) => JSON.stringify([row.handler, firstLine(row.error)])).values(),
       ]
         .map((rows): DeadLetterGroup => {
           const [oldest] = rows.toSorted(
-            (one, other) => one.blockedMs - other.blockedMs || compared(one.event.id, other.event.id),
+            (one, other) => one.row.blockedMs - other.row.blockedMs || compared(one.event.id, other.event.id),
           );
           return {
-            handler: oldest?.handler ?? '',
-            errorLine: firstLine(oldest?.error),
+            handler: oldest?.row.handler ?? '',
+            errorLine: firstLine(oldest?.row.error),
             count: Math.min(rows.length, groupCountMax),
             isLowerBound: rows.length > groupCountMax,
             exampleEventId: oldest?.event.id ?? '',
-            oldestDate: new Date(oldest?.blockedMs ?? 0),
+            oldestDate: new Date(oldest?.row.blockedMs ?? 0),
           };
         })
         .filter((group) => start === undefined || byLine(group, start) > 0)
@@ -284,8 +290,9 @@ function tracked(tables: MemoryDeliveryTables, { event, index }: Entry): Tracked
       isLarge ? { ...rest, payload: undefined, actionParams: undefined, omitted: true } : event,
     ),
     deliveries: [...tables.handlers.keys()].sort(compared).map((handler) => {
-      const row = tables.blocked.get(`${handler} ${event.id}`);
-      if (row !== undefined) return { handler, state: row.dead ? 'dead-letter' : 'blocked' };
+      const row = tables.blocked.get(modelKey(handler, event));
+      if (row?.dead === true && row.event?.id === event.id) return { handler, state: 'dead-letter' };
+      if (waits(tables, handler, event)) return { handler, state: 'blocked' };
       return { handler, state: index < tables.cursor(handler, event.slot) ? 'passed' : 'pending' };
     }),
   };

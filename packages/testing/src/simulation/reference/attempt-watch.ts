@@ -1,3 +1,5 @@
+import { comparePositions } from '@framework/core/adapter';
+
 import type { MemoryDeliveryTables, MemoryBlocked } from '../../memory/index.js';
 
 /**
@@ -23,10 +25,12 @@ interface Attempts {
   isFinal: boolean;
 }
 
-/** The last known state of a blocked event. */
+/** The last known state of a blocked model. */
 interface Seen {
   readonly row: MemoryBlocked;
   readonly text: string;
+  /** The handler, and the event at the head. */
+  readonly head: string;
   readonly dead: boolean;
   readonly openCount: number;
 }
@@ -86,16 +90,16 @@ export class AttemptWatch {
 
   /** Records that an operator has replayed dead letters. */
   replayed(): void {
-    for (const [key, { dead }] of this.#seen) {
+    for (const [key, { dead, head }] of this.#seen) {
       const row = this.#tables.blocked.get(key);
       if (!dead || row === undefined || row.dead) continue;
-      this.#attempts.delete(key);
-      this.#seen.set(key, seenOf(row));
+      this.#attempts.delete(head);
+      this.#seen.set(key, this.#seenOf(row));
     }
   }
 
   /**
-   * Checks the changes that a statement has made to blocked events.
+   * Checks the changes that a statement has made to blocked models.
    *
    * @param leaseOf the lease under which the sender of the statement may write a row
    * @param onWritten called with each row that the statement has added, changed or deleted
@@ -109,22 +113,21 @@ export class AttemptWatch {
     const isSame = timeline === this.#timeline;
     this.#timeline = timeline;
     for (const [key, row] of blocked) {
-      const seen = this.#seen.get(key);
-      const { dead, openAttempts } = row;
-      const now = seenOf(row);
-      if (seen?.text === now.text) continue;
+      const now = this.#seenOf(row);
+      const { head, dead } = now;
+      const before = this.#seen.get(key);
+      if (before?.text === now.text) continue;
       this.#seen.set(key, now);
       if (!isSame) continue;
+      const seen = before?.head === head ? before : undefined;
       if (seen?.dead === true && !dead)
-        this.#violated(
-          `${row.handler} tries ${row.event.id} again, although it is a dead letter that nobody replayed`,
-        );
-      if (openAttempts.size > (seen?.openCount ?? 0)) {
-        const recorded = this.#attemptsAt(key, leaseOf(row));
+        this.#violated(`${head} is tried again, although it is a dead letter that nobody replayed`);
+      if (now.openCount > (seen?.openCount ?? 0)) {
+        const recorded = this.#attemptsAt(head, leaseOf(row));
         recorded.begunCount++;
         recorded.uncalledCount++;
       }
-      if (dead && seen?.dead !== true) this.#judge(row, this.#attemptsAt(key, leaseOf(row)));
+      if (dead && seen?.dead !== true) this.#judge(now, this.#attemptsAt(head, leaseOf(row)));
       onWritten(row);
     }
     if (this.#seen.size === blocked.size) return;
@@ -133,6 +136,19 @@ export class AttemptWatch {
       this.#seen.delete(key);
       if (isSame) onWritten(row);
     }
+  }
+
+  #seenOf(row: MemoryBlocked): Seen {
+    const { handler, position, dead, openAttempts, loneAttempts, attempts, uncounted, nextMs } = row;
+    const first = this.#tables.log.find(
+      (event) =>
+        event.modelId === row.modelId &&
+        event.modelName === row.modelName &&
+        comparePositions(event, position) === 0,
+    );
+    const head = `${handler} ${row.event?.id ?? first?.id}`;
+    const text = `${head} ${attempts} ${uncounted} ${dead} ${nextMs} ${[...openAttempts, '', ...loneAttempts].join()}`;
+    return { row, text, head, dead, openCount: openAttempts.size };
   }
 
   #attemptsAt(key: string, lease?: string): Attempts {
@@ -146,20 +162,14 @@ export class AttemptWatch {
   }
 
   #judge(
-    { handler, event }: MemoryBlocked,
+    { head, row: { handler, event } }: Seen,
     { beforeCount, failedCount, failedInBatchCount, isFinal }: Attempts,
   ): void {
     const max = this.#attemptsMaxOf(handler);
     const count = beforeCount + failedCount + failedInBatchCount;
     if (count < max && !isFinal)
       this.#violated(
-        `${handler} gives up on ${event.type} ${event.id} with ${max - count} of ${max} attempts left`,
+        `${handler} gives up on ${event?.type} ${head} with ${max - count} of ${max} attempts left`,
       );
   }
-}
-
-function seenOf(row: MemoryBlocked): Seen {
-  const { dead, openAttempts, attempts, uncounted, nextMs, suspect } = row;
-  const text = `${attempts} ${uncounted} ${dead} ${nextMs} ${suspect} ${[...openAttempts].join()}`;
-  return { row, text, dead, openCount: openAttempts.size };
 }

@@ -78,7 +78,7 @@ async function watchedDatabase() {
   return { clock, tables, history, violations: history.violations, one, other };
 }
 
-const failed = { handler, event, uncounted: 0, error: 'x', retryAfterMs: 0, suspect: false };
+const failed = { handler, event, attempt: undefined, uncounted: 0, error: 'x', retryAfterMs: 0 };
 
 test('a call under a valid lease is allowed', async () => {
   const { clock, one, violations } = await watchedDatabase();
@@ -177,15 +177,15 @@ test('a write by a process that does not hold the slot is a violation', async ()
   await other.renew();
   const [cursor] = await one.store.cursors.load([0]);
   await one.store.cursors.save([{ handler, slot: 0, token, cursor: cursor?.cursor ?? '' }]);
-  await one.store.blocked.block([{ ...failed, token, attempts: 1, dead: false }]);
+  await one.store.blocked.fail([{ ...failed, token, attempts: 1, dead: false }]);
   expect(violations).toEqual([]);
   tables.delivery.cursors.set(`${handler} 0`, 1);
   tables.delivery.blocked.clear();
   await other.store.cursors.save([]);
-  await other.store.blocked.block([]);
+  await other.store.blocked.fail([]);
   expect(violations).toEqual([
     expect.stringContaining('p2 moves the cursor of notify in slot 0, which it does not hold'),
-    expect.stringContaining('p2 writes blocked events of notify in slot 0, which it does not hold'),
+    expect.stringContaining('p2 writes blocked models of notify in slot 0, which it does not hold'),
   ]);
 });
 
@@ -221,12 +221,12 @@ test('an event becomes a dead letter after all its attempts, and not before', as
   const token = await one.renew();
   one.call()(new Error('once'));
   one.call()(new Error('twice'));
-  await one.store.blocked.block([{ ...failed, token, attempts: 2, dead: true }]);
+  await one.store.blocked.fail([{ ...failed, token, attempts: 2, dead: true }]);
   expect(violations).toEqual([]);
   const early = await watchedDatabase();
   const earlyToken = await early.one.renew();
   early.one.call()(new Error('once'));
-  await early.one.store.blocked.block([{ ...failed, token: earlyToken, attempts: 1, dead: true }]);
+  await early.one.store.blocked.fail([{ ...failed, token: earlyToken, attempts: 1, dead: true }]);
   expect(early.violations).toEqual([expect.stringContaining('with 1 of 2 attempts left')]);
 });
 
@@ -236,11 +236,14 @@ test('a recorded attempt counts even if its process ended before the call', asyn
     (await store.blocked.dueHeads([{ handler, slot: 0 }], 1))[0]!;
   const token = await one.renew();
   one.call()(new Error('once'));
-  await one.store.blocked.block([{ ...failed, token, attempts: 1, dead: false }]);
-  await one.store.blocked.beginAttempt(await headFor(one), { id: 'last', counted: true });
+  await one.store.blocked.fail([{ ...failed, token, attempts: 1, dead: false }]);
+  await one.store.blocked.begin([{ head: await headFor(one), attempt: { id: 'last', counted: true } }]);
   await clock.advance(leaseMs + 1);
   await other.renew();
-  await other.store.blocked.endAttempt(await headFor(other), undefined, { kind: 'dead', error: 'gone' });
+  const head = await headFor(other);
+  await other.store.blocked.fail([
+    { ...failed, ...head, event, before: head, error: 'gone', retryAfterMs: undefined, dead: true },
+  ]);
   expect([...tables.delivery.blocked.values()]).toMatchObject([{ dead: true, attempts: 2 }]);
   expect(violations).toEqual([]);
 });
@@ -250,12 +253,15 @@ test('an attempt that was both recorded and made counts once, even after its lea
   const headFor = async ({ store }: typeof one): Promise<BlockedHead> =>
     (await store.blocked.dueHeads([{ handler, slot: 0 }], 1))[0]!;
   const token = await one.renew();
-  await one.store.blocked.block([{ ...failed, token, attempts: 0, dead: false }]);
-  await one.store.blocked.beginAttempt(await headFor(one), { id: 'first', counted: true });
+  await one.store.blocked.fail([{ ...failed, token, attempts: 0, dead: false }]);
+  await one.store.blocked.begin([{ head: await headFor(one), attempt: { id: 'first', counted: true } }]);
   one.call()(new Error('once'));
   await clock.advance(leaseMs + 1);
   await other.renew();
-  await other.store.blocked.endAttempt(await headFor(other), undefined, { kind: 'dead', error: 'gone' });
+  const head = await headFor(other);
+  await other.store.blocked.fail([
+    { ...failed, ...head, event, before: head, error: 'gone', retryAfterMs: undefined, dead: true },
+  ]);
   expect(violations).toEqual([expect.stringContaining('with 1 of 2 attempts left')]);
 });
 
@@ -281,9 +287,9 @@ test('an event that is tried again after all its attempts is a violation unless 
   const token = await one.renew();
   one.call()(new Error('once'));
   one.call()(new Error('twice'));
-  await one.store.blocked.block([{ ...failed, token, attempts: 2, dead: true }]);
+  await one.store.blocked.fail([{ ...failed, token, attempts: 2, dead: true }]);
   await one.store.deadLetters.replay({}, { limit: 10 });
-  await one.store.blocked.block([]);
+  await one.store.blocked.fail([]);
   one.call()(new Error('once more'));
   one.call()(new Error('and again'));
   expect(violations).toEqual([]);
@@ -298,9 +304,9 @@ test('a dead letter that returns without a replay is a violation', async () => {
   const token = await one.renew();
   one.call()(new Error('once'));
   one.call()(new Error('twice'));
-  await one.store.blocked.block([{ ...failed, token, attempts: 2, dead: true }]);
+  await one.store.blocked.fail([{ ...failed, token, attempts: 2, dead: true }]);
   for (const row of tables.delivery.blocked.values()) row.dead = false;
-  await one.store.blocked.block([]);
+  await one.store.blocked.fail([]);
   expect(violations).toEqual([expect.stringContaining('although it is a dead letter that nobody replayed')]);
 });
 

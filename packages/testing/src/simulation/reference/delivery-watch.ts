@@ -3,7 +3,14 @@ import { FrameworkError, StaleRecordError } from '@framework/core';
 import type { DeliverableEvent } from '@framework/core/adapter';
 import type { RegisteredHandler } from '@framework/events';
 
-import type { MemoryBlocked, MemoryPassage, MemorySnapshot, MemoryTables } from '../../memory/index.js';
+import {
+  type MemoryBlocked,
+  type MemoryPassage,
+  type MemorySnapshot,
+  type MemoryTables,
+  modelKey,
+  waits,
+} from '../../memory/index.js';
 import type { History } from '../history.js';
 import type { Scheduler, StepOwner } from '../scheduler.js';
 import { AttemptWatch, type CallFailure } from './attempt-watch.js';
@@ -84,7 +91,7 @@ export class DeliveryWatch {
   ): void {
     const watch = this.#databases.find((each) => each.tables === tables);
     if (watch === undefined) return;
-    const leaseOf = ({ handler, event: { slot } }: MemoryBlocked): string | undefined =>
+    const leaseOf = ({ handler, slot }: MemoryBlocked): string | undefined =>
       watch.leases.grant(name, handler, slot)?.lease;
     if (operation === 'cursors.register') {
       this.#noteIds(watch, name, version);
@@ -94,11 +101,11 @@ export class DeliveryWatch {
     else if (operation === 'leases.release') watch.leases.released(name);
     else if (operation === 'cursors.load' || operation === 'cursors.known') watch.leases.notePauses();
     else if (operation === 'cursors.save') this.#lookAtCursors(watch, name);
-    else if (operation === 'blocked.giveBackAttempt') watch.attempts.look(leaseOf);
+    else if (operation === 'blocked.giveBack') watch.attempts.look(leaseOf);
     else if (mayWrite.has(operation))
-      watch.attempts.look(leaseOf, ({ handler, event: { slot } }) => {
+      watch.attempts.look(leaseOf, ({ handler, slot }) => {
         if (watch.leases.holds(name, handler, slot)) return;
-        this.#violated(`${name} writes blocked events of ${handler} in slot ${slot}, which it does not hold`);
+        this.#violated(`${name} writes blocked models of ${handler} in slot ${slot}, which it does not hold`);
       });
   }
 
@@ -109,14 +116,15 @@ export class DeliveryWatch {
     forgetOldHistory(watch);
     noteCursors(watch);
     watch.attempts.look(() => undefined);
-    const { names, handlers, log, cursors, blocked } = delivery;
+    const { names, handlers, log, cursors } = delivery;
     const place = this.#history.nextPlace();
     for (const { name, options } of this.#versions.last) {
       const [id = name] = [name, ...(options.aliases ?? [])].flatMap((each) => names.get(each) ?? []);
       for (const [index, event] of log.entries()) {
         const isPassed = handlers.has(id) && index < (cursors.get(`${id} ${event.slot}`) ?? 0);
-        if (!isPassed || blocked.has(`${id} ${event.id}`))
-          this.#history.undone.set(`${name} ${event.id}`, place);
+        // A blocked model knows better than the cursor which of its events are done.
+        const isDone = delivery.blocked.has(modelKey(id, event)) ? !waits(delivery, id, event) : isPassed;
+        if (!isDone) this.#history.undone.set(`${name} ${event.id}`, place);
       }
     }
   }
@@ -239,11 +247,12 @@ export class DeliveryWatch {
   }
 }
 
-/** The store's methods that change blocked events under a lease. */
+/** The store's methods that change blocked models under a lease. */
 const mayWrite: ReadonlySet<string> = new Set([
-  'blocked.block',
-  'blocked.beginAttempt',
-  'blocked.endAttempt',
+  'blocked.fail',
+  'blocked.hold',
+  'blocked.begin',
+  'blocked.move',
 ]);
 
 /** How the documentation classifies a failed call. */

@@ -1,8 +1,8 @@
 import type { Cursor } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
-import { HeldSlot } from '../slots/held-slot.js';
-import { SubscriptionSlots, type SlotPosition, groupPositions } from './subscription.js';
+import { SubscriptionSlots, type SlotPosition, groupPositions } from './subscription-slots.js';
+import { HeldSlot, ModelRecovery } from '../slots/held-slot.js';
 
 /** The calls of a cursor saver, and how often something may have become readable. */
 function subscriptionSlots() {
@@ -49,20 +49,24 @@ describe('the slots of a handler', () => {
     const [abandoned, open] = [heldSlot(0, true), heldSlot(1)];
     slots.gain(abandoned, '');
     slots.gain(open, '');
+    const [position] = slots.readable(0);
     expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['entering-quarantine', 'open']);
-    slots.released(abandoned);
-    expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['entering-quarantine', 'open']);
-    slots.readable(0)[0]!.phase = 'in-quarantine';
-    expect(slots.inQuarantine).toEqual([abandoned]);
+    expect([slots.mayRecover(abandoned), slots.mayRecover(open)]).toEqual([false, true]);
+    const models = ['a', 'b'].map(
+      (modelId) => new ModelRecovery(abandoned, { modelName: 'Thing', modelId }, 'waiting', 1),
+    );
+    for (const model of models) position!.suspects.add(model);
+    slots.entered(position!, 1, false, 2);
+    expect(position!.phase).toBe('entering-quarantine');
+    slots.entered(position!, 1, false, 2);
+    expect([position!.phase, slots.mayRecover(abandoned)]).toEqual(['in-quarantine', true]);
     expect(numbersOf(slots.readable(0))).toEqual([1]);
-    slots.released(heldSlot(0, true));
-    slots.released(heldSlot(7));
-    expect(slots.inQuarantine).toEqual([abandoned]);
     const before = readableCount();
-    slots.released(abandoned);
-    expect(readableCount()).toBe(before + 1);
-    expect(slots.inQuarantine).toEqual([]);
-    expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['open', 'open']);
+    slots.tried(models[0]!);
+    slots.tried(new ModelRecovery(heldSlot(7), { modelName: 'Thing', modelId: 'b' }, 'waiting'));
+    expect([numbersOf(slots.readable(0)), readableCount()]).toEqual([[1], before]);
+    slots.tried(models[1]!);
+    expect([numbersOf(slots.readable(0)), readableCount()]).toEqual([[0, 1], before + 1]);
   });
 
   test('are removed when they are lost, unless they were gained again before that', () => {

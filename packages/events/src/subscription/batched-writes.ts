@@ -1,0 +1,158 @@
+import type { BlockedAttempt, BlockedHead, BlockedModels, BlockedMove } from '@framework/core/adapter';
+
+import { type WorkerContext, storeBackoff } from '../worker-context.js';
+import { type HeldSlot, modelKey } from '../slots/held-slot.js';
+
+interface Waiting<Item, Answer> {
+  readonly item: Item;
+  readonly answer: (answer: Answer) => void;
+  readonly fail: (error: unknown) => void;
+}
+
+/** How many statements are executed at once: more would leave no connections for others, and a single slow one would hold up all. */
+const statementsMax = 2;
+
+/** Sends what several callers ask for at the same time as one statement. */
+class StatementBatch<Item, Answer> {
+  readonly #itemsMax: number;
+  readonly #send: (items: readonly Item[]) => Promise<readonly Answer[]>;
+  readonly #waiting: Waiting<Item, Answer>[] = [];
+  readonly #sending = new Set<Promise<void>>();
+
+  /**
+   * @param itemsMax how many items one statement has at most
+   * @param send returns an answer for each item
+   */
+  constructor(itemsMax: number, send: (items: readonly Item[]) => Promise<readonly Answer[]>) {
+    this.#itemsMax = itemsMax;
+    this.#send = send;
+  }
+
+  /** Sends an item with others; rejects when the common statement fails. */
+  add(item: Item): Promise<Answer> {
+    return new Promise((answer, fail) => {
+      this.#waiting.push({ item, answer, fail });
+      this.#start();
+    });
+  }
+
+  /** Resolves when no statement is being executed. */
+  async idle(): Promise<void> {
+    await Promise.all(this.#sending);
+  }
+
+  #start(): void {
+    if (this.#sending.size >= statementsMax) return;
+    const sending = this.#sendWaiting().finally(() => this.#sending.delete(sending));
+    this.#sending.add(sending);
+  }
+
+  async #sendWaiting(): Promise<void> {
+    // Requests from the same turn of the event loop are combined.
+    await Promise.resolve();
+    while (this.#waiting.length > 0) {
+      const together = this.#waiting.splice(0, this.#itemsMax);
+      try {
+        const answers = await this.#send(together.map(({ item }) => item));
+        for (const [index, { answer }] of together.entries()) answer(answers[index] as Answer);
+      } catch (error) {
+        for (const { fail } of together) fail(error);
+      }
+    }
+  }
+}
+
+/** Writes under the leases of slots: repeats until everything is written, unless the slot is lost or delivery ends. */
+class LeasedWrites<Item extends { readonly token: string }> {
+  readonly #context: WorkerContext;
+  readonly #write: (items: readonly Item[]) => Promise<readonly string[]>;
+  readonly #onLost: (tokens: readonly string[]) => void;
+  readonly #batch: StatementBatch<Item, boolean>;
+
+  /**
+   * @param write returns the tokens of leases that are lost
+   * @param onLost called with these
+   */
+  constructor(
+    context: WorkerContext,
+    write: (items: readonly Item[]) => Promise<readonly string[]>,
+    onLost: (tokens: readonly string[]) => void,
+  ) {
+    this.#context = context;
+    this.#write = write;
+    this.#onLost = onLost;
+    this.#batch = new StatementBatch(context.settings.blockMax, (items) => this.#send(items));
+  }
+
+  /** Writes items of one slot; returns false if the slot was lost or delivery ended before that. */
+  async add(slot: HeldSlot, ...items: readonly Item[]): Promise<boolean> {
+    if (!slot.held || this.#context.ended.aborted) return false;
+    const written = await Promise.all(items.map((item) => this.#answer(this.#batch.add(item))));
+    for (const [index, item] of items.entries()) {
+      // An item that is refused must not keep out the others.
+      if (!(written[index] ?? (await this.#alone(slot, item)))) return false;
+    }
+    return true;
+  }
+
+  /** Resolves when no statement is being executed. */
+  idle(): Promise<void> {
+    return this.#batch.idle();
+  }
+
+  async #alone(slot: HeldSlot, item: Item): Promise<boolean> {
+    const { ended } = this.#context;
+    const backoff = storeBackoff(this.#context);
+    while (slot.held && !ended.aborted) {
+      await backoff.failed(AbortSignal.any([slot.lost, ended]));
+      const [answer] = slot.held && !ended.aborted ? ((await this.#answer(this.#send([item]))) ?? []) : [];
+      if (answer !== undefined) return answer;
+    }
+    return false;
+  }
+
+  /** @returns for each item whether its lease was valid */
+  async #send(items: readonly Item[]): Promise<readonly boolean[]> {
+    const lost = await this.#write(items);
+    this.#onLost(lost);
+    return items.map(({ token }) => !lost.includes(token));
+  }
+
+  /** @returns `undefined` when the database has refused the statement, which is reported */
+  async #answer<Answer>(sent: Promise<Answer>): Promise<Answer | undefined> {
+    try {
+      return await sent;
+    } catch (error) {
+      this.#context.onError(error);
+      return undefined;
+    }
+  }
+}
+
+/** What the subscriptions of one database write about blocked models. */
+export interface BlockedWrites {
+  readonly fail: LeasedWrites<Parameters<BlockedModels['fail']>[0][number]>;
+  readonly hold: LeasedWrites<Parameters<BlockedModels['hold']>[0][number]>;
+  readonly move: LeasedWrites<Parameters<BlockedModels['move']>[0][number]>;
+  /** Records the beginning of attempts; answers whether each has begun. */
+  readonly begin: StatementBatch<{ readonly head: BlockedHead; readonly attempt: BlockedAttempt }, boolean>;
+}
+
+/** @param onLost called with the tokens of leases that are lost */
+export function blockedWrites(
+  context: WorkerContext,
+  blocked: Pick<BlockedModels, 'fail' | 'hold' | 'move' | 'begin'>,
+  onLost: (tokens: readonly string[]) => void,
+): BlockedWrites {
+  return {
+    fail: new LeasedWrites(context, (failures) => blocked.fail(failures), onLost),
+    hold: new LeasedWrites(context, (events) => blocked.hold(events), onLost),
+    move: new LeasedWrites(context, (moves) => blocked.move(lastOfEach(moves)), onLost),
+    begin: new StatementBatch(context.settings.blockMax, (attempts) => blocked.begin(attempts)),
+  };
+}
+
+/** The last move of each model: one may move several times before the statement is sent. */
+function lastOfEach(moves: readonly BlockedMove[]): readonly BlockedMove[] {
+  return [...new Map(moves.map((move) => [`${move.handler}\0${modelKey(move)}`, move])).values()];
+}

@@ -1,0 +1,193 @@
+import {
+  type BlockedModels,
+  type BlockedMove,
+  type DeliverableEvent,
+  type ModelPosition,
+  positionAfter,
+} from '@framework/core/adapter';
+
+import { eventBytesMax } from '../delivery-settings.js';
+import { type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
+import type { BlockedWrites } from './batched-writes.js';
+import type { DrainedBatch, EventWork, ModelRecovery } from '../slots/held-slot.js';
+
+/** How many models one statement reads at most; each gets an equal part of what may be read. */
+const modelsMax = 50;
+
+/** Handles drained events, and those that were kept until their model is open. */
+interface Drained {
+  /** Whether so much is unfinished that no more may be read. */
+  readonly full: boolean;
+  wants(event: DeliverableEvent): boolean;
+  /** Handles events in order, behind earlier ones of their model. */
+  drain(works: readonly EventWork[]): void;
+  /** Continues with events that were kept; the others are done. */
+  open(kept: ReturnType<ModelRecovery['open']>): void;
+}
+
+/** Drains the blocked models of one handler: reads the events behind their heads from the log, and lets them be handled. */
+export class ModelDrain {
+  readonly #context: WorkerContext;
+  readonly #moves: BlockedWrites['move'];
+  readonly #drained: Drained;
+  readonly #reads: ModelReads;
+
+  constructor(
+    context: WorkerContext,
+    blocked: Pick<BlockedModels, 'read'>,
+    moves: BlockedWrites['move'],
+    drained: Drained,
+  ) {
+    this.#context = context;
+    this.#moves = moves;
+    this.#drained = drained;
+    this.#reads = new ModelReads(context, blocked, () => !drained.full);
+  }
+
+  /** Reads on, because less is unfinished now. */
+  onRoom(): void {
+    this.#reads.wake();
+  }
+
+  /**
+   * Drains a model, until nothing waits in it, one of its events fails, or the slot is lost. The row moves once per batch; the next
+   * batch is read while one is handled.
+   */
+  async run(recovery: ModelRecovery): Promise<void> {
+    const { clock, settings, stopping } = this.#context;
+    const { slot } = recovery;
+    let isEmpty = false;
+    for (let reading = this.#reads.read(recovery); ;) {
+      const read = await reading;
+      if (read === undefined || !slot.held || stopping.aborted) return;
+      const { events, hasMore } = read;
+      const last = events.at(-1);
+      const next = last === undefined ? recovery.position : positionAfter(last);
+      const done = this.#handle(recovery, events, hasMore);
+      if (hasMore) reading = this.#reads.read(recovery, next);
+      if (!(await done)) return;
+      recovery.position = next;
+      if (!hasMore && (recovery.hasCaughtUp || (isEmpty && last === undefined))) break;
+      if (last !== undefined) void this.#moves.add(slot, moveOf(recovery));
+      if (hasMore) continue;
+      // What a source streams may be visible in the log a little later.
+      isEmpty = last === undefined;
+      if (isEmpty) await clock.sleep(settings.pollMinMs, AbortSignal.any([slot.lost, stopping]));
+      reading = this.#reads.read(recovery, next);
+    }
+    const isEnded = await this.#moves.add(slot, { ...moveOf(recovery), ends: true });
+    if (isEnded && slot.held) this.#drained.open(recovery.open());
+  }
+
+  /** Resolves when all events are done: with false if one has failed, or the slot is lost. */
+  #handle(recovery: ModelRecovery, events: readonly DeliverableEvent[], hasMore: boolean): Promise<boolean> {
+    const wanted = events.filter((event) => this.#drained.wants(event) && !recovery.passesDone(event.id));
+    return new Promise((onEnded) => {
+      const batch: DrainedBatch = { unfinishedCount: wanted.length, onEnded };
+      const onFinished = (): void => {
+        if (--batch.unfinishedCount === 0) onEnded(true);
+      };
+      recovery.drain(batch, hasMore);
+      if (wanted.length === 0) onEnded(true);
+      const { slot } = recovery;
+      this.#drained.drain(wanted.map((event) => ({ kind: 'event', event, slot, batch, onFinished })));
+    });
+  }
+}
+
+/** The row of a model at its present position. */
+export function moveOf({ leased, position }: ModelRecovery): BlockedMove {
+  return { ...leased, position, ends: false };
+}
+
+/** The events of a model from a position on; whether there may be more. */
+interface ModelRead {
+  readonly events: readonly DeliverableEvent[];
+  readonly hasMore: boolean;
+}
+
+interface ReadRequest {
+  readonly recovery: ModelRecovery;
+  readonly position: ModelPosition;
+  readonly answer: (read: ModelRead | undefined) => void;
+}
+
+/** Reads blocked models, many with one statement, while there is room for their events. */
+class ModelReads {
+  readonly #context: WorkerContext;
+  readonly #blocked: Pick<BlockedModels, 'read'>;
+  readonly #hasRoom: () => boolean;
+  readonly #requests: ReadRequest[] = [];
+  readonly #room: WakeSignal;
+  #reading = false;
+
+  constructor(context: WorkerContext, blocked: Pick<BlockedModels, 'read'>, hasRoom: () => boolean) {
+    this.#context = context;
+    this.#blocked = blocked;
+    this.#hasRoom = hasRoom;
+    this.#room = new WakeSignal(context.clock);
+  }
+
+  /** Ends a wait for room. */
+  wake(): void {
+    this.#room.wake();
+  }
+
+  /** Reads on from a position; `undefined` when the slot is lost or delivery ends before that. */
+  read(recovery: ModelRecovery, position = recovery.position): Promise<ModelRead | undefined> {
+    return new Promise((answer) => {
+      this.#requests.push({ recovery, position, answer });
+      this.#room.wake();
+      if (!this.#reading) void this.#readAll();
+    });
+  }
+
+  async #readAll(): Promise<void> {
+    this.#reading = true;
+    const { settings, stopping, onError } = this.#context;
+    const backoff = storeBackoff(this.#context);
+    // Requests from the same turn of the event loop are combined.
+    await Promise.resolve();
+    while (this.#requests.length > 0) {
+      const asked = this.#takeRequests();
+      if (asked.length === 0) {
+        await this.#room.wait();
+        continue;
+      }
+      const limit = Math.max(1, Math.floor(drainMax(settings) / asked.length));
+      try {
+        const models = asked.map(({ recovery: { leased }, position }) => ({ ...leased, position }));
+        const found = await this.#blocked.read(models, limit, eventBytesMax(settings));
+        backoff.succeeded();
+        for (const [index, { answer }] of asked.entries()) {
+          const events = found[index] ?? [];
+          answer({ events, hasMore: events.length >= limit });
+        }
+      } catch (error) {
+        onError(error);
+        this.#requests.unshift(...asked);
+        await backoff.failed(stopping);
+      }
+    }
+    this.#reading = false;
+  }
+
+  /** The next requests; only those of models that keep what is read from their slot while there is no room. */
+  #takeRequests(): readonly ReadRequest[] {
+    const { stopping } = this.#context;
+    const hasRoom = this.#hasRoom();
+    const taken: ReadRequest[] = [];
+    for (const request of this.#requests.splice(0)) {
+      const { recovery, answer } = request;
+      if (!recovery.slot.held || stopping.aborted) answer(undefined);
+      else if (taken.length < modelsMax && (hasRoom || recovery.phase === 'joining')) taken.push(request);
+      else this.#requests.push(request);
+    }
+    return taken;
+  }
+}
+
+/** About how many events are drained at once; as many beyond its saved position may have been handled when a process dies. */
+export function drainMax({ readMax }: Pick<WorkerContext['settings'], 'readMax'>): number {
+  return Math.ceil(readMax / 2);
+}

@@ -1,0 +1,155 @@
+import type { Cursor } from '@framework/core/adapter';
+
+import type { CursorSaver } from '../slots/cursor-saver.js';
+import { type HeldSlot, type ModelRecovery, SlotProgress } from '../slots/held-slot.js';
+import type { QuarantinePhase } from './quarantine.js';
+
+/** The positions of one handler in the slots that this process holds. */
+export class SubscriptionSlots {
+  readonly #handler: string;
+  readonly #saver: Pick<CursorSaver, 'moved'>;
+  readonly #quarantines: boolean;
+  readonly #onReadable: () => void;
+  readonly #positions = new Map<number, SlotPosition>();
+
+  constructor(options: {
+    readonly handler: string;
+    readonly saver: Pick<CursorSaver, 'moved'>;
+    /** Whether slots whose holder died enter quarantine; otherwise they are open at once. */
+    readonly quarantines: boolean;
+    /** Called when a slot may have become readable. */
+    readonly onReadable: () => void;
+  }) {
+    this.#handler = options.handler;
+    this.#saver = options.saver;
+    this.#quarantines = options.quarantines;
+    this.#onReadable = options.onReadable;
+  }
+
+  /** Whether blocked models may be recovered in a slot: once it is known which are, and how many of their events are suspects. */
+  mayRecover(slot: HeldSlot): boolean {
+    const position = this.#positions.get(slot.slot);
+    return position?.slot === slot && position.phase !== 'entering-quarantine';
+  }
+
+  /** Whether any model is blocked there. */
+  get hasBlocked(): boolean {
+    for (const { slot } of this.#positions.values())
+      for (const { phase } of slot.blocked.values()) if (phase !== 'open') return true;
+    return false;
+  }
+
+  /** Whether a slot enters quarantine. */
+  quarantines({ abandoned }: HeldSlot): boolean {
+    return abandoned && this.#quarantines;
+  }
+
+  /**
+   * Wanted events beyond the saved cursors.
+   *
+   * @param except slots whose events do not count
+   */
+  unsavedCount(except: ReadonlySet<number>): number {
+    let count = 0;
+    for (const [slot, position] of this.#positions) if (!except.has(slot)) count += position.unsavedCount;
+    return count;
+  }
+
+  /** Works on a slot until it is lost. */
+  gain(slot: HeldSlot, cursor: Cursor): void {
+    const handler = this.#handler;
+    const onSaved = (wantedCount: number): void => {
+      position.unsavedCount -= wantedCount;
+      this.#onReadable();
+    };
+    const position: SlotPosition = {
+      slot,
+      progress: new SlotProgress((moved, wantedCount) =>
+        this.#saver.moved({ handler, slot, cursor: moved, wantedCount, onSaved }),
+      ),
+      phase: this.quarantines(slot) ? 'entering-quarantine' : 'open',
+      suspects: new Set(),
+      cursor,
+      turn: 0,
+      generation: -1,
+      more: true,
+      unsavedCount: 0,
+      partCount: 0,
+      heldCount: 0,
+    };
+    this.#positions.set(slot.slot, position);
+    slot.lost.addEventListener('abort', () => this.#lose(position));
+    this.#onReadable();
+  }
+
+  /** Records that the models of further events are held; the slot waits until they are tried once these were all suspects. */
+  entered(position: SlotPosition, heldCount: number, isEnd: boolean, heldMax: number): void {
+    position.heldCount += heldCount;
+    if (!isEnd && position.heldCount < heldMax) return;
+    position.phase = 'in-quarantine';
+    this.#openIfTried(position);
+  }
+
+  /** Records that a model has no suspect left that could be tried now. */
+  tried(model: ModelRecovery): void {
+    const position = this.#positions.get(model.slot.slot);
+    if (position?.suspects.delete(model) === true) this.#openIfTried(position);
+  }
+
+  /** The slots that may have something to read, given how much is known about commits. */
+  readable(generation: number): readonly SlotPosition[] {
+    return [...this.#positions.values()].filter(
+      (position) => position.phase !== 'in-quarantine' && (position.more || position.generation < generation),
+    );
+  }
+
+  #openIfTried(position: SlotPosition): void {
+    if (position.phase !== 'in-quarantine' || position.suspects.size > 0) return;
+    position.phase = 'open';
+    this.#onReadable();
+  }
+
+  #lose(position: SlotPosition): void {
+    const { slot } = position.slot;
+    if (this.#positions.get(slot) === position) this.#positions.delete(slot);
+  }
+}
+
+/** The position of one handler in one slot that this process holds. */
+export interface SlotPosition {
+  readonly slot: HeldSlot;
+  readonly progress: SlotProgress;
+  phase: QuarantinePhase;
+  /** How far the log has been read; the saved cursor is at or before this. */
+  cursor: Cursor;
+  /** The number of the handler's last read there, from 1; 0 before that. */
+  turn: number;
+  /** What was known about commits when it was last read; -1 before that. */
+  generation: number;
+  /** Whether more had already been committed when it was last read. */
+  more: boolean;
+  /**
+   * Wanted events beyond the saved cursor, except those of a transaction that is not completely read: these cannot be saved yet.
+   */
+  unsavedCount: number;
+  /** Wanted events that were read of a transaction that is not completely read. */
+  partCount: number;
+  /** Wanted events whose models are held because the previous holder died. */
+  heldCount: number;
+  /** Models with suspects that have not been tried. */
+  readonly suspects: Set<ModelRecovery>;
+}
+
+/**
+ * Positions that one read serves: equal cursors and phases, in the order of slots. Those that have waited longest for a read come
+ * first, so that a long backlog of some slots does not keep the others from being read.
+ */
+export function groupPositions(positions: Iterable<SlotPosition>): readonly (readonly SlotPosition[])[] {
+  const sorted = [...positions].sort((one, other) => one.slot.slot - other.slot.slot);
+  const groups = [...Map.groupBy(sorted, ({ phase, cursor }) => `${phase} ${cursor}`).values()];
+  return groups.sort((one, other) => lastTurn(one) - lastTurn(other));
+}
+
+function lastTurn(group: readonly SlotPosition[]): number {
+  return Math.min(...group.map(({ turn }) => turn));
+}
