@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { deposited } from './account.js';
-import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+import { DeliveryBench, operatorOf, gate, handlerOf } from './delivery-bench.js';
 
 describe('cursors', () => {
   test('are saved together and rarely: few rows for many events', async () => {
@@ -128,6 +128,26 @@ describe('a stop', () => {
     await stopped;
     expect(handler.seen).toHaveLength(8);
     expect(bench.database.blockedOf('one').filter(({ event }) => event !== undefined)).toHaveLength(4);
+  });
+
+  test('does not wait for a blocked model that is being drained while its handler is paused', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const handler = handlerOf({ name: 'one' }, ({ eventId, attempt }) => {
+      if (eventId === 'a1' && attempt === 1) throw new Error('once');
+      return eventId === 'a2' ? hold.opened : undefined;
+    });
+    bench.database.commit(...[1, 2, 3, 4].map((version) => deposited('a', version)));
+    const { delivery } = bench.start([handler]);
+    await bench.clock.advance(2_000);
+    expect(handler.seen.at(-1)).toBe('a2');
+    await operatorOf(bench).pause('one');
+    await bench.clock.advance(5_000);
+    const stopped = delivery.stop();
+    hold.open();
+    await bench.clock.advance(0);
+    await stopped;
+    expect(handler.seen).toEqual(['a1', 'a1', 'a2']);
   });
 
   test('finishes the events that were read, saves the cursors and gives the slots back', async () => {

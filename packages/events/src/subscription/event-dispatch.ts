@@ -279,7 +279,10 @@ export class EventDispatch {
   #leave(queue: KeyedQueue<QueuedWork>): void {
     const left = queue.items.splice(0);
     this.#count(left, -1);
-    for (const work of left) if (work.kind === 'retry') work.onEnded(undefined);
+    for (const work of left) {
+      if (work.kind === 'retry') work.onEnded(undefined);
+      else work.batch?.onEnded(false);
+    }
   }
 
   #startSoon(): void {

@@ -60,6 +60,7 @@ export class Simulation<Given extends SimulationGiven> {
    * Runs many seeds.
    *
    * @throws SimulationError with the first seed that fails and its steps, simplified as far as possible
+   * @throws Error when no call of any run has succeeded or committed anything, because then nothing was tested
    */
   async explore({
     seeds = fromEnvironment('SEEDS', seedsDefault),
@@ -73,6 +74,7 @@ export class Simulation<Given extends SimulationGiven> {
       for (const [what, count] of report.counts) counts.set(what, (counts.get(what) ?? 0) + count);
       stepCount += report.stepCount;
     }
+    assertTested(seeds, counts);
     return { seedCount: seeds, stepCount, counts };
   }
 
@@ -107,6 +109,18 @@ export class Simulation<Given extends SimulationGiven> {
       return undefined;
     }
   }
+}
+
+function assertTested(seeds: number, counts: ReadonlyMap<string, number>): void {
+  const [okCount, commitCount] = [counts.get('ok') ?? 0, counts.get('commits') ?? 0];
+  if (seeds === 0 || (okCount > 0 && commitCount > 0)) return;
+  const refusals = [...counts].filter(([what]) => what.startsWith('refused'));
+  const outcomes = refusals.map(([what, count]) => `${count} × ${what}`).join(', ');
+  const what = commitCount === 0 ? 'committed nothing' : 'answered no call successfully';
+  throw new Error(
+    `The simulation ${what} in ${seeds} runs, so it has tested nothing (${outcomes || 'no call was refused'}): ` +
+      'check the calls, the given models and the actions',
+  );
 }
 
 /** A violation without the parts that differ from run to run. */

@@ -88,6 +88,16 @@ test(
   },
 );
 
+test('a simulation whose calls are all refused, or that commits nothing, has tested nothing and says so', async () => {
+  const unknown = { bookId: 'of no book', readerId: 'somebody' };
+  const refused = new Simulation({ ...emma, call: () => callOf(LendOrReturnAction, unknown) });
+  await expect(refused.explore({ seeds: 3 })).rejects.toThrow(
+    /committed nothing in 3 runs.*tested nothing.*× refused: /,
+  );
+  const silent = new Simulation({ ...emma, call: () => undefined });
+  await expect(silent.explore({ seeds: 3 })).rejects.toThrow('tested nothing (no call was refused)');
+});
+
 test('a failing seed is simplified and reports its steps', { timeout: 300_000 }, async () => {
   const wrong = new Simulation({
     ...emma,
