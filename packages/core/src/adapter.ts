@@ -101,7 +101,6 @@ export {
   type HandlerRegistration,
   type KnownHandler,
   type StartFrom,
-  assertDistinctHandlers,
 } from './storage/handler-cursors.js';
 export {
   type AttemptCounts,

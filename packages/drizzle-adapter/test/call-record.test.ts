@@ -164,7 +164,7 @@ describe('a record of calls', () => {
 
   test('detects a handler that has not reached the end of the log, and dead letters', async () => {
     for (const { store } of registry.deliveries())
-      await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+      await store.cursors.register({ name: 'notify', aliases: [], startFrom: 'beginning' });
     expect(await violations()).toEqual(Array(2).fill('notify has not handled 2 events after 0 ms'));
     await inBoth(
       `update eventlog.cursors set snapshot = pg_current_snapshot();

@@ -104,7 +104,7 @@ class Reader {
     const registry = openRegistry([{ group: 0, member: 0, url }], {});
     await registry.ready();
     const reader = new Reader(registry.deliveries()[0]!.store);
-    await reader.#store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await reader.#store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
     await reader.renew();
     return reader;
   }

@@ -16,7 +16,7 @@ describe('a large number of blocked models', () => {
       const registry = openRegistry([{ group: 0, member: 0, url }], {});
       await registry.ready();
       const [{ store }] = registry.deliveries() as [DatabaseDelivery];
-      await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+      await store.cursors.register({ name: 'notify', aliases: [], startFrom: 'beginning' });
       await query(
         url,
         `insert into eventlog.blocked_models (slot, handler, model_name, model_id, model_version, ordinal)

@@ -25,7 +25,7 @@ describe('the connections of delivery', () => {
       await release.promise;
     });
     await held.promise;
-    await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+    await store.cursors.register({ name: 'notify', aliases: [], startFrom: 'beginning' });
     expect((await store.leases.renew('one', ['notify'], leaseMs)).leases).toHaveLength(allSlots.length);
     expect((await store.log.read(allSlots, await beginningOf(store), 10)).events).toEqual([]);
     release.resolve();
@@ -34,7 +34,7 @@ describe('the connections of delivery', () => {
 
   test('may all be in use while requests continue and leases are renewed', async () => {
     const { registry, store, url } = await openDelivery();
-    await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+    await store.cursors.register({ name: 'notify', aliases: [], startFrom: 'beginning' });
     const locker = new pg.Client({ connectionString: url });
     await locker.connect();
     onTestFinished(() => locker.end());

@@ -12,7 +12,8 @@ const books = { name: 'books', aliases: [], startFrom: 'beginning' } as const;
 
 test('the slots of a vanished process are free after its lease, even if the database clock went back', async () => {
   const { store, url } = await openStore();
-  await store.cursors.register([mails, books]);
+  await store.cursors.register(mails);
+  await store.cursors.register(books);
   await store.leases.renew('alive', ['books'], leaseMs);
   await store.leases.renew('gone', ['mails'], 300);
   // As seen by a server whose clock is an hour behind that of the previous one.
@@ -33,7 +34,7 @@ test('the slots of a vanished process are free after its lease, even if the data
 test('the cursors of a new handler begin at the time that it asks for', async () => {
   const { store, url } = await openStore();
   const time = new Date('2020-01-01');
-  await store.cursors.register([{ name: 'since', aliases: [], startFrom: { time } }]);
+  await store.cursors.register({ name: 'since', aliases: [], startFrom: { time } });
   const [{ xmax } = { xmax: '' }] = await query<{ xmax: string }>(
     url,
     'select pg_snapshot_xmax(pg_current_snapshot())::text as xmax',
@@ -62,7 +63,7 @@ test('a cursor set to a time is before open transactions and after earlier commi
   await open.begin();
   const late = await open.write('b', 1);
   const first = await writer.write('c', 1);
-  await store.cursors.register([{ name: 'since', aliases: [], startFrom: { time } }]);
+  await store.cursors.register({ name: 'since', aliases: [], startFrom: { time } });
   await open.commit();
   const next = await writer.write('d', 1);
   const [{ cursor } = { cursor: '' }] = await store.cursors.load(allSlots);

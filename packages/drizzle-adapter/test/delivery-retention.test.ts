@@ -40,7 +40,7 @@ test('a partition is dropped once it is old and every cursor has passed it', asy
      select id, action_id, ordinal, namespace, action_name, action_params, principal, model_id, model_name, 2, event_type,
        payload, headers, started_date, slot, '2020-01-15' from eventlog.events`,
   );
-  await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+  await store.cursors.register({ name: 'notify', aliases: [], startFrom: 'beginning' });
   expect(await store.partitions.drop(30 * dayMs)).toEqual([]);
 
   const { leases } = await store.leases.renew('one', ['notify'], dayMs);
@@ -70,7 +70,7 @@ test('a partition is dropped once the last handler that had not passed it is ret
   const { store, url } = await openStore();
   await query(url, addOldMonth);
   await query(url, writeInOldMonth);
-  await store.cursors.register([{ name: 'gone', aliases: [], startFrom: 'beginning' }]);
+  await store.cursors.register({ name: 'gone', aliases: [], startFrom: 'beginning' });
   expect(await store.partitions.drop(30 * dayMs)).toEqual([]);
   await store.cursors.retire('gone', { discardBlocked: false });
   expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
@@ -85,7 +85,7 @@ test('old rows of the default partition are deleted once every cursor has passed
       url,
       'select extract(year from created_date)::integer as year from eventlog.events_default order by 1',
     );
-  await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+  await store.cursors.register({ name: 'notify', aliases: [], startFrom: 'beginning' });
   await store.partitions.drop(30 * dayMs);
   expect(await versions()).toEqual([{ year: 2020 }, { year: 2100 }]);
   const { leases } = await store.leases.renew('one', ['notify'], dayMs);
@@ -174,7 +174,7 @@ describe('the events that wait in a blocked model', () => {
           await passAll(store);
           return query(
             url,
-            `select from eventlog.cursors where pg_snapshot_xmin(snapshot) <= (select max(xid) from eventlog.events)`,
+            `select from eventlog.cursors where pg_snapshot_xmin(snapshot) <= (select xid from eventlog.events order by xid desc limit 1)`,
           );
         },
         { timeout: 30_000 },
@@ -191,7 +191,7 @@ describe('the events that wait in a blocked model', () => {
 test('a partition stays when a transaction as old as the partition commits while the drop waits', async () => {
   const { store, url, reader: writer } = await withReader();
   await query(url, addOldMonth);
-  await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+  await store.cursors.register({ name: 'notify', aliases: [], startFrom: 'beginning' });
   await writer.query('begin');
   await writer.query(writeInOldMonth);
   const dropped = store.partitions.drop(30 * dayMs);
@@ -318,7 +318,7 @@ test('a notification reaches its listener, even after the connection was lost', 
 async function passAll(
   store: DeliveryStore,
 ): Promise<{ readonly held: readonly SlotLease[]; readonly events: readonly DeliverableEvent[] }> {
-  await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+  await store.cursors.register({ name: 'notify', aliases: [], startFrom: 'beginning' });
   const { leases: held } = await store.leases.renew('one', ['notify'], dayMs);
   const { events, next } = await store.log.read(allSlots, await beginningOf(store), 2_000);
   await store.cursors.save(held.map((lease) => ({ ...lease, cursor: next })));

@@ -108,7 +108,7 @@ async function withFailures(): Promise<{
   readonly held: readonly SlotLease[];
 }> {
   const { store, url } = await openStore();
-  await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+  await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
   const writer = await EventWriter.connect(url);
   for (const model of models) await writer.write(model, ...versions);
   const { leases: held } = await store.leases.renew('one', [handler], never);

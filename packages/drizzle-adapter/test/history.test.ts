@@ -37,7 +37,7 @@ describe('a log that was copied to another server', () => {
     const source = await newDatabase();
     await burnTransactions(source);
     const store = await openStoreOn(source);
-    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
     const [writer, late] = [await EventWriter.connect(source), await EventWriter.connect(source)];
     await writer.write('a', 1, 2, 3);
     await late.begin();
@@ -64,7 +64,7 @@ describe('a log that was copied to another server', () => {
   test('keeps the boundary of its epochs while the first new batch is handled', async () => {
     const source = await newDatabase();
     const before = await openStoreOn(source);
-    await before.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await before.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
     const oldIds = await (await EventWriter.connect(source)).write('a', 1, 2);
     const target = await newDatabase(elsewhere);
     await copyDatabase(source, target);
@@ -88,7 +88,7 @@ describe('a log that was copied to another server', () => {
     while ((await nextTransaction(source)) <= (await nextTransaction(target)) + 10_000n)
       await burnTransactions(source);
     const store = await openStoreOn(source);
-    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
     await (await EventWriter.connect(source)).write('a', 1, 2, 3);
     expect(await readOn(store)).toHaveLength(3);
     await copyDatabase(source, target);
@@ -108,10 +108,8 @@ describe('a log that was copied to another server', () => {
     const target = await newDatabase(elsewhere);
     await copyDatabase(source, target);
     const store = await openStoreOn(target);
-    await store.cursors.register([
-      { name: handler, aliases: [], startFrom: 'beginning' },
-      { name: 'late', aliases: [], startFrom: 'now' },
-    ]);
+    await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
+    await store.cursors.register({ name: 'late', aliases: [], startFrom: 'now' });
     const newIds = await (await EventWriter.connect(target)).write('a', 4);
     expect(idsOf(await readOn(store))).toEqual([...oldIds, ...newIds]);
     expect(idsOf(await readOn(store, 'late'))).toEqual(newIds);
@@ -120,7 +118,7 @@ describe('a log that was copied to another server', () => {
   test('shares one history with its copy on the same server, whose transaction numbers continue', async () => {
     const source = await newDatabase();
     const store = await openStoreOn(source);
-    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
     const [writer, late] = [await EventWriter.connect(source), await EventWriter.connect(source)];
     await late.begin();
     const lateIds = await late.write('late', 1);
@@ -144,7 +142,7 @@ describe('a log that was copied to another server', () => {
       const servers = [undefined, elsewhere];
       let url = await newDatabase();
       let store = await openStoreOn(url);
-      await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+      await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
       const written: string[] = [];
       const read: string[] = [];
       let version = 0;
@@ -175,7 +173,7 @@ describe('a process whose connections reach another server', () => {
   test('begins a new epoch before it writes anything there', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
-    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
     // A copy brings along what the log records about its server.
     await query(url, `update eventlog.epochs set system_identifier = 'the server before'`);
     await query(
@@ -198,7 +196,7 @@ describe('a process whose connections reach another server', () => {
   test('treats a log as copied if it is ahead of an anonymous server', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
-    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
     const hide = `create or replace function eventlog.server_identity() returns text language sql stable as 'select null'`;
     await query(url, `${hide}; update eventlog.epochs set system_identifier = null`);
     await query(url, 'select eventlog.ensure_epoch()');
@@ -219,7 +217,7 @@ describe('a failover', () => {
   test('ends every lease and every position in the log, none of which is accepted afterwards', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
-    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
     await (await EventWriter.connect(url)).write('a', 1);
     const { leases } = await store.leases.renew('one', [handler], leaseMs);
     const [{ cursor: first } = { cursor: '' }] = await store.cursors.load(allSlots);
@@ -255,7 +253,7 @@ describe('a failover', () => {
   test('takes no slot from a process that renews its lease afterwards', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
-    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
     const renew = (id: string) => store.leases.renew(id, [handler], leaseMs);
     for (const id of ['one', 'two', 'one']) await renew(id);
     const { leases: before } = await renew('two');
@@ -270,7 +268,7 @@ describe('a failover', () => {
   test('does not hide a vanished process, whose slots are taken over one lease time after the first renewal', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
-    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
     await store.leases.renew('gone', [handler], 200);
     await failOver(url);
     expect((await store.leases.renew('one', [handler], leaseMs)).leases).toEqual([]);

@@ -1,13 +1,9 @@
-import { type ActionExecutor, FrameworkError, type ModelClass, type ShardIdentifier } from '@framework/core';
-import {
-  type DatabaseDelivery,
-  type DeliveryStore,
-  HandlerNamesError,
-  type KnownHandler,
-} from '@framework/core/adapter';
+import type { ActionExecutor, ModelClass, ShardIdentifier } from '@framework/core';
+import { type DatabaseDelivery, type DeliveryStore, type KnownHandler } from '@framework/core/adapter';
 
 import type { AbandonedCalls } from './call/call-deadlines.js';
 import type { EventHandlerRegistry, RegisteredHandler } from './handler/event-handler-registry.js';
+import { HandlerRegistrar, isAway, isRefusal } from './handler/handler-registrar.js';
 import { EnvelopeFactory } from './handler/row-envelope.js';
 import type { DatabaseFailure } from './operator/blocked-page.js';
 import { onPause } from './operator/delivery-operator.js';
@@ -43,6 +39,12 @@ export interface DatabaseWorkerOptions {
   readonly onLeaseLost: LeaseLossHook;
 }
 
+/** What a database delivers nothing to yet. */
+export interface StartFailure extends DatabaseFailure {
+  /** The names of the handlers that get none of its events yet. */
+  readonly handlers: readonly string[];
+}
+
 /** Delivers the events of one database to all handlers, independently of every other database. */
 export class DatabaseWorker {
   readonly #database: DatabaseDelivery;
@@ -61,13 +63,14 @@ export class DatabaseWorker {
   readonly #poll: LogPoll;
   /** The subscriptions, by the permanent ids of their handlers, which the database assigns when they are registered. */
   readonly #subscriptions = new Map<string, Subscription>();
+  readonly #registrar: HandlerRegistrar;
   readonly #around: SubscriptionDependencies;
   /** Of the handlers with a source of their own, by their permanent ids. */
   readonly #fedLogs = new Map<string, FedLog>();
   readonly #registered = Promise.withResolvers<void>();
-  /** Called if the database was opened, but becomes unavailable before the handlers are registered. */
+  /** Called if the database was opened, but does not register all handlers. */
   readonly #onRefused = new Set<(reason: unknown) => void>();
-  /** Whether its handlers have their positions, so that it may ask for leases. */
+  /** Whether a handler has its position, so that the worker may ask for leases. */
   #hasBegun = false;
   #refreshing = false;
   #ignorePauses: () => void = () => undefined;
@@ -129,6 +132,7 @@ export class DatabaseWorker {
       onBlocked,
     };
     const subscriptions = this.#subscriptions;
+    this.#registrar = new HandlerRegistrar(cursors, handlers.handlers, subscriptions);
     this.#loader = new CursorLoader({
       context,
       cursors,
@@ -173,12 +177,13 @@ export class DatabaseWorker {
 
   /**
    * Resolves like {@link registered}, or with the reason when the database reports that it is unavailable, or does not register
-   * the handlers in time; rejects in the same cases.
+   * a handler in time; rejects in the same cases.
    */
-  async settled(): Promise<DatabaseFailure | undefined> {
-    const refused = Promise.withResolvers<DatabaseFailure>();
+  async settled(): Promise<StartFailure | undefined> {
+    const refused = Promise.withResolvers<StartFailure>();
     const { shards } = this.#database;
-    const onRefused = (error: unknown): void => refused.resolve({ shards, error });
+    const onRefused = (error: unknown): void =>
+      refused.resolve({ shards, error, handlers: this.#registrar.missing });
     this.#onRefused.add(onRefused);
     // If this rejects, so does the registration of the handlers, which is awaited below.
     this.#database.ready(onRefused).catch(() => undefined);
@@ -232,16 +237,18 @@ export class DatabaseWorker {
   }
 
   async #run(): Promise<void> {
-    const context = this.#context;
     try {
       await this.#becomeReady();
       await this.#register();
-      if (context.stopping.aborted) return;
-      this.#registered.resolve();
+      if (!this.#context.stopping.aborted) this.#registered.resolve();
     } catch (error) {
       this.#registered.reject(error);
       throw error;
     }
+  }
+
+  async #deliver(): Promise<void> {
+    const context = this.#context;
     this.#hasBegun = true;
     const { notifications, partitions } = this.#store;
     const loops = [
@@ -252,7 +259,6 @@ export class DatabaseWorker {
       () => this.#poll.run(),
       () => listenForNotifications(context, notifications, () => this.#poll.wake()),
       () => keepPartitions(context, partitions),
-      ...[...this.#subscriptions.values()].map((subscription) => () => subscription.run()),
     ];
     await Promise.all(loops.map((loop) => this.#guarded(loop)));
   }
@@ -262,47 +268,34 @@ export class DatabaseWorker {
     await Promise.race([this.#database.ready(), untilAborted(this.#context.stopping)]);
   }
 
+  /** Registers all handlers. Those that the database does not register for now hold up no others, and join them later. */
   async #register(): Promise<void> {
-    const outcome = await untilDone(this.#context, this.#context.stopping, () =>
-      this.#askForIds().catch((error: unknown) => {
-        const code = FrameworkError.find(error)?.code;
-        // Asking again cannot help.
-        if (error instanceof HandlerNamesError || code === 'databases-closed') return { refusal: error };
-        if (code === 'shard-unavailable') for (const tell of this.#onRefused) tell(error);
-        throw error;
-      }),
-    );
-    // A source that is opened after a stop would never be closed.
-    if (outcome === undefined || this.#context.stopping.aborted) return;
-    if ('refusal' in outcome) throw outcome.refusal;
-    for (const [index, id] of outcome.entries()) this.#subscribe(index, id);
-  }
-
-  /**
-   * @param known the handlers that the database knows: each keeps its identity, even if the database has lost all names that its
-   * code declares
-   */
-  #askForIds(known: readonly KnownHandler[] = []): Promise<readonly string[]> {
-    const knownIds = new Set(known.map(({ handler }) => handler));
-    const registrations = this.#handlers.handlers.map(({ name, options }) => {
-      const ids = [...this.#subscriptions].flatMap(([id, { names }]) =>
-        names[0] === name && knownIds.has(id) ? [id] : [],
-      );
-      return {
-        name,
-        aliases: [...(options.aliases ?? []), ...ids],
-        startFrom: options.startFrom ?? 'now',
-      };
+    const { stopping } = this.#context;
+    const outcome = await untilDone(this.#context, stopping, async () => {
+      const { ids, error } = await this.#registrar.registerMissing();
+      // A source that is opened after a stop would never be closed.
+      if (stopping.aborted) return undefined;
+      if (isRefusal(error)) return { refusal: error };
+      this.#join(ids);
+      if (error === undefined) return undefined;
+      if (isAway(error) || this.#hasBegun) for (const tell of this.#onRefused) tell(error);
+      throw error;
     });
-    return this.#store.cursors.register(registrations);
+    if (outcome !== undefined) throw outcome.refusal;
   }
 
-  #subscribe(index: number, id: string): Subscription | undefined {
-    const handler = this.#handlers.handlers[index];
-    if (handler === undefined) return undefined;
-    const subscription = new Subscription({ ...handler, id }, this.#dependencies(handler, id));
-    this.#subscriptions.set(id, subscription);
-    return subscription;
+  /** Delivers to handlers that the database has registered, given by their permanent ids and names. */
+  #join(ids: ReadonlyMap<string, string>): void {
+    const joined = this.#handlers.handlers.flatMap((handler) => {
+      const id = ids.get(handler.name);
+      if (id === undefined || this.#subscriptions.has(id)) return [];
+      const subscription = new Subscription({ ...handler, id }, this.#dependencies(handler, id));
+      this.#subscriptions.set(id, subscription);
+      return [subscription];
+    });
+    for (const subscription of joined) void this.#guarded(() => subscription.run());
+    if (this.#hasBegun) this.#keeper.setHandlers([...this.#subscriptions.keys()]);
+    else if (joined.length > 0 || this.#registrar.missing.length === 0) void this.#deliver();
   }
 
   /** Opens the source of a handler that has one. */
@@ -332,46 +325,26 @@ export class DatabaseWorker {
     this.#refreshing = true;
     try {
       const known = await this.#loader.refresh();
-      const losses = this.#lossesIn(known);
+      const losses = this.#registrar.lossesIn(known);
       if (losses.length > 0) await this.#registerAgain(losses, known);
     } finally {
       this.#refreshing = false;
     }
   }
 
-  /** Messages about what the database no longer knows of the handlers of this process. */
-  #lossesIn(known: readonly KnownHandler[]): readonly string[] {
-    const namesOf = new Map(known.map(({ handler, names }) => [handler, names]));
-    return [...this.#subscriptions].flatMap(([id, subscription]) => {
-      const names = namesOf.get(id);
-      if (names === undefined) {
-        const fate = `Handler ${id} was retired, or a failover lost it, while this process was running it`;
-        return [
-          `${fate}: it is registered again as a new handler, which begins where its startFrom option says`,
-        ];
-      }
-      const lost = subscription.names.filter((name) => !names.includes(name));
-      if (lost.length === 0) return [];
-      return [`A failover lost names of handler ${id}, which are registered again: ${lost.join(', ')}`];
-    });
-  }
-
-  /** As after a restart: a handler that the database no longer knows is a new one, and may get a different id. */
   async #registerAgain(losses: readonly string[], known: readonly KnownHandler[]): Promise<void> {
-    const ids = await this.#askForIds(known);
+    const { ids, error } = await this.#registrar.registerAgain(known);
     if (this.#stopping.signal.aborted) return;
+    if (error !== undefined) throw error;
     for (const loss of losses) this.#context.onError(new Error(loss));
+    const current = new Set(ids.values());
     for (const [id, subscription] of this.#subscriptions) {
-      if (ids.includes(id)) continue;
+      if (current.has(id)) continue;
       subscription.stop();
       this.#subscriptions.delete(id);
       void this.#guarded(() => this.#closeSource(id));
     }
-    for (const [index, id] of ids.entries()) {
-      const subscription = this.#subscriptions.has(id) ? undefined : this.#subscribe(index, id);
-      if (subscription !== undefined) void this.#guarded(() => subscription.run());
-    }
-    this.#keeper.setHandlers(ids);
+    this.#join(ids);
   }
 
   #slotsByHandler(slots: readonly HeldSlot[]): ReadonlyMap<string, readonly number[]> {

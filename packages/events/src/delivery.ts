@@ -21,11 +21,10 @@ import {
   TurnTime,
   logRestartNeed,
 } from './call/call-deadlines.js';
-import { DatabaseWorker } from './database-worker.js';
+import { DatabaseWorker, type StartFailure } from './database-worker.js';
 import { type DeliveryOverrides, type EngineSettings, engineSettings } from './delivery-settings.js';
 import { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import type { AnyEventHandler } from './handler/event-handler.js';
-import type { DatabaseFailure } from './operator/blocked-page.js';
 import type { LeaseLoss, LeaseLossHook } from './slots/lease-keeper.js';
 import { QuarantineGate } from './subscription/quarantine.js';
 import { quiet } from './worker-context.js';
@@ -187,7 +186,7 @@ export class Delivery {
    * database is available. A new handler that starts `'now'` misses what is committed before {@link started} resolves; one that
    * starts at the `'beginning'` misses nothing.
    *
-   * A process should end when {@link started} rejects: no handler gets any events from a database that refuses one of them.
+   * A process should end when {@link started} rejects: no handler gets any events from a database that refuses one of them, because their names are in conflict.
    *
    * @throws InvariantViolationError `invariant-violation` when it was stopped: create a new one
    */
@@ -205,15 +204,15 @@ export class Delivery {
    * Resolves when every handler has its position in the log of every available database: what is committed there from then on is
    * delivered to a new handler that starts `'now'`.
    *
-   * A database that is unavailable, or does not register the handlers in time, is left out; its delivery begins by itself when it
-   * can: see {@link startedOn}.
+   * A database that is unavailable, or does not register a handler in time, is left out; that handler gets its events as soon as it
+   * can: see {@link startedOn}. Other handlers do not wait for it.
    *
-   * @returns the databases from which nothing is delivered yet, with the reasons; empty when all handlers run
+   * @returns the databases that deliver nothing to some handlers yet, with the reasons; empty when all handlers run
    * @throws HandlerNamesError `handler-names` when, in a database, the names of one handler belong to several handlers, or those
    * of two belong to one
    * @throws Error when a database was closed, or delivery stopped, before that
    */
-  async started(): Promise<readonly DatabaseFailure[]> {
+  async started(): Promise<readonly StartFailure[]> {
     const settled = await Promise.all(this.#workers.map((worker) => worker.settled()));
     return settled.filter((failure) => failure !== undefined);
   }

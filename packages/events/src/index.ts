@@ -38,5 +38,6 @@ export { notifyOfCommits } from './notifications.js';
 
 export { DeliveryOperator, type ShardLag, type ShardLeases } from './operator/delivery-operator.js';
 export type { BlockedFilter, BlockedRow } from '@framework/core/adapter';
+export type { StartFailure } from './database-worker.js';
 export type { DatabaseAnswers, DatabaseFailure, BlockedPage } from './operator/blocked-page.js';
 export type { EventExplanation, HandlerStanding } from './operator/explain-event.js';

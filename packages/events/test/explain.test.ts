@@ -184,7 +184,7 @@ test('explain says which process holds the slot for each handler, or that none d
 
 /** Registers a handler that no process has. */
 async function register(bench: DeliveryBench, name: string): Promise<void> {
-  await bench.process().store.cursors.register([{ name, aliases: [], startFrom: 'beginning' }]);
+  await bench.process().store.cursors.register({ name, aliases: [], startFrom: 'beginning' });
 }
 
 function block(bench: DeliveryBench, handler: string, event: DeliverableEvent): void {

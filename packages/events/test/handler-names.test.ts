@@ -175,7 +175,7 @@ test('a handler is retired only one lease time after its lease has ended, becaus
   const bench = new DeliveryBench();
   const operator = operatorOf(bench);
   const store = new MemoryDeliveryStore(new MemoryAccess(bench.database));
-  await store.cursors.register([{ name: 'one', aliases: [], startFrom: 'now' }]);
+  await store.cursors.register({ name: 'one', aliases: [], startFrom: 'now' });
   await store.leases.renew('late', ['one'], 1_000);
   await bench.clock.advance(1_999);
   await expect(operator.retire('one')).rejects.toMatchObject({ code: 'handler-in-use' });

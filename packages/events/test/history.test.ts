@@ -173,7 +173,7 @@ describe('a start', () => {
       if (reason !== undefined) onNotReady?.(reason);
       return opened;
     });
-    expect(await delivery.started()).toEqual([{ shards: [shard], error: reason }]);
+    expect(await delivery.started()).toEqual([{ shards: [shard], error: reason, handlers: ['one'] }]);
     const onShard = vi.fn<() => void>();
     const started = delivery.startedOn(shard).then(onShard);
     await bench.clock.advance(30_000);
@@ -198,7 +198,7 @@ describe('a start', () => {
       'cursors.register',
       Array.from({ length: 3 }, () => down),
     );
-    expect(await delivery.started()).toEqual([{ shards: [shard], error: down }]);
+    expect(await delivery.started()).toEqual([{ shards: [shard], error: down, handlers: ['one'] }]);
     const onShard = vi.fn<() => void>();
     const started = delivery.startedOn(shard).then(onShard);
     await bench.clock.advance(0);
@@ -208,6 +208,30 @@ describe('a start', () => {
     bench.database.commit(deposited('a', 1));
     await bench.clock.advance(2_000);
     expect(handler.seen).toEqual(['a1']);
+  });
+
+  test('of a handler that the database does not register holds up no other, and is made once it does', async () => {
+    const bench = new DeliveryBench();
+    const [late, one] = [handlerOf({ name: 'late' }), handlerOf({ name: 'one' })];
+    bench.database.commit(deposited('a', 1));
+    const { delivery, store } = bench.start([late, one]);
+    const slow = new Error('canceling statement due to statement timeout');
+    const register = store.cursors.register.bind(store.cursors);
+    let isSlow = true;
+    vi.spyOn(store.cursors, 'register').mockImplementation((handler) =>
+      isSlow && handler.name === 'late' ? Promise.reject(slow) : register(handler),
+    );
+    const failures = delivery.started();
+    const onShard = vi.fn<() => void>();
+    const started = delivery.startedOn(shard).then(onShard);
+    await bench.clock.advance(2_000);
+    expect(await failures).toEqual([{ shards: [shard], error: slow, handlers: ['late'] }]);
+    expect([one.seen, late.seen]).toEqual([['a1'], []]);
+    expect(onShard).not.toHaveBeenCalled();
+    isSlow = false;
+    await bench.clock.advance(10_000);
+    await started;
+    expect([one.seen, late.seen, await delivery.started()]).toEqual([['a1'], ['a1'], []]);
   });
 
   test('rejects, and is not tried again, when the databases are closed before the handlers are registered', async () => {

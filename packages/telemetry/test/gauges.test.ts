@@ -158,7 +158,7 @@ async function databaseOf(group: number) {
   const tables = new MemoryDeliveryTables(systemClock, 4);
   const faults = new MemoryFaults();
   const store = new MemoryDeliveryStore(new MemoryAccess(tables, faults, shard));
-  await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+  await store.cursors.register({ name: 'notify', aliases: [], startFrom: 'beginning' });
   const questions = vi.spyOn(store.cursors, 'lag');
   const questionCount = (): number => questions.mock.calls.length;
   return { shard, shards: [shard], tables, faults, store, questionCount, ready: async () => undefined };

@@ -32,7 +32,7 @@ test('the figures of a database that is down are gone from what Prometheus reads
 test('leases of a database that is down are not shown with their last values', async () => {
   const { faults, databases, read } = await served({ port: 0, intervalMs: 100 });
   for (const { store } of databases.deliveries())
-    await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+    await store.cursors.register({ name: 'notify', aliases: [], startFrom: 'beginning' });
   const shards = async (): Promise<readonly string[]> =>
     [...(await read()).matchAll(/^framework_delivery_pending\{framework_shard="([^"]*)"/gm)].map(
       ([, shard = '']) => shard,

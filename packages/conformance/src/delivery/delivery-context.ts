@@ -111,9 +111,9 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
   }
 
   /** Registers handlers that start at the beginning. */
-  register(...names: readonly string[]): Promise<readonly string[]> {
-    const handlers = names.map((name) => ({ name, aliases: [], startFrom: 'beginning' as const }));
-    return this.store.cursors.register(handlers);
+  async register(...names: readonly string[]): Promise<void> {
+    for (const name of names)
+      await this.store.cursors.register({ name, aliases: [], startFrom: 'beginning' });
   }
 
   /** Commits one event for each version of a model, one after the other, and returns the ids of the events. */

@@ -311,7 +311,7 @@ export function describeLateStarts(context: DeliveryContext<ConcurrentDeliveryFi
     const open = await context.fixture.begin();
     const late = await open.write('b', 1);
     await context.write('a', 1);
-    await context.store.cursors.register([{ name: 'new', aliases: [], startFrom: 'now' }]);
+    await context.store.cursors.register({ name: 'new', aliases: [], startFrom: 'now' });
     const next = await context.write('c', 1);
     await open.commit();
     expect(await readBy('new')).toEqual([...late, ...next].toSorted());
@@ -324,7 +324,7 @@ export function describeLateStarts(context: DeliveryContext<ConcurrentDeliveryFi
     const late = await open.write('b', 1);
     const first = await context.write('c', 1);
     const { createdDate: time } = at(await context.logged(), 1);
-    await context.store.cursors.register([{ name: 'since', aliases: [], startFrom: { time } }]);
+    await context.store.cursors.register({ name: 'since', aliases: [], startFrom: { time } });
     await open.commit();
     const next = await context.write('d', 1);
     expect(await readBy('since')).toEqual(expect.arrayContaining([...late, ...first, ...next]));

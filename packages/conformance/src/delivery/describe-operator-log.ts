@@ -218,7 +218,7 @@ export function describeOperatorLog(context: DeliveryContext): void {
     const [first, , , fourth] = await context.holdWith('a', 1, 2, 3, 4);
     await context.fail({ event: first, doneIds: [fourth.id] });
     await context.fail({ event: at(await context.logged(), 1), handler: 'elsewhere', dead: true });
-    await store.cursors.register([{ name: 'after', aliases: [], startFrom: 'now' }]);
+    await store.cursors.register({ name: 'after', aliases: [], startFrom: 'now' });
     await store.cursors.setPaused('notify', true);
     const { items } = await operator.history('a', { limit: 4 });
     expect(items.map(({ deliveries }) => deliveries.map(({ handler }) => handler))).toEqual(

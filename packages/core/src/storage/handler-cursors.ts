@@ -1,4 +1,3 @@
-import { HandlerNamesError } from '../errors/handler-errors.js';
 import type { DeliverableEvent } from './event-log.js';
 
 /**
@@ -77,15 +76,14 @@ export interface HandlerLag {
 /** Port: the handlers that one database knows, and their position in each slot. */
 export interface HandlerCursors {
   /**
-   * Finds handlers by any of their names or aliases, and creates cursors for those that are new here, at the start that they ask
-   * for. From then on all their names identify the same handler, whose permanent id is its first name: old and new code side by
-   * side share what is stored under it. Calling it again changes nothing.
+   * Finds a handler by any of its names or aliases, and creates its cursors, at the start that it asks for, if it is new here. From
+   * then on all its names identify the same handler, whose permanent id is its first name: old and new code side by side share what
+   * is stored under it. Calling it again changes nothing.
    *
-   * @returns the permanent ids, in the order of the handlers
-   * @throws HandlerNamesError `handler-names` when the names of one handler belong to several handlers, or those of two belong to
-   * one; then nothing is registered
+   * @returns the permanent id
+   * @throws HandlerNamesError `handler-names` when its names belong to several handlers; then nothing is registered
    */
-  register(handlers: readonly HandlerRegistration[]): Promise<readonly string[]>;
+  register(handler: HandlerRegistration): Promise<string>;
   /** The permanent id of the handler that has or had a name; `undefined` when there is none. */
   find(name: string): Promise<string | undefined>;
   /** All registered handlers. */
@@ -113,24 +111,4 @@ export interface HandlerCursors {
   hasPassed(handler: string, event: DeliverableEvent): Promise<boolean>;
   /** How far each handler is behind, for operators. */
   lag(): Promise<readonly HandlerLag[]>;
-}
-
-/**
- * For adapters: refuses handlers if two of them turn out to be the same. A handler with a name that another one had would take
- * over what is stored under it, and the other one would get no events.
- *
- * @param ids the permanent ids, in the order of the handlers
- * @throws HandlerNamesError `handler-names` when two are the same
- */
-export function assertDistinctHandlers(
-  handlers: readonly HandlerRegistration[],
-  ids: readonly string[],
-): void {
-  const owners = new Map<string, string>();
-  for (const [index, { name }] of handlers.entries()) {
-    const id = ids[index] ?? name;
-    const other = owners.get(id);
-    if (other !== undefined) throw new HandlerNamesError(name, [id], other);
-    owners.set(id, name);
-  }
 }

@@ -9,7 +9,6 @@ import {
   type HandlerRegistration,
   type KnownHandler,
   type StartFrom,
-  assertDistinctHandlers,
   isStorableText,
 } from '@framework/core/adapter';
 import { sql } from 'drizzle-orm';
@@ -108,13 +107,10 @@ export class PgHandlerCursors implements HandlerCursors {
     this.#manager = manager;
   }
 
-  async register(handlers: readonly HandlerRegistration[]): Promise<readonly string[]> {
+  async register(handler: HandlerRegistration): Promise<string> {
     return this.#manager.inTransaction(async () => {
       await this.#lock('eventlog.handlers');
-      const ids: string[] = [];
-      for (const handler of handlers) ids.push(await this.#register(handler));
-      assertDistinctHandlers(handlers, ids);
-      return ids;
+      return this.#register(handler);
     });
   }
 

@@ -14,22 +14,25 @@ export class Handling {
 
   /** Lets one process hold all slots of all handlers, so that most of what follows is not refused. */
   async begin(): Promise<void> {
-    await this.#known.stores.ask(({ cursors }) =>
-      cursors.register(handlerNames.map((name) => ({ name, aliases: [], startFrom: 'beginning' }))),
-    );
+    for (const name of handlerNames) {
+      await this.#known.stores.ask(({ cursors }) =>
+        cursors.register({ name, aliases: [], startFrom: 'beginning' }),
+      );
+    }
     await this.#renew('one', handlerNames);
   }
 
   async register(): Promise<void> {
-    const handlers = this.#known.some(handlerNames).map((name) => ({
+    const name = this.#known.of(handlerNames);
+    const handler = {
       name,
       aliases: this.#known.chance(0.3)
         ? this.#known.some(handlerNames).filter((alias) => alias !== name)
         : [],
       // Not a time: on PostgreSQL, events of a little earlier may be included.
       startFrom: this.#known.of(['beginning' as const, 'now' as const]),
-    }));
-    await this.#known.stores.ask(({ cursors }) => cursors.register(handlers));
+    };
+    await this.#known.stores.ask(({ cursors }) => cursors.register(handler));
   }
 
   async findHandler(): Promise<void> {

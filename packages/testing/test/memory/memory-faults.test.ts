@@ -218,7 +218,7 @@ describe('the connection to in-memory databases', () => {
     const { store } = fixture.databases.deliveries()[0]!;
     fixture.faults.inject(losing('leases.renew', 'answer'));
     await expect(store.leases.renew('one', [], 1_000)).rejects.toMatchObject({ code: 'transient-storage' });
-    await store.cursors.register([{ name: 'a', aliases: [], startFrom: 'beginning' }]);
+    await store.cursors.register({ name: 'a', aliases: [], startFrom: 'beginning' });
     expect((await store.leases.renew('two', ['a'], 1_000)).alone).toBe(false);
   });
 });

@@ -8,7 +8,6 @@ import {
   HandlerNamesError,
   type HandlerRegistration,
   type KnownHandler,
-  assertDistinctHandlers,
 } from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
@@ -23,17 +22,11 @@ export class MemoryHandlerCursors implements HandlerCursors {
     this.#access = access;
   }
 
-  register(handlers: readonly HandlerRegistration[]): Promise<readonly string[]> {
+  register(handler: HandlerRegistration): Promise<string> {
     return this.#access.answer('cursors.register', (tables) => {
-      const names = new Map(tables.names);
-      const ids = handlers.map((handler) => idOf(names, handler));
-      assertDistinctHandlers(handlers, ids);
-      for (const [name, id] of names) tables.names.set(name, id);
-      for (const [index, { startFrom }] of handlers.entries()) {
-        const id = ids[index];
-        if (id !== undefined && !tables.handlers.has(id)) add(tables, id, startOf(startFrom, tables.log));
-      }
-      return ids;
+      const id = idOf(tables.names, handler);
+      if (!tables.handlers.has(id)) add(tables, id, startOf(handler.startFrom, tables.log));
+      return id;
     });
   }
 

@@ -73,7 +73,7 @@ async function watchedDatabase() {
     return { owner, store, renew, call };
   };
   const [one, other] = [processOf('p1', 0), processOf('p2', 1)];
-  await one.store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+  await one.store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
   tables.delivery.commit(event);
   return { clock, tables, history, violations: history.violations, one, other };
 }
@@ -142,7 +142,7 @@ test('a slot that was released or whose lease has ended may go to another proces
 test('a process may call a handler whose current name a failover has lost', async () => {
   const { tables, one, violations } = await watchedDatabase();
   const replica = tables.delivery.snapshot();
-  await one.store.cursors.register([{ name: 'tell', aliases: [handler], startFrom: 'beginning' }]);
+  await one.store.cursors.register({ name: 'tell', aliases: [handler], startFrom: 'beginning' });
   await one.renew();
   tables.delivery.failOver(replica);
   await one.renew();
@@ -155,7 +155,7 @@ test('a process may call a handler under an id lost in a failover until it learn
   await one.renew();
   tables.delivery.failOver(new MemoryTables(clock, 1, () => 0).delivery.snapshot());
   tables.delivery.commit(event);
-  await other.store.cursors.register([{ name: 'another', aliases: [handler], startFrom: 'beginning' }]);
+  await other.store.cursors.register({ name: 'another', aliases: [handler], startFrom: 'beginning' });
   one.call();
   expect(violations).toEqual([]);
 });
@@ -322,9 +322,9 @@ test.each([
   const { tables, history, violations, ...processes } = await watchedDatabase();
   tables.delivery.names.clear();
   tables.delivery.handlers.clear();
-  await processes[by].store.cursors.register([{ ...registration, startFrom: 'beginning' }]);
+  await processes[by].store.cursors.register({ ...registration, startFrom: 'beginning' });
   tables.delivery.commit({ ...event, id: 'event-2' });
-  await processes[by].store.cursors.register([{ ...registration, startFrom: 'beginning' }]);
+  await processes[by].store.cursors.register({ ...registration, startFrom: 'beginning' });
   expect([...history.idsOfLost]).toEqual(ids);
   expect(violations).toEqual([]);
 });
@@ -333,7 +333,7 @@ test('a lost handler that is registered again under a foreign name is a violatio
   const { tables, one, violations } = await watchedDatabase();
   tables.delivery.names.clear();
   tables.delivery.handlers.clear();
-  await one.store.cursors.register([{ name: 'another', aliases: [handler], startFrom: 'beginning' }]);
+  await one.store.cursors.register({ name: 'another', aliases: [handler], startFrom: 'beginning' });
   expect(violations).toEqual([
     expect.stringContaining('p1 registers a handler as another, which is not the name of any handler it has'),
   ]);
@@ -345,9 +345,9 @@ test('a handler regains the id that it had in an older state of the database', a
   tables.delivery.names.clear();
   tables.delivery.handlers.clear();
   const registration = { name: 'another', aliases: [handler], startFrom: 'beginning' } as const;
-  await other.store.cursors.register([registration]);
+  await other.store.cursors.register(registration);
   tables.delivery.failOver(replica);
-  await other.store.cursors.register([registration]);
+  await other.store.cursors.register(registration);
   expect(violations).toEqual([]);
 });
 
