@@ -17,6 +17,7 @@ import { eachGuardCost, guardCost } from './callers/guard-cost.js';
 import { BenchServer } from './database/bench-server.js';
 import { backlog } from './delivery/backlog.js';
 import { disturbedThroughput } from './delivery/disturbed-throughput.js';
+import { drain } from './delivery/drain.js';
 import { heldTransaction } from './delivery/held-transaction.js';
 import { idleStatements } from './delivery/idle-statements.js';
 import { lag } from './delivery/lag.js';
@@ -46,6 +47,7 @@ const ofRatios: readonly Benchmark[] = [
   logGrowth,
   backlog,
   disturbedThroughput,
+  drain,
   heldTransaction,
 ];
 const ofAbsolutes: readonly Benchmark[] = [

@@ -25,7 +25,8 @@ export interface RecordingHandler extends EventHandler<WalletMoneyDepositedEvent
  */
 export function recordingHandler(
   name: string,
-  onEvent: (envelope: EventEnvelope<WalletMoneyDepositedEvent>) => void | Promise<void> = () => undefined,
+  onEvent: (envelope: EventEnvelope<WalletMoneyDepositedEvent>) => void | Promise<void> | undefined = () =>
+    undefined,
 ): RecordingHandler {
   @FrameworkEventHandler({ name, startFrom: 'beginning' })
   class Recording implements RecordingHandler {

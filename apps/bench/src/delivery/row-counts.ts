@@ -21,3 +21,12 @@ export async function deadRows(url: string): Promise<number> {
   );
   return row?.count ?? 0;
 }
+
+/** How many row versions have been written for blocked models. */
+export async function blockedRowVersions(url: string): Promise<number> {
+  const [row] = await query<{ count: number }>(
+    url,
+    `select (n_tup_ins + n_tup_upd + n_tup_del)::float8 as count from pg_stat_user_tables where relname = 'blocked_models'`,
+  );
+  return row?.count ?? 0;
+}
