@@ -362,6 +362,28 @@ describe('a handled event that a late statement blocks', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
+  test('is found within two leases after its model has recovered from a block that an earlier process left', async () => {
+    const bench = new DeliveryBench();
+    let isDown = true;
+    const one = (): ReturnType<typeof handlerOf> =>
+      handlerOf({ name: 'one', retry: { backoffMaxMs: 1_000 } }, () => {
+        if (isDown) fail();
+      });
+    const event = deposited('a', 1);
+    bench.database.commit(event);
+    const first = bench.start([one()]);
+    await bench.clock.advance(5_000);
+    await first.delivery.stop();
+    isDown = false;
+    const handler = one();
+    bench.start([handler]);
+    await bench.clock.advance(20_000);
+    blockElsewhere(bench, 'one', event);
+    await bench.clock.advance(20_000);
+    expect(handler.seen).toEqual(['a1', 'a1']);
+    expect(bench.database.blocked.size).toBe(0);
+  });
+
   test('holds back later events of its model during its next attempt', async () => {
     const { bench, handler, executor } = await blockedLate((eventId, attempt) => {
       if (eventId === 'a1' && attempt === 2) fail();

@@ -188,5 +188,5 @@ async function register(bench: DeliveryBench, name: string): Promise<void> {
 }
 
 function block(bench: DeliveryBench, handler: string, event: DeliverableEvent): void {
-  blockElsewhere(bench, handler, event, { attempts: 0, error: undefined });
+  blockElsewhere(bench, handler, event);
 }

@@ -10,7 +10,7 @@ import {
   PartialBatchError,
 } from '../src/index.js';
 import { deposited } from './account.js';
-import { DeliveryBench, operatorOf } from './delivery-bench.js';
+import { DeliveryBench, operatorOf, shard } from './delivery-bench.js';
 
 /** A batch handler of all events; `faults` contains the errors of events that fail, by their ids, until a test deletes them. */
 function partialHandler(options: EventHandlerOptions = {}): BatchEventHandler<undefined> & {
@@ -60,6 +60,23 @@ describe('a batch that fails in part', () => {
     await bench.clock.advance(30_000);
     expect(handler.batches.slice(1)).toEqual([['e1']]);
     expect(bench.database.blockedOf('publish')).toEqual([]);
+  });
+
+  test('is never repeated for what is done, even if a second event before that fails again', async () => {
+    const bench = new DeliveryBench();
+    const handler = partialHandler();
+    handler.faults.set('a1', new Error('no')).set('a2', new Error('no'));
+    bench.database.commit(deposited('a', 1), deposited('a', 2), deposited('a', 3));
+    const { store } = bench.start([handler]);
+    await bench.clock.advance(2_500);
+    expect(await store.blocked.mayComeAgain([{ handler: 'publish', eventId: 'a3', shard }])).toEqual([]);
+    expect(await operatorOf(bench).explain('a3')).toMatchObject({ standings: [{ kind: 'passed' }] });
+    handler.faults.delete('a1');
+    await bench.clock.advance(20_000);
+    handler.faults.clear();
+    await bench.clock.advance(60_000);
+    expect(bench.database.blockedOf('publish')).toEqual([]);
+    expect(handler.batches.flat().filter((id) => id === 'a3')).toHaveLength(1);
   });
 
   test('blocks each model with a failed event, with the error of the first one', async () => {

@@ -3,7 +3,6 @@ import {
   type BlockedRow,
   type DatabaseDelivery,
   type DeliverableEvent,
-  type DeliveryStore,
   type HandlerCursor,
   comparePositions,
 } from '@framework/core/adapter';
@@ -16,19 +15,25 @@ export async function explainEvent(
   const event = await store.log.find(eventId);
   if (event === undefined) return undefined;
   const cursors = await store.cursors.load([event.slot]);
-  const standings = await Promise.all(cursors.map((cursor) => standing(store, event, cursor)));
+  const standings = await Promise.all(cursors.map((cursor) => standing({ store, shards }, event, cursor)));
   return { kind: 'in-log', event, shards, standings };
 }
 
 async function standing(
-  store: DeliveryStore,
+  { store, shards }: Pick<DatabaseDelivery, 'store' | 'shards'>,
   event: DeliverableEvent,
   { handler, paused }: HandlerCursor,
 ): Promise<HandlerStanding> {
+  const passed = { handler, paused, kind: 'passed' } as const;
   const head = await store.deadLetters.headOf({ ...event, handler });
-  if (head !== undefined && comparePositions(head.event, event) <= 0)
-    return { handler, paused, ...blockedStanding(head, event) };
-  if (await store.cursors.hasPassed(handler, event)) return { handler, paused, kind: 'passed' };
+  const waits = head !== undefined && comparePositions(head.event, event) <= 0;
+  // A head without an error has not been tried: the model is being read on from there.
+  if (waits && head.error !== undefined) {
+    const asked = shards.slice(0, 1).map((shard) => ({ handler, eventId: event.id, shard }));
+    const isDone = (await store.blocked.mayComeAgain(asked)).length === 0;
+    return isDone ? passed : { handler, paused, ...blockedStanding(head, event) };
+  }
+  if (!waits && (await store.cursors.hasPassed(handler, event))) return passed;
   const lease = (await store.leases.list()).find(
     (each) => each.handler === handler && each.slot === event.slot,
   );

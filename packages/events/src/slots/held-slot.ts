@@ -44,6 +44,11 @@ export class HeldSlot {
     return this.#lost.signal;
   }
 
+  /** The models that are open again, and only remembered until the slot has been read up to where they were drained. */
+  get opened(): readonly ModelRecovery[] {
+    return [...this.blocked.values()].filter(({ phase }) => phase === 'open');
+  }
+
   lose(): void {
     this.#lost.abort(new Error(`This process no longer holds slot ${this.slot} of handler ${this.handler}`));
   }
@@ -106,6 +111,8 @@ export class ModelRecovery {
   #leftTo: ModelPosition | undefined;
   /** What was read from the slot while the row was being written, or while the last events were being drained. */
   readonly #kept: EventWork[] = [];
+  /** Up to where a batch has failed as a whole, and how many events may be read at once until then. */
+  #failed: { readonly to: ModelPosition; readonly readMax: number } | undefined;
   #batch: DrainedBatch | undefined;
   #interrupted: DrainedBatch | undefined;
 
@@ -216,9 +223,26 @@ export class ModelRecovery {
     return [...this.#doneIds];
   }
 
-  /** Whether an event is known to be done, which is asked once, when it is passed. */
-  passesDone(eventId: string): boolean {
-    return this.#doneIds.delete(eventId);
+  isDone(eventId: string): boolean {
+    return this.#doneIds.has(eventId);
+  }
+
+  /** Forgets which of these events are done, because the model has passed them. */
+  pass(events: readonly DeliverableEvent[]): void {
+    for (const { id } of events) this.#doneIds.delete(id);
+  }
+
+  /** How many events may be read at once: fewer where a batch has failed as a whole, until the one that it failed for is found. */
+  get readMax(): number {
+    const hasPassed = this.#failed === undefined || comparePositions(this.#failed.to, this.position) < 0;
+    return hasPassed ? Infinity : (this.#failed?.readMax ?? Infinity);
+  }
+
+  /** Halves what may be read at once, up to the last of some events that were in a batch that failed as a whole. */
+  halve(events: readonly DeliverableEvent[]): void {
+    const to = events.at(-1);
+    if (to === undefined || events.length < 2) return;
+    this.#failed = { to, readMax: Math.ceil(events.length / 2) };
   }
 
   /**
@@ -236,6 +260,12 @@ export class ModelRecovery {
     if (this.isLate || (readTo !== undefined && comparePositions(positionAfter(readTo), this.position) >= 0))
       this.slot.blocked.delete(modelKey(this));
     return { done: from === -1 ? kept : kept.slice(0, from), next };
+  }
+
+  /** Forgets an open model, because its slot has been read as far as it was drained. */
+  forget(): void {
+    const key = modelKey(this);
+    if (this.#phase === 'open' && this.slot.blocked.get(key) === this) this.slot.blocked.delete(key);
   }
 
   /** Forgets what was kept, because the slot is lost; returns it. */

@@ -68,6 +68,7 @@ class LeasedWrites<Item extends { readonly token: string }> {
   readonly #write: (items: readonly Item[]) => Promise<readonly string[]>;
   readonly #onLost: (tokens: readonly string[]) => void;
   readonly #batch: StatementBatch<Item, boolean>;
+  readonly #sending = new Set<Promise<unknown>>();
 
   /**
    * @param write returns the tokens of leases that are lost
@@ -88,34 +89,64 @@ class LeasedWrites<Item extends { readonly token: string }> {
   async add(slot: HeldSlot, ...items: readonly Item[]): Promise<boolean> {
     if (!slot.held || this.#context.ended.aborted) return false;
     const written = await Promise.all(items.map((item) => this.#answer(this.#batch.add(item))));
-    for (const [index, item] of items.entries()) {
-      // An item that is refused must not keep out the others.
-      if (!(written[index] ?? (await this.#alone(slot, item)))) return false;
-    }
-    return true;
+    if (written.includes(false)) return false;
+    const refused = items.filter((_item, index) => written[index] === undefined);
+    return refused.length === 0 || this.#writeRefused(slot, refused);
   }
 
   /** Resolves when no statement is being executed. */
-  idle(): Promise<void> {
-    return this.#batch.idle();
+  async idle(): Promise<void> {
+    await Promise.allSettled([this.#batch.idle(), ...this.#sending]);
   }
 
-  async #alone(slot: HeldSlot, item: Item): Promise<boolean> {
+  /**
+   * Writes items again that the database has refused: by turns all of them, because the refusal may have passed, and one by one, because
+   * an item that is always refused must not keep out the others.
+   */
+  async #writeRefused(slot: HeldSlot, items: readonly Item[]): Promise<boolean> {
     const { ended } = this.#context;
     const backoff = storeBackoff(this.#context);
-    while (slot.held && !ended.aborted) {
-      await backoff.failed(AbortSignal.any([slot.lost, ended]));
-      const [answer] = slot.held && !ended.aborted ? ((await this.#answer(this.#send([item]))) ?? []) : [];
-      if (answer !== undefined) return answer;
+    const signal = AbortSignal.any([slot.lost, ended]);
+    let left = items;
+    for (let together = true; ; together = !together) {
+      await backoff.failed(signal);
+      if (signal.aborted) return false;
+      if (together) {
+        const answer = await this.#answer(this.#send(left));
+        if (answer !== undefined) return !answer.includes(false);
+        continue;
+      }
+      const refused = await this.#writeEach(left, signal);
+      if (refused === undefined || refused.length === 0) return refused !== undefined;
+      left = refused;
     }
-    return false;
+  }
+
+  /**
+   * Writes one item after the other, up to the first one that is refused.
+   *
+   * @returns those that are left, that one last; `undefined` when the slot is lost or delivery ends
+   */
+  async #writeEach(items: readonly Item[], signal: AbortSignal): Promise<readonly Item[] | undefined> {
+    for (const [index, item] of items.entries()) {
+      const answer = await this.#answer(this.#send([item]));
+      if (answer?.includes(false) === true || signal.aborted) return undefined;
+      if (answer === undefined) return [...items.slice(index + 1), item];
+    }
+    return [];
   }
 
   /** @returns for each item whether its lease was valid */
   async #send(items: readonly Item[]): Promise<readonly boolean[]> {
-    const lost = await this.#write(items);
-    this.#onLost(lost);
-    return items.map(({ token }) => !lost.includes(token));
+    const sending = this.#write(items);
+    this.#sending.add(sending);
+    try {
+      const lost = await sending;
+      this.#onLost(lost);
+      return items.map(({ token }) => !lost.includes(token));
+    } finally {
+      this.#sending.delete(sending);
+    }
   }
 
   /** @returns `undefined` when the database has refused the statement, which is reported */

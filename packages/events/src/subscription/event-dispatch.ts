@@ -295,10 +295,12 @@ export class EventDispatch {
 
   #count(works: readonly QueuedWork[], sign: 1 | -1): void {
     const { count, bytes } = loadOf(works);
+    const wasFull = sign < 0 && this.full;
     this.#unfinished = {
       count: this.#unfinished.count + sign * count,
       bytes: this.#unfinished.bytes + sign * bytes,
     };
+    if (wasFull && !this.full) this.#onRoom();
   }
 
   async #runEvents(first: EventWork, queue: KeyedQueue<QueuedWork>): Promise<void> {
@@ -312,7 +314,6 @@ export class EventDispatch {
       left = await this.#events.run(works, attempt);
     } finally {
       // This includes abandoned calls: the next holder of their slot reads the events again.
-      const wasFull = this.full;
       this.#waiting.delete(queue);
       this.#count(works, -1);
       if (left !== undefined) this.#count(left.works, 1);
@@ -327,7 +328,7 @@ export class EventDispatch {
           this.#wait(queue, left, { ...together, attempt }, left.waitMs);
         }
       }
-      if (wasFull || waited !== undefined) this.#onRoom();
+      if (waited !== undefined) this.#onRoom();
     }
   }
 

@@ -91,6 +91,9 @@ export class EventStep {
     const failed = this.#failed(works.length, error, verdictOf(this.#policy, error));
     this.#tell(works[0], works.length, error, failed);
     await this.#blockAs(works, () => failed);
+    const { slot } = works[0];
+    for (const [key, own] of Map.groupBy(works, ({ event }) => modelKey(event)))
+      slot.blocked.get(key)?.halve(own.map(({ event }) => event));
   }
 
   /** Blocks the models of the events that are known to have failed; all other events are done. */

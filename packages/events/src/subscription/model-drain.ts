@@ -67,6 +67,7 @@ export class ModelDrain {
       if (hasMore) reading = this.#reads.read(recovery, next);
       if (!(await done)) return;
       recovery.position = next;
+      recovery.pass(events);
       if (!hasMore && (recovery.hasCaughtUp || (isEmpty && last === undefined))) break;
       if (last !== undefined) void this.#moves.add(slot, moveOf(recovery));
       if (hasMore) continue;
@@ -81,7 +82,7 @@ export class ModelDrain {
 
   /** Resolves when all events are done: with false if one has failed, or the slot is lost. */
   #handle(recovery: ModelRecovery, events: readonly DeliverableEvent[], hasMore: boolean): Promise<boolean> {
-    const wanted = events.filter((event) => this.#drained.wants(event) && !recovery.passesDone(event.id));
+    const wanted = events.filter((event) => this.#drained.wants(event) && !recovery.isDone(event.id));
     return new Promise((onEnded) => {
       const batch: DrainedBatch = { unfinishedCount: wanted.length, onEnded };
       const onFinished = (): void => {
@@ -159,9 +160,10 @@ class ModelReads {
         const models = asked.map(({ recovery: { leased }, position }) => ({ ...leased, position }));
         const found = await this.#blocked.read(models, limit, eventBytesMax(settings));
         backoff.succeeded();
-        for (const [index, { answer }] of asked.entries()) {
+        for (const [index, { recovery, answer }] of asked.entries()) {
+          const readMax = Math.min(limit, recovery.readMax);
           const events = found[index] ?? [];
-          answer({ events, hasMore: events.length >= limit });
+          answer({ events: events.slice(0, readMax), hasMore: events.length >= readMax });
         }
       } catch (error) {
         onError(error);

@@ -11,12 +11,13 @@ import type { HeldSlot, ModelRecovery } from '../slots/held-slot.js';
 /** The longest time for which an event may be tried alone: the longest delay of a timer. */
 const aloneMaxMs = 2 ** 31 - 1;
 
-/** How many models of a handler are recovered at once, besides those whose heads are being tried. */
-const recoveriesMax = 64;
+/** How many models of a slot are recovered at once, those included whose heads are being tried. */
+const recoveriesMax = 128;
 
 /** A blocked model that one of the subscriptions can recover now. */
 interface Recovery {
-  readonly head: BlockedHead;
+  /** Until it has been tried: a large event must not stay in memory while the rest is drained. */
+  head: BlockedHead | undefined;
   readonly model: ModelRecovery;
   readonly subscription: Subscription;
 }
@@ -105,7 +106,7 @@ export class RetryLoop {
   async #dueRecoveries(): Promise<readonly Recovery[]> {
     const { settings } = this.#context;
     const busy = [...this.#busy].filter(({ model }) => model.slot.held);
-    const counts = countBy(busy, ({ subscription }) => subscription);
+    const countsOfSlots = countBy(busy, ({ model }) => model.slot);
     const tried = busy.filter((recovery) => this.#next.has(recovery) || this.#trying.has(recovery));
     const triedCounts = countBy(tried, ({ subscription }) => subscription);
     const triedOfSlots = countBy(tried, ({ model }) => model.slot);
@@ -117,12 +118,12 @@ export class RetryLoop {
       if ((triedOfSlots.get(held) ?? 0) >= retriesOfSlotMax) return [];
       const headsMax = Math.min(
         2 * retriesMax - (triedCounts.get(subscription) ?? 0),
-        2 * retriesMax + recoveriesMax - (counts.get(subscription) ?? 0),
+        recoveriesMax - (countsOfSlots.get(held) ?? 0),
       );
       return headsMax > 0 ? [{ handler, slot, waitMaxMs, headsMax }] : [];
     });
     if (places.length === 0) return [];
-    const except = busy.map(({ head }) => head);
+    const except = busy.map(({ model }) => model.leased);
     const options = { bytesMax: eventBytesMax(settings), except };
     const heads = await this.#blocked.dueHeads(places, settings.dueMax, options);
     return heads.flatMap((head) => this.#recovery(head) ?? []);
@@ -169,7 +170,9 @@ export class RetryLoop {
       } else {
         counts.set(subscription, count + 1);
         this.#trying.add(recovery);
-        const recovering = this.#recover(recovery).finally(() => this.#recovering.delete(recovering));
+        const recovering = this.#recover(recovery)
+          .finally(() => this.#end(recovery))
+          .finally(() => this.#recovering.delete(recovering));
         this.#recovering.add(recovering);
       }
     }
@@ -183,7 +186,18 @@ export class RetryLoop {
   }
 
   async #recover(recovery: Recovery): Promise<void> {
+    if (await this.#try(recovery)) await recovery.subscription.drain(recovery.model);
+  }
+
+  #end(recovery: Recovery): void {
+    this.#busy.delete(recovery);
+    this.#fillUp(recovery.subscription);
+  }
+
+  /** Tries the head; returns whether the rest of the model may be drained. */
+  async #try(recovery: Recovery): Promise<boolean> {
     const { head, model, subscription } = recovery;
+    if (head === undefined) return false;
     const { openCount } = head;
     const { stopping, settings } = this.#context;
     let tried: Promise<DoneAttempt | undefined> = Promise.resolve(undefined);
@@ -198,13 +212,11 @@ export class RetryLoop {
     this.#trying.delete(recovery);
     if (!stopping.aborted) this.#start();
     const done = await tried;
-    if (done !== undefined) {
-      // Others can be tried while this one is drained.
-      this.#fillUp(subscription);
-      await subscription.recover(head, model, done);
-    }
-    this.#busy.delete(recovery);
+    recovery.head = undefined;
+    if (done === undefined) return false;
+    // Others can be tried while this one is drained.
     this.#fillUp(subscription);
+    return subscription.passHead(head, model, done);
   }
 
   /** Polls at once if no further head of a handler is next. */
@@ -230,7 +242,7 @@ async function whileHeld({ lost }: HeldSlot, work: Promise<unknown>): Promise<vo
 
 /** Heads that must be tried alone come before those that may be tried in parallel, and suspects before the others. */
 function rank({ head, model }: Recovery): number {
-  if (head.openCount > 0) return 0;
+  if (head !== undefined && head.openCount > 0) return 0;
   return model.suspectCount > 0 ? 1 : 2;
 }
 

@@ -133,20 +133,27 @@ export class Subscription {
     return done;
   }
 
-  /** Continues with a model whose head is done: tries the next event if it is a suspect as well, otherwise drains the model. */
-  async recover(head: BlockedHead, model: ModelRecovery, done: DoneAttempt): Promise<void> {
+  /** Moves a model behind its head, which is done; returns false if the next event is a suspect as well, and is tried like it. */
+  async passHead(head: BlockedHead, model: ModelRecovery, done: DoneAttempt): Promise<boolean> {
     const { event } = head;
     const isPassed = comparePositions(head.position, model.position) < 0;
     // At once, because the call may have stopped the event loop for so long that the lease is about to end.
-    if (isPassed && !(await this.#around.writes.move.add(model.slot, moveOf(model))))
-      return this.dispatch.endUnrecorded(head, done);
+    if (isPassed && !(await this.#around.writes.move.add(model.slot, moveOf(model)))) {
+      await this.dispatch.endUnrecorded(head, done);
+      return false;
+    }
     if (event !== undefined && --model.suspectCount > 0) {
       model.wait();
-      return;
+      return false;
     }
     model.suspectCount = 0;
     this.slots.tried(model);
-    await this.#drain.run(model);
+    return true;
+  }
+
+  /** Drains what waits behind the head of a model. */
+  drain(model: ModelRecovery): Promise<void> {
+    return this.#drain.run(model);
   }
 
   setPaused(paused: boolean): void {
@@ -204,7 +211,10 @@ export class Subscription {
     const slots = group.map(({ slot }) => slot.slot);
     const turn = ++this.#readCount;
     for (const position of group) position.turn = turn;
+    const opened = group.flatMap(({ slot }) => slot.opened);
     const batch = await this.#around.reader.read(slots, first.cursor);
+    // A source of its own may be behind the log from which they were drained.
+    if (!batch.more && this.#handler.options.source === undefined) for (const model of opened) model.forget();
     const wanted = batch.events.filter((event) => this.dispatch.wants(event));
     const bySlot = Map.groupBy(wanted, ({ slot }) => slot);
     await allEnded(

@@ -1,0 +1,129 @@
+import { UnknownActionError } from '@framework/core';
+import { describe, expect, test } from 'vitest';
+
+import { type BatchEventHandler, type EventEnvelope, PartialBatchError } from '../src/index.js';
+import { deposited } from './account.js';
+import { giveAway } from './bench-store.js';
+import { type BenchProcess, DeliveryBench, handlerOf } from './delivery-bench.js';
+
+/** Events of models whose names begin with a prefix. */
+const seenOf = (seen: readonly string[], prefix: string): readonly string[] =>
+  seen.filter((id) => id.startsWith(prefix));
+
+async function commitEachMinute(
+  bench: DeliveryBench,
+  { executor }: Pick<BenchProcess, 'executor'>,
+  minutes: number,
+): Promise<void> {
+  for (let minute = 1; minute <= minutes; minute++) {
+    await bench.clock.advance(60_000);
+    bench.database.commit(deposited('a', 3 + minute));
+    executor.committed();
+  }
+  await bench.clock.advance(1_000);
+}
+
+/** The model a is blocked, and the handler is full of events that are kept until the row of model h is written. */
+async function fullHandler(answerMs: number, h1: () => void) {
+  const bench = new DeliveryBench();
+  let isFirst = true;
+  const handler = handlerOf({ name: 'one' }, ({ eventId }) => {
+    if (eventId === 'h1') h1();
+    if (eventId !== 'a1' || !isFirst) return;
+    isFirst = false;
+    throw new Error('once');
+  });
+  const process = bench.start([handler]);
+  await bench.clock.advance(1_000);
+  bench.database.commit(deposited('a', 1), deposited('a', 2), deposited('a', 3));
+  process.executor.committed();
+  await bench.clock.advance(100);
+  process.access.delays.set('blocked.fail', [bench.clock.sleep(answerMs)]);
+  bench.database.commit(deposited('h', 1));
+  process.executor.committed();
+  await bench.clock.advance(50);
+  for (let version = 2; version <= 2_500; version++) bench.database.commit(deposited('h', version));
+  process.executor.committed();
+  return { bench, handler, process };
+}
+
+describe('a model that waits for room', () => {
+  test('is drained when what was kept for another model is left to that', async () => {
+    const { bench, handler, process } = await fullHandler(5_000, () => {
+      throw new UnknownActionError('Nothing');
+    });
+    await commitEachMinute(bench, process, 10);
+    expect(seenOf(handler.seen, 'a')).toHaveLength(14);
+  });
+
+  test('is drained when the slot is lost in which events were kept', async () => {
+    const { bench, handler, process } = await fullHandler(60_000, () => {
+      throw new Error('no');
+    });
+    await bench.clock.advance(2_000);
+    giveAway(bench, 'one', deposited('h', 1).slot);
+    await commitEachMinute(bench, process, 10);
+    expect(seenOf(handler.seen, 'a')).toHaveLength(14);
+  });
+});
+
+describe('80 models that are drained for minutes', () => {
+  test('hold up no attempt of another model', async () => {
+    const bench = new DeliveryBench();
+    let isDown = true;
+    let isFirst = true;
+    const atMs = new Map<string, number>();
+    const retry = { backoffMaxMs: 1_000, attemptsMax: 1_000 };
+    const handler = handlerOf({ name: 'one', retry }, async ({ eventId, modelId }) => {
+      if (isDown) throw new Error('down');
+      if (modelId === 'new' && isFirst) {
+        isFirst = false;
+        throw new Error('once');
+      }
+      await bench.clock.sleep(1_000);
+      atMs.set(eventId, bench.clock.elapsedMs());
+    });
+    for (let version = 1; version <= 100; version++)
+      for (let index = 0; index < 80; index++)
+        bench.database.commit(deposited(`m${index}-`, version, { slot: index % 2 }));
+    const roomy = { unfinishedMax: 100_000, readMax: 20_000, unsavedMax: 100_000 };
+    const { executor } = bench.start([handler], roomy);
+    await bench.clock.advance(5_000);
+    isDown = false;
+    await bench.clock.advance(20_000);
+    bench.database.commit(deposited('new', 1, { slot: 0 }));
+    executor.committed();
+    const fromMs = bench.clock.elapsedMs();
+    await bench.clock.advance(30_000);
+    expect((atMs.get('new1') ?? Infinity) - fromMs).toBeLessThan(30_000);
+  });
+
+  test('hold up only their slot while their batch waits', async () => {
+    const bench = new DeliveryBench();
+    const seen: string[] = [];
+    const failOnce = new Set(['b1', ...Array.from({ length: 80 }, (_item, index) => `m${index}-1`)]);
+    class Publish implements BatchEventHandler<undefined> {
+      static readonly handlerName = 'publish';
+      static readonly options = { startFrom: 'beginning', whenBatchFails: 'wait' } as const;
+      readonly event = 'all';
+      async handleBatch(envelopes: readonly EventEnvelope<undefined>[]): Promise<void> {
+        const ids = envelopes.map(({ eventId }) => eventId);
+        seen.push(...ids);
+        if (ids.some((id) => id.endsWith('-2'))) throw new Error('The target of slot 0 is away');
+        const failed = ids.filter((id) => failOnce.delete(id));
+        const failures = failed.map((eventId) => ({ eventId, error: new Error('once') }));
+        if (failures.length > 0) throw new PartialBatchError(failures);
+      }
+    }
+    for (let index = 0; index < 80; index++) bench.database.commit(deposited(`m${index}-`, 1, { slot: 0 }));
+    const { executor } = bench.start([new Publish()]);
+    await bench.clock.advance(300);
+    for (let index = 0; index < 80; index++) bench.database.commit(deposited(`m${index}-`, 2, { slot: 0 }));
+    executor.committed();
+    await bench.clock.advance(600_000);
+    bench.database.commit(deposited('b', 1, { slot: 1 }));
+    executor.committed();
+    await bench.clock.advance(60_000);
+    expect(seenOf(seen, 'b')).toEqual(['b1', 'b1']);
+  });
+});
