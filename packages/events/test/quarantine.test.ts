@@ -44,6 +44,16 @@ describe('the suspects of a process that died', () => {
     expect(suspectCount).toBeLessThanOrEqual(4 + 2 * 2 + 2);
   });
 
+  test('of one model are tried one after the other without a search for each', async () => {
+    const bench = await diedWith(...Array.from({ length: 300 }, (_item, index) => deposited('a', index + 1)));
+    const handler = handlerOf({ name: 'one' });
+    const { access } = bench.start([handler], { leaseMs });
+    await bench.clock.advance(20_000);
+    expect(handler.seen).toHaveLength(300);
+    expect(access.calls.get('blocked.begin')).toBe(300);
+    expect(access.calls.get('blocked.dueHeads')).toBeLessThan(30);
+  });
+
   test('include every event of a transaction after its cursor, however large', async () => {
     const bench = new DeliveryBench();
     const before = bench.start([handlerOf({ name: 'one' })]);

@@ -93,6 +93,9 @@ export interface DrainedBatch {
   readonly onEnded: (isDone: boolean) => void;
 }
 
+/** How many suspects of a model are read at once. */
+const suspectsMax = 50;
+
 /** The way of one blocked model from its failed event to the end of what waits behind it, in a slot that this process holds. */
 export class ModelRecovery {
   readonly slot: HeldSlot;
@@ -111,6 +114,8 @@ export class ModelRecovery {
   #leftTo: ModelPosition | undefined;
   /** What was read from the slot while the row was being written, or while the last events were being drained. */
   readonly #kept: EventWork[] = [];
+  /** The next events that must be tried one by one, as far as they have been read. */
+  #suspects: DeliverableEvent[] = [];
   /** Up to where a batch has failed as a whole, and how many events may be read at once until then. */
   #failed: { readonly to: ModelPosition; readonly readMax: number } | undefined;
   #batch: DrainedBatch | undefined;
@@ -198,6 +203,7 @@ export class ModelRecovery {
     doneIds: Iterable<string> = this.#doneIds,
   ): readonly EventWork[] {
     this.#phase = 'waiting';
+    this.#suspects = [];
     this.position = { modelVersion, ordinal };
     this.#doneIds = new Set(doneIds);
     const kept = this.#kept.splice(0);
@@ -225,6 +231,21 @@ export class ModelRecovery {
 
   isDone(eventId: string): boolean {
     return this.#doneIds.has(eventId);
+  }
+
+  /**
+   * The next event that must be tried by itself.
+   *
+   * @param read reads events from a position on, up to a number of them
+   */
+  async nextSuspect(
+    read: (from: ModelPosition, limit: number) => Promise<readonly DeliverableEvent[]>,
+  ): Promise<DeliverableEvent | undefined> {
+    if (this.#suspects.length === 0) {
+      const events = await read(this.position, Math.min(this.suspectCount, suspectsMax));
+      this.#suspects = events.filter(({ id }) => !this.isDone(id));
+    }
+    return this.#suspects.shift();
   }
 
   /** Forgets which of these events are done, because the model has passed them. */

@@ -92,8 +92,7 @@ export class RetryLoop {
     const { settings } = this.#context;
     const due = this.#sharedOut(await this.#dueRecoveries());
     for (const recovery of due) this.#busy.add(recovery);
-    this.#next = new Set([...this.#next, ...due].toSorted((one, other) => rank(one) - rank(other)));
-    this.#start();
+    this.#queue(due);
     // One statement may return fewer models than there is room for.
     if (due.length >= settings.dueMax) this.#wakeSignal.wake();
     if (this.#busy.size > 0) return settings.pollMinMs;
@@ -170,9 +169,7 @@ export class RetryLoop {
       } else {
         counts.set(subscription, count + 1);
         this.#trying.add(recovery);
-        const recovering = this.#recover(recovery)
-          .finally(() => this.#end(recovery))
-          .finally(() => this.#recovering.delete(recovering));
+        const recovering = this.#recover(recovery).finally(() => this.#recovering.delete(recovering));
         this.#recovering.add(recovering);
       }
     }
@@ -186,7 +183,19 @@ export class RetryLoop {
   }
 
   async #recover(recovery: Recovery): Promise<void> {
-    if (await this.#try(recovery)) await recovery.subscription.drain(recovery.model);
+    const { model, subscription } = recovery;
+    if (await this.#try(recovery)) {
+      recovery.head = await subscription.nextSuspect(model);
+      if (recovery.head !== undefined) return this.#queue([recovery]);
+      await subscription.drain(model);
+    }
+    this.#end(recovery);
+  }
+
+  /** Lets heads be tried as soon as there is capacity. */
+  #queue(recoveries: readonly Recovery[]): void {
+    this.#next = new Set([...this.#next, ...recoveries].toSorted((one, other) => rank(one) - rank(other)));
+    if (!this.#context.stopping.aborted) this.#start();
   }
 
   #end(recovery: Recovery): void {
@@ -214,8 +223,8 @@ export class RetryLoop {
     const done = await tried;
     recovery.head = undefined;
     if (done === undefined) return false;
-    // Others can be tried while this one is drained.
-    this.#fillUp(subscription);
+    // Others can be tried while this one is moved and drained.
+    if (model.suspectCount <= 1) this.#fillUp(subscription);
     return subscription.passHead(head, model, done);
   }
 

@@ -7,6 +7,7 @@ import {
   positionAfter,
 } from '@framework/core/adapter';
 
+import { eventBytesMax } from '../delivery-settings.js';
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import { WakeSignal, storeBackoff } from '../worker-context.js';
 import { type SubscriptionDependencies, EventDispatch } from './event-dispatch.js';
@@ -133,7 +134,7 @@ export class Subscription {
     return done;
   }
 
-  /** Moves a model behind its head, which is done; returns false if the next event is a suspect as well, and is tried like it. */
+  /** Moves a model behind its head, which is done; returns false if the slot is lost. */
   async passHead(head: BlockedHead, model: ModelRecovery, done: DoneAttempt): Promise<boolean> {
     const { event } = head;
     const isPassed = comparePositions(head.position, model.position) < 0;
@@ -142,18 +143,42 @@ export class Subscription {
       await this.dispatch.endUnrecorded(head, done);
       return false;
     }
-    if (event !== undefined && --model.suspectCount > 0) {
-      model.wait();
-      return false;
-    }
-    model.suspectCount = 0;
-    this.slots.tried(model);
+    if (event === undefined) model.suspectCount = 0;
+    else model.suspectCount--;
     return true;
   }
 
-  /** Drains what waits behind the head of a model. */
-  drain(model: ModelRecovery): Promise<void> {
-    return this.#drain.run(model);
+  /** The next suspect of a model whose head is done, to be tried like that; `undefined` when there is none, or it is not known yet. */
+  async nextSuspect(model: ModelRecovery): Promise<BlockedHead | undefined> {
+    const { context, blocked } = this.#around;
+    if (model.suspectCount <= 0) return undefined;
+    try {
+      const event = await model.nextSuspect(async (position, limit) => {
+        const [events = []] = await blocked.read(
+          [{ ...model.leased, position }],
+          limit,
+          eventBytesMax(context.settings),
+        );
+        return events;
+      });
+      if (event === undefined) model.suspectCount = 0;
+      const { leased, position, doneIds } = model;
+      const untried = { attempts: 0, uncounted: 0, openCount: 0, hasFailed: false };
+      return event && { ...leased, ...untried, position, event, doneIds };
+    } catch (error) {
+      context.onError(error);
+      return undefined;
+    }
+  }
+
+  /** Drains what waits behind the head of a model; if there are suspects, these are left to the next round. */
+  async drain(model: ModelRecovery): Promise<void> {
+    if (model.suspectCount > 0) {
+      model.wait();
+      return;
+    }
+    this.slots.tried(model);
+    await this.#drain.run(model);
   }
 
   setPaused(paused: boolean): void {
