@@ -27,8 +27,9 @@ async function standing(
   const passed = { handler, paused, kind: 'passed' } as const;
   const head = await store.deadLetters.headOf({ ...event, handler });
   const waits = head !== undefined && comparePositions(head.event, event) <= 0;
-  // A head without an error has not been tried: the model is being read on from there.
-  if (waits && head.error !== undefined) {
+  // What is behind a head that nobody has tried may have been handled: the row moves once per batch.
+  const isTried = head?.error !== undefined || head?.attempts !== 0 || head.event.id === event.id;
+  if (waits && isTried) {
     const asked = shards.slice(0, 1).map((shard) => ({ handler, eventId: event.id, shard }));
     const isDone = (await store.blocked.mayComeAgain(asked)).length === 0;
     return isDone ? passed : { handler, paused, ...blockedStanding(head, event) };
@@ -74,7 +75,7 @@ export type HandlerStanding = { readonly handler: string; readonly paused: boole
       readonly error: string | undefined;
     }
   | {
-      /** It failed, and will be retried at this date, or at once if the date has passed. */
+      /** It failed, or nothing of its model is done from there on; it is tried at this date, or at once if the date has passed. */
       readonly kind: 'backing-off';
       readonly attempts: number;
       readonly error: string | undefined;
