@@ -37,7 +37,7 @@ import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
  *
  * This file reads, and puts slots into quarantine. `event-dispatch.ts` queues events by model; `event-step.ts` calls the handler
  * with them, and blocks models; `retry-loop.ts` finds models that are due; `retry-step.ts` tries their heads, and `model-drain.ts`
- * reads and handles what waits behind these. `model-recovery.ts` is what a process knows of a blocked model.
+ * reads and handles what waits behind these. `held-slot.ts` has what a process knows of a slot and its blocked models.
  */
 
 /** Delivers the events of one database to one handler, at its own pace: no other handler waits for it. */
