@@ -68,7 +68,7 @@ create table eventlog.blocked_models (
   attempts      integer     not null default 0,
   -- Calls that did not count, because storage or another shard could not serve: they lengthen the wait before the next one.
   uncounted     integer     not null default 0,
-  -- The attempts of which nobody has said how they ended, and those of them that count from their beginning.
+  -- The attempts whose end is not recorded, and those of them that count from their beginning.
   open_attempts text[]      not null default '{}',
   lone_attempts text[]      not null default '{}',
   error         text,

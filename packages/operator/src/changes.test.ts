@@ -171,7 +171,7 @@ describe('a change', () => {
       const skipped = { ...filter, dead: false };
       expect(await operator.skip(skipped, { ...options, dryRun: true })).toMatchObject({ count: 1 });
       expect(await operator.skip(skipped, options)).toMatchObject({ count: 1 });
-      // Behind the skipped event is one that nobody has tried: it is not listed, and a repeated skip does not reach it.
+      // The event behind the skipped one is untried: it is not listed, and a repeated skip does not reach it.
       for (const again of [filter, skipped])
         expect(await operator.skip(again, options)).toMatchObject({ count: 0, mayBeMore: false });
       expect((await operator.blocked(filter)).items).toEqual([]);

@@ -230,7 +230,7 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
     return at(await this.rows(filter), 0);
   }
 
-  /** Lets events fail for `notify` at their first attempt, which nobody recorded, unless stated otherwise. */
+  /** Records failures of events for `notify`. Default: the first call failed, and no attempt was recorded before it. */
   fail(
     ...failures: readonly (Partial<BlockedFailure> & Pick<BlockedFailure, 'event'>)[]
   ): Promise<readonly string[]> {
@@ -242,7 +242,7 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
     );
   }
 
-  /** Lets `notify` hold the models of events that nobody has tried. */
+  /** Blocks the models of untried events for `notify`. */
   hold(...events: readonly DeliverableEvent[]): Promise<readonly string[]> {
     return this.store.blocked.hold(
       events.map((event) => ({ handler: 'notify', token: this.token('notify', event.slot), event })),
@@ -284,7 +284,7 @@ function changeSetOf({ key, ...given }: GivenAction, written: readonly WrittenEv
   return { shard: firstShard, action, changes: [], events, key };
 }
 
-/** A failure of the first attempt, which nobody recorded; the next one may be made at once. */
+/** A failure of the first call, before which no attempt was recorded; the next one may be made at once. */
 const failedOnce = {
   attempt: undefined,
   attempts: 1,

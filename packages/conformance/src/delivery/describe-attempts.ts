@@ -194,7 +194,7 @@ export function describeAttempts(context: DeliveryContext): void {
     await fail(head, { attempt: alone('first'), dead: true });
     const next = await context.head();
     expect(next).toMatchObject({ event: { modelVersion: 2 }, hasFailed: false, attempts: 0, openCount: 0 });
-    // An event that nobody has tried can be tried with an attempt as well.
+    // An attempt at an untried head is recorded as well.
     expect(await context.begin(next, alone('second'))).toBe(true);
     await fail(next, { attempt: alone('second') });
     expect(await context.heads()).toMatchObject([{ hasFailed: true, attempts: 1, openCount: 0 }]);

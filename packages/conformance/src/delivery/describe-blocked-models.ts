@@ -67,7 +67,7 @@ export function describeBlockedModels(context: DeliveryContext): void {
     expect(await context.fail()).toEqual([]);
   });
 
-  test('Models are held at events that nobody has tried, before all others, and stay as they are when they are blocked already', async () => {
+  test('Models are held at untried events, before all others, and stay as they are when they are blocked already', async () => {
     const [first, second] = await context.holdWith('a', 1, 2);
     await context.write('b', 1, 2);
     const ofB = at(await context.logged(), 2);
@@ -111,7 +111,7 @@ export function describeBlockedModels(context: DeliveryContext): void {
 
   test('The events of blocked models are read from a position on, by version and ordinal, up to a limit for each model', async () => {
     await context.holdAll();
-    // Written in an order that is not that of the model.
+    // Not written in the order of the model.
     await context.writeAtOnce(versioned('a', 2, 1), versioned('a', 2, 0), versioned('a', 1, 2));
     await context.writeAtOnce({ ...versioned('a', 3, 0), modelName: 'Other' }, versioned('b', 1, 1));
     await context.writeAtOnce(versioned('a', 10, 0), versioned('a', 9, 1));
@@ -151,7 +151,7 @@ export function describeBlockedModels(context: DeliveryContext): void {
     expect(events?.map(contentOf)).toEqual(logged.map(contentOf));
   });
 
-  test('A blocked model moves forward only, and is due at once in the state of one that nobody has tried', async () => {
+  test('A blocked model moves forward only, and its new head is untried and due at once', async () => {
     const [first, second, third] = await context.holdWith('a', 1, 2, 3);
     await context.fail({ event: first, attempts: 3, uncounted: 2, error: 'no', doneIds: [third.id] });
     await context.begin(await context.head(), alone('first'));

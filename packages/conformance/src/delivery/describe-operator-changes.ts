@@ -63,7 +63,7 @@ export function describeOperatorChanges(context: DeliveryContext): void {
     for (const text of ['\u0000', '\ud800'])
       for (const name of ['handler', 'eventId', 'eventType', 'modelId', 'errorLine'])
         expect(await count({ [name]: text })).toBe(0);
-    // A head that nobody has tried is not counted.
+    // An untried head is not counted.
     await context.write('b', 2);
     for (const event of [ofB, ofC]) await context.move(event, positionAfter(event));
     expect(await count({ dead: false })).toBe(0);

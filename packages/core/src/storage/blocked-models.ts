@@ -106,15 +106,15 @@ export interface BlockedMove extends LeasedModel {
 export interface BlockedModels {
   /**
    * Blocks the models of events that have failed, each at that event. A model that is blocked already moves to the event, unless it
-   * is beyond it; one that is not stays so if the failure is that of its head. Recording a failure twice changes nothing, whatever an operator did in between. Returns the tokens of leases that
-   * are lost.
+   * is beyond it. A failed attempt at a head blocks no model that is open by now. Recording a failure twice changes nothing, whatever
+   * an operator did in between. Returns the tokens of leases that are lost.
    *
    * @param failures at most one of each model
    */
   fail(failures: readonly BlockedFailure[]): Promise<readonly string[]>;
   /**
-   * Blocks the models of events that nobody has tried yet, each at that event, and makes them due before all others. A model that is
-   * blocked already stays unchanged. Returns the tokens of leases that are lost.
+   * Blocks the models of untried events, each at that event, and makes them due before all others. A model that is blocked already
+   * stays unchanged. Returns the tokens of leases that are lost.
    *
    * @param events one of each model
    */
@@ -249,7 +249,7 @@ export interface DeadLetters {
     filter: BlockedFilter,
     page: { readonly limit: number; readonly after?: string },
   ): Promise<Page<BlockedRow>>;
-  /** The head of a blocked model, even if nobody has tried it; it comes before all later events, however many there are. */
+  /** The head of a blocked model, tried or not; it comes before all later events, however many there are. */
   headOf(model: BlockedModel): Promise<BlockedRow | undefined>;
   /** Gives dead letters their attempts back, so that they are tried again; oldest first, step by step. */
   replay(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep>;

@@ -14,7 +14,7 @@ export class Blocking {
     this.#known = known;
   }
 
-  /** Lets events fail that nobody has tried, or that are heads as if nobody knew them. */
+  /** Records failures without an attempt: of untried events, and of heads. */
   async fail(): Promise<void> {
     const handler = this.#known.of(handlerNames);
     const failed = this.#oneOfEachModel().map((event) => {
@@ -34,7 +34,7 @@ export class Blocking {
     );
   }
 
-  /** Lets the head of a model fail, as it was when it was taken; nobody does so once the model has ended. */
+  /** Records that the head of a model has failed, with the counts it had when it was taken. Left out once the model has ended. */
   async failHead(): Promise<void> {
     const head = this.#head();
     if (head?.memory.event === undefined) return;

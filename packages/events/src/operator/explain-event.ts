@@ -27,7 +27,7 @@ async function standing(
   const passed = { handler, paused, kind: 'passed' } as const;
   const head = await store.deadLetters.headOf({ ...event, handler });
   const waits = head !== undefined && comparePositions(head.event, event) <= 0;
-  // What is behind a head that nobody has tried may have been handled: the row moves once per batch.
+  // What is behind an untried head may have been handled: the row moves once per batch.
   const isTried = head?.error !== undefined || head?.attempts !== 0 || head.event.id === event.id;
   if (waits && isTried) {
     const asked = shards.slice(0, 1).map((shard) => ({ handler, eventId: event.id, shard }));

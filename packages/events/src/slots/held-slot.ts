@@ -94,7 +94,7 @@ export interface DrainedBatch {
 }
 
 /** How many suspects of a model are read at once. */
-const suspectsMax = 50;
+const suspectsReadMax = 50;
 
 /** The way of one blocked model from its failed event to the end of what waits behind it, in a slot that this process holds. */
 export class ModelRecovery {
@@ -242,7 +242,7 @@ export class ModelRecovery {
     read: (from: ModelPosition, limit: number) => Promise<readonly DeliverableEvent[]>,
   ): Promise<DeliverableEvent | undefined> {
     if (this.#suspects.length === 0) {
-      const events = await read(this.position, Math.min(this.suspectCount, suspectsMax));
+      const events = await read(this.position, Math.min(this.suspectCount, suspectsReadMax));
       this.#suspects = events.filter(({ id }) => !this.isDone(id));
     }
     return this.#suspects.shift();

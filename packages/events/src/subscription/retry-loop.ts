@@ -11,7 +11,7 @@ import type { HeldSlot, ModelRecovery } from '../slots/held-slot.js';
 /** The longest time for which an event may be tried alone: the longest delay of a timer. */
 const aloneMaxMs = 2 ** 31 - 1;
 
-/** How many models of a slot are recovered at once, those included whose heads are being tried. */
+/** How many models of a slot are recovered at once, including those whose heads are being tried. */
 const recoveriesMax = 128;
 
 /** A blocked model that one of the subscriptions can recover now. */
@@ -115,10 +115,8 @@ export class RetryLoop {
       if (subscription === undefined || subscription.paused) return [];
       const { retriesMax, retriesOfSlotMax, waitMaxMs } = subscription.dispatch;
       if ((triedOfSlots.get(held) ?? 0) >= retriesOfSlotMax) return [];
-      const headsMax = Math.min(
-        2 * retriesMax - (triedCounts.get(subscription) ?? 0),
-        recoveriesMax - (countsOfSlots.get(held) ?? 0),
-      );
+      if ((countsOfSlots.get(held) ?? 0) >= recoveriesMax) return [];
+      const headsMax = 2 * retriesMax - (triedCounts.get(subscription) ?? 0);
       return headsMax > 0 ? [{ handler, slot, waitMaxMs, headsMax }] : [];
     });
     if (places.length === 0) return [];
