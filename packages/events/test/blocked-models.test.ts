@@ -42,7 +42,7 @@ describe('a handler that throws', () => {
     await bench.clock.advance(5_000);
     const { blocked } = bench.database.writes;
     // One row is added, and deleted.
-    expect(blocked).toBe(3);
+    expect(blocked).toBe(2);
     bench.database.commit(deposited('a', 3));
     executor.committed();
     await bench.clock.advance(0);

@@ -195,6 +195,19 @@ describe('due retries', () => {
     await bench.clock.advance(0);
     expect(handler.seen).toEqual(['a2']);
   });
+
+  test('are not made of an event that an operator skips while it waits for a slow one', async () => {
+    const bench = new DeliveryBench();
+    const { handler, end } = heldHandler(1, ['a1']);
+    for (const model of ['a', 'b']) blockElsewhere(bench, 'one', deposited(model, 1));
+    bench.start([handler]);
+    await bench.clock.advance(1_000);
+    expect(handler.seen).toEqual(['a1']);
+    expect(await operatorOf(bench).skip({ handler: 'one', modelId: 'b', dead: false })).toBe(1);
+    end('a1');
+    await bench.clock.advance(5_000);
+    expect([handler.seen, bench.database.blocked.size]).toEqual([['a1'], 0]);
+  });
 });
 
 describe('the retries of a batch handler', () => {
@@ -229,8 +242,8 @@ describe('the retries of a batch handler', () => {
 test('a statement that begins a retry is repeated after growing waits while the database is down', async () => {
   const bench = new DeliveryBench();
   const handler = handlerOf({ name: 'one' });
-  blockElsewhere(bench, 'one', deposited('a', 1));
-  const process = bench.start([handler]);
+  blockElsewhere(bench, 'one', deposited('a', 1), { openCount: 1 });
+  const process = bench.start([handler], { quarantineMs: 600_000 });
   const sent = sentBy(bench, process);
   process.access.failures.set('blocked.begin', down(8));
   await bench.clock.advance(60_000);

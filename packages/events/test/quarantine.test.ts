@@ -20,6 +20,10 @@ async function diedWith(...events: readonly DeliverableEvent[]): Promise<Deliver
   return bench;
 }
 
+function versionsOf(model: string, count: number): readonly DeliverableEvent[] {
+  return Array.from({ length: count }, (_item, index) => deposited(model, index + 1));
+}
+
 /** Changes what a process does to block the models of suspects. */
 function beforeBlocking({ store }: BenchProcess, work: (ids: readonly string[]) => Promise<void>): void {
   const hold = store.blocked.hold.bind(store.blocked);
@@ -44,14 +48,37 @@ describe('the suspects of a process that died', () => {
     expect(suspectCount).toBeLessThanOrEqual(4 + 2 * 2 + 2);
   });
 
-  test('of one model are tried one after the other without a search for each', async () => {
-    const bench = await diedWith(...Array.from({ length: 300 }, (_item, index) => deposited('a', index + 1)));
+  test('of one model are tried in one recorded attempt, with a few statements', async () => {
+    const bench = await diedWith(...versionsOf('a', 300));
     const handler = handlerOf({ name: 'one' });
     const { access } = bench.start([handler], { leaseMs });
     await bench.clock.advance(20_000);
     expect(handler.seen).toHaveLength(300);
-    expect(access.calls.get('blocked.begin')).toBe(300);
+    expect(access.calls.get('blocked.begin')).toBe(1);
+    expect(access.calls.get('blocked.move')).toBeLessThan(6);
     expect(access.calls.get('blocked.dueHeads')).toBeLessThan(30);
+  });
+
+  test('of one model include the event that ends every process, which becomes a dead letter after few more deaths', async () => {
+    const bench = await diedWith(...versionsOf('a', 300));
+    const seen: string[] = [];
+    let deaths = 0;
+    for (; deaths < 20 && !bench.database.blockedOf('one').some(({ dead }) => dead); deaths++) {
+      const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, ({ eventId }) => {
+        if (eventId !== 'a200') return void seen.push(eventId);
+        access.kill();
+        return new Promise(() => undefined);
+      });
+      const { access } = bench.start([handler], { leaseMs });
+      await bench.clock.advance(60_000);
+    }
+    expect(bench.database.blockedOf('one')).toMatchObject([
+      { event: { id: 'a200' }, attempts: 2, dead: true },
+    ]);
+    expect(deaths).toBeLessThan(10);
+    // Only a part of what was done before it is repeated after a death.
+    expect(new Set(seen).size).toBe(199);
+    expect(seen.length).toBeLessThan(3 * 199);
   });
 
   test('include every event of a transaction after its cursor, however large', async () => {
@@ -94,19 +121,19 @@ describe('the suspects of a process that died', () => {
     expect(bench.database.writes.blocked).toBe(blocked);
   });
 
-  test('are tried one by one, and the events after them are handled as usual', async () => {
+  test('are tried in a recorded attempt, and the events after them are handled as usual', async () => {
     const bench = await diedWith(...[1, 2, 3].map((version) => deposited('a', version)));
     const handler = handlerOf({ name: 'one' });
     const process = bench.start([handler], { leaseMs });
     const begun = sentBy(bench, process);
     await bench.clock.advance(leaseMs + 5_000);
     expect(handler.seen).toEqual(['a1', 'a2', 'a3']);
-    expect(begun('blocked.begin')).toHaveLength(3);
+    expect(begun('blocked.begin')).toHaveLength(1);
     bench.database.commit(deposited('a', 4));
     process.executor.committed();
     await bench.clock.advance(1_000);
     expect([handler.seen.at(-1), bench.database.blocked.size]).toEqual(['a4', 0]);
-    expect(begun('blocked.begin')).toHaveLength(3);
+    expect(begun('blocked.begin')).toHaveLength(1);
   });
 
   test('are left to the next process if they cannot be blocked before theirs stops', async () => {

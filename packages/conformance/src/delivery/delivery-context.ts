@@ -253,9 +253,10 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
   move(
     { slot, modelName, modelId }: DeliverableEvent,
     position: ModelPosition,
-    { ends = false, token = this.token('notify', slot) } = {},
+    { ends = false, keepsAttempts = false, token = this.token('notify', slot) } = {},
   ): Promise<readonly string[]> {
-    return this.store.blocked.move([{ handler: 'notify', slot, modelName, modelId, position, ends, token }]);
+    const model = { handler: 'notify', slot, modelName, modelId };
+    return this.store.blocked.move([{ ...model, position, ends, keepsAttempts, token }]);
   }
 }
 

@@ -80,8 +80,8 @@ export interface BlockedFailure extends AttemptCounts {
   /** The attempt at the head that has failed; `undefined` when none was recorded. */
   readonly attempt: BlockedAttempt | undefined;
   /**
-   * The counts of the head, if it is postponed or given up without an attempt: nothing changes if they are others by now. Unless it
-   * is a dead letter, its attempts stay, open ones as well. Default: no attempts, and none is open.
+   * The counts of the head, if its attempt was not recorded: nothing changes if they are others by now. If the number of attempts
+   * stays the same, they stay as they are, open ones as well, unless it is a dead letter. Default: no attempts, and none is open.
    */
   readonly before?: AttemptCounts | undefined;
   /** What the last call threw. */
@@ -100,6 +100,8 @@ export interface BlockedMove extends LeasedModel {
   readonly position: ModelPosition;
   /** Whether nothing is left: then the model is not blocked any more. */
   readonly ends: boolean;
+  /** Whether open attempts stay open, because what follows is tried in one of them; none of them counts then. Default: false. */
+  readonly keepsAttempts?: boolean;
 }
 
 /** Port: the models of one database whose events wait for a handler, one row each, and the attempts at their heads. */
@@ -174,7 +176,7 @@ export interface BlockedModels {
     bytesMax?: number,
   ): Promise<readonly (readonly DeliverableEvent[])[]>;
   /**
-   * Moves blocked models forward, and closes the attempts at what they pass; the next events are due at once. Returns the tokens of
+   * Moves blocked models forward, and closes the attempts at what they pass unless these go on; the next events are due at once. Returns the tokens of
    * leases that are lost. No model moves back: a move that the caller gave up waiting for may arrive after a later one. The ids of
    * later events that are done stay.
    *

@@ -29,9 +29,9 @@ export const waitsIn = `(b.slot, b.model_name, b.model_id) = (e.slot, e.model_na
 /** How many attempts at a row `b` count. */
 export const attemptCount = '(b.attempts + cardinality(b.lone_attempts))';
 
-/** The state of a row whose head is untried; later events that are done stay so. */
+/** The state of a row whose head is untried, apart from open attempts; later events that are done stay so. */
 export const untried = `event_id = null, event_type = null, error = null, dead = false, attempts = 0, uncounted = 0,
-  open_attempts = '{}', lone_attempts = '{}', due_date = clock_timestamp()`;
+  lone_attempts = '{}', due_date = clock_timestamp()`;
 
 /**
  * How far the clock of a process that creates events may be ahead of the clock of the database that adopts their shard.

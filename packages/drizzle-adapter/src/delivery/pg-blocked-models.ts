@@ -88,8 +88,9 @@ const holdText = `
 
 const moveText = `
   with given as (
-    select * from unnest($1::text[], $2::smallint[], $3::uuid[], $4::text[], $5::text[], $6::bigint[], $7::integer[], $8::boolean[])
-      as given (handler, slot, token, model_name, model_id, model_version, ordinal, ends)
+    select * from unnest($1::text[], $2::smallint[], $3::uuid[], $4::text[], $5::text[], $6::bigint[], $7::integer[], $8::boolean[],
+        $9::boolean[])
+      as given (handler, slot, token, model_name, model_id, model_version, ordinal, ends, keeps_attempts)
   ), ${heldLeases('(g.handler, g.slot, g.token)')}, passed as (
     select g.* from given g join held using (handler, slot, token) join eventlog.blocked_models b on ${isRow('g')}
     where (b.model_version, b.ordinal) < (g.model_version, g.ordinal)
@@ -98,7 +99,8 @@ const moveText = `
   ), ended as (
     delete from eventlog.blocked_models b using passed p where ${isRow('p')} and p.ends
   ), moved as (
-    update eventlog.blocked_models b set model_version = p.model_version, ordinal = p.ordinal, ${untried}
+    update eventlog.blocked_models b set model_version = p.model_version, ordinal = p.ordinal, ${untried},
+      open_attempts = case when p.keeps_attempts then b.open_attempts else '{}' end
     from passed p where ${isRow('p')} and not p.ends
   ) ${lost}`;
 
@@ -227,7 +229,8 @@ export class PgBlockedModels implements BlockedModels {
   }
 
   move(moves: readonly BlockedMove[]): Promise<readonly string[]> {
-    const values = [...positionColumns(moves), moves.map(({ ends }) => ends)];
+    const keeps = moves.map(({ keepsAttempts = false }) => keepsAttempts);
+    const values = [...positionColumns(moves), moves.map(({ ends }) => ends), keeps];
     return this.#lost('framework_move_models', moveText, moves, values);
   }
 
@@ -354,9 +357,16 @@ function givenFailure({ event, attempt, before, ...failure }: BlockedFailure): o
 }
 
 /** The attempt that failed or, if none was recorded, the counts before, by handler and event. */
-function givenAttempt({ handler, event, attempt, before, dead }: BlockedFailure): readonly [string, object] {
+function givenAttempt({
+  handler,
+  event,
+  attempt,
+  before,
+  attempts,
+  dead,
+}: BlockedFailure): readonly [string, object] {
   const counts = { attempts: before?.attempts ?? 0, uncounted: before?.uncounted ?? 0 };
-  const unrecorded = { ...counts, postponed: before !== undefined && !dead };
+  const unrecorded = { ...counts, postponed: before?.attempts === attempts && !dead };
   return [`${handler} ${event.id}`, attempt === undefined ? unrecorded : { attempt: attempt.id }];
 }
 

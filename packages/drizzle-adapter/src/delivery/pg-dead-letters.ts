@@ -95,7 +95,7 @@ export class PgDeadLetters implements DeadLetters {
     return this.#change(
       { ...filter, dead: filter.dead ?? true },
       step,
-      `ordinal = b.ordinal + 1, ${untried}`,
+      `ordinal = b.ordinal + 1, ${untried}, open_attempts = '{}'`,
     );
   }
 

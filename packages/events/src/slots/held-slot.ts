@@ -1,4 +1,5 @@
 import {
+  type BlockedAttempt,
   type BlockedHead,
   type BlockedModel,
   type Cursor,
@@ -93,16 +94,24 @@ export interface DrainedBatch {
   readonly onEnded: (isDone: boolean) => void;
 }
 
-/** How many suspects of a model are read at once. */
-const suspectsReadMax = 50;
+/** How many suspects of a model are tried in one attempt while no process has died in one. */
+const suspectsMax = 512;
+/** How many times fewer they are after each process that has. */
+const narrowing = 32;
+
+type Named = Pick<BlockedModel, 'modelName' | 'modelId'> & Partial<Pick<BlockedHead, 'hasFailed'>>;
 
 /** The way of one blocked model from its failed event to the end of what waits behind it, in a slot that this process holds. */
 export class ModelRecovery {
   readonly slot: HeldSlot;
   readonly modelName: string;
   readonly modelId: string;
-  /** How many of the next events must be tried one by one, because a process died that may have been handling them. */
+  /** How many of the next events are suspects: a process died that may have been handling them. */
   suspectCount: number;
+  /** The attempt in which suspects are being tried; it stays open until all are passed. */
+  attempt: BlockedAttempt | undefined;
+  /** Whether its head had failed already when this process gained the slot. */
+  readonly hadFailed: boolean;
   /** Whether a statement that arrived late has blocked it, so that reading the slot has passed all of its events long ago. */
   isLate = false;
   /** Everything before it is done, as far as this process knows. */
@@ -114,8 +123,8 @@ export class ModelRecovery {
   #leftTo: ModelPosition | undefined;
   /** What was read from the slot while the row was being written, or while the last events were being drained. */
   readonly #kept: EventWork[] = [];
-  /** The next events that must be tried one by one, as far as they have been read. */
-  #suspects: DeliverableEvent[] = [];
+  /** How many processes have died in attempts at these suspects. */
+  #openCount = 0;
   /** Up to where a batch has failed as a whole, and how many events may be read at once until then. */
   #failed: { readonly to: ModelPosition; readonly readMax: number } | undefined;
   #batch: DrainedBatch | undefined;
@@ -124,11 +133,12 @@ export class ModelRecovery {
   /** @param phase `blocking` until its row is written; `waiting` if the row exists */
   constructor(
     slot: HeldSlot,
-    { modelName, modelId }: Pick<BlockedModel, 'modelName' | 'modelId'>,
+    { modelName, modelId, hasFailed = false }: Named,
     phase: 'blocking' | 'waiting',
     suspectCount = 0,
   ) {
     this.slot = slot;
+    this.hadFailed = hasFailed;
     this.modelName = modelName;
     this.modelId = modelId;
     this.#phase = phase;
@@ -178,11 +188,12 @@ export class ModelRecovery {
   }
 
   /** Takes the head that is due; false if it is being worked on already, or if this process knows that it is done. */
-  take({ position, doneIds }: BlockedHead): boolean {
+  take({ position, doneIds, openCount }: BlockedHead): boolean {
     if (this.#phase !== 'waiting' || comparePositions(position, this.position) < 0) return false;
     this.#phase = 'trying';
     this.position = position;
     this.#doneIds = new Set(doneIds);
+    this.#openCount = openCount;
     return true;
   }
 
@@ -203,7 +214,7 @@ export class ModelRecovery {
     doneIds: Iterable<string> = this.#doneIds,
   ): readonly EventWork[] {
     this.#phase = 'waiting';
-    this.#suspects = [];
+    this.attempt = undefined;
     this.position = { modelVersion, ordinal };
     this.#doneIds = new Set(doneIds);
     const kept = this.#kept.splice(0);
@@ -233,19 +244,9 @@ export class ModelRecovery {
     return this.#doneIds.has(eventId);
   }
 
-  /**
-   * The next event that must be tried by itself.
-   *
-   * @param read reads events from a position on, up to a number of them
-   */
-  async nextSuspect(
-    read: (from: ModelPosition, limit: number) => Promise<readonly DeliverableEvent[]>,
-  ): Promise<DeliverableEvent | undefined> {
-    if (this.#suspects.length === 0) {
-      const events = await read(this.position, Math.min(this.suspectCount, suspectsReadMax));
-      this.#suspects = events.filter(({ id }) => !this.isDone(id));
-    }
-    return this.#suspects.shift();
+  /** How many suspects may be tried in one attempt: fewer after each death, until only one event can be to blame. */
+  get suspectsMax(): number {
+    return Math.min(this.suspectCount, Math.max(1, Math.floor(suspectsMax / narrowing ** this.#openCount)));
   }
 
   /** Forgets which of these events are done, because the model has passed them. */

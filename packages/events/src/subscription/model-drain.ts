@@ -54,21 +54,33 @@ export class ModelDrain {
    * batch is read while one is handled.
    */
   async run(recovery: ModelRecovery): Promise<void> {
+    const { slot } = recovery;
+    if (await this.#isDrained(recovery)) {
+      const isEnded = await this.#moves.add(slot, { ...moveOf(recovery), ends: true });
+      if (isEnded && slot.held) this.#drained.open(recovery.open());
+    } else {
+      // What is done stays done when the process stops.
+      await this.#moves.add(slot, moveOf(recovery));
+    }
+  }
+
+  /** @returns whether nothing is left; otherwise one of the events has failed, the slot is lost, or the process stops */
+  async #isDrained(recovery: ModelRecovery): Promise<boolean> {
     const { clock, settings, stopping } = this.#context;
     const { slot } = recovery;
     let isEmpty = false;
     for (let reading = this.#reads.read(recovery); ;) {
       const read = await reading;
-      if (read === undefined || !slot.held || stopping.aborted) return;
+      if (read === undefined || !slot.held || stopping.aborted) return false;
       const { events, hasMore } = read;
       const last = events.at(-1);
       const next = last === undefined ? recovery.position : positionAfter(last);
       const done = this.#handle(recovery, events, hasMore);
       if (hasMore) reading = this.#reads.read(recovery, next);
-      if (!(await done)) return;
+      if (!(await done)) return false;
       recovery.position = next;
       recovery.pass(events);
-      if (!hasMore && (recovery.hasCaughtUp || (isEmpty && last === undefined))) break;
+      if (!hasMore && (recovery.hasCaughtUp || (isEmpty && last === undefined))) return true;
       if (last !== undefined) void this.#moves.add(slot, moveOf(recovery));
       if (hasMore) continue;
       // What a source streams may be visible in the log a little later.
@@ -76,8 +88,6 @@ export class ModelDrain {
       if (isEmpty) await clock.sleep(settings.pollMinMs, AbortSignal.any([slot.lost, stopping]));
       reading = this.#reads.read(recovery, next);
     }
-    const isEnded = await this.#moves.add(slot, { ...moveOf(recovery), ends: true });
-    if (isEnded && slot.held) this.#drained.open(recovery.open());
   }
 
   /** Resolves when all events are done: with false if one has failed, or the slot is lost. */

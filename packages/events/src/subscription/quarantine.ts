@@ -40,8 +40,8 @@ export async function holdSuspects(
     const recovery = known ?? new ModelRecovery(slot, first, 'blocking');
     if (known === undefined) added.push(first);
     blocked.set(key, recovery);
-    // Nobody can have been handling what waits behind an event that has failed.
-    if (known === undefined || known.suspectCount > 0) {
+    // No process can have been handling events behind a failed one.
+    if (known === undefined || !known.hadFailed) {
       recovery.suspectCount += own.length;
       suspects.push(recovery);
     }

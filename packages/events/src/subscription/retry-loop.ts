@@ -1,15 +1,21 @@
-import { type BlockedHead, type BlockedModels } from '@framework/core/adapter';
+import type { BlockedModels } from '@framework/core/adapter';
 
 import { eventBytesMax } from '../delivery-settings.js';
 import type { LeaseKeeper } from '../slots/lease-keeper.js';
 import { type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
 import type { QuarantineGate } from './quarantine.js';
-import type { DoneAttempt } from './retry-step.js';
+import { type DoneAttempt, type Trial, freshMs } from './retry-step.js';
 import type { Subscription } from './subscription.js';
 import type { HeldSlot, ModelRecovery } from '../slots/held-slot.js';
 
 /** The longest time for which an event may be tried alone: the longest delay of a timer. */
 const aloneMaxMs = 2 ** 31 - 1;
+
+/**
+ * How many heads are read at most for each that may be tried at the same time. More than two only for handlers that use them up at once:
+ * otherwise heads that are due before them would come too late.
+ */
+const headsPerRetry = 16;
 
 /** How many models of a slot are recovered at once, including those whose heads are being tried. */
 const recoveriesMax = 128;
@@ -17,7 +23,7 @@ const recoveriesMax = 128;
 /** A blocked model that one of the subscriptions can recover now. */
 interface Recovery {
   /** Until it has been tried: a large event must not stay in memory while the rest is drained. */
-  head: BlockedHead | undefined;
+  trial: Trial | undefined;
   readonly model: ModelRecovery;
   readonly subscription: Subscription;
 }
@@ -37,6 +43,8 @@ export class RetryLoop {
   readonly #trying = new Set<Recovery>();
   /** Those that are next: for each handler, up to as many as may be tried at once, so that it never waits for the database. */
   #next: ReadonlySet<Recovery> = new Set();
+  /** How many heads of each handler could be read last, and when. */
+  readonly #reads = new WeakMap<Subscription, { readonly headsMax: number; readonly readMs: number }>();
 
   constructor(options: {
     readonly context: WorkerContext;
@@ -103,7 +111,8 @@ export class RetryLoop {
 
   /** Takes as many due models of each handler as can be recovered soon, however many others are due. */
   async #dueRecoveries(): Promise<readonly Recovery[]> {
-    const { settings } = this.#context;
+    const { settings, clock } = this.#context;
+    const readMs = clock.elapsedMs();
     const busy = [...this.#busy].filter(({ model }) => model.slot.held);
     const countsOfSlots = countBy(busy, ({ model }) => model.slot);
     const tried = busy.filter((recovery) => this.#next.has(recovery) || this.#trying.has(recovery));
@@ -113,17 +122,32 @@ export class RetryLoop {
       const { handler, slot } = held;
       const subscription = this.#subscriptionOf(held);
       if (subscription === undefined || subscription.paused) return [];
-      const { retriesMax, retriesOfSlotMax, waitMaxMs } = subscription.dispatch;
+      const { retriesOfSlotMax, waitMaxMs } = subscription.dispatch;
       if ((triedOfSlots.get(held) ?? 0) >= retriesOfSlotMax) return [];
       if ((countsOfSlots.get(held) ?? 0) >= recoveriesMax) return [];
-      const headsMax = 2 * retriesMax - (triedCounts.get(subscription) ?? 0);
+      const headsMax = this.#headsMax(subscription, readMs) - (triedCounts.get(subscription) ?? 0);
       return headsMax > 0 ? [{ handler, slot, waitMaxMs, headsMax }] : [];
     });
     if (places.length === 0) return [];
     const except = busy.map(({ model }) => model.leased);
     const options = { bytesMax: eventBytesMax(settings), except };
     const heads = await this.#blocked.dueHeads(places, settings.dueMax, options);
-    return heads.flatMap((head) => this.#recovery(head) ?? []);
+    return heads.flatMap((head) => this.#recovery({ head, behind: [], readMs }) ?? []);
+  }
+
+  /** How many heads of a handler may be read or tried: twice as many as last time if those have been used up already. */
+  #headsMax(subscription: Subscription, readMs: number): number {
+    const last = this.#reads.get(subscription);
+    if (last?.readMs === readMs) return last.headsMax;
+    const { retriesMax } = subscription.dispatch;
+    const isFast = last !== undefined && readMs - last.readMs < freshMs && !this.#hasNext(subscription);
+    const headsMax = isFast ? Math.min(2 * last.headsMax, headsPerRetry * retriesMax) : 2 * retriesMax;
+    this.#reads.set(subscription, { headsMax, readMs });
+    return headsMax;
+  }
+
+  #hasNext(subscription: Subscription): boolean {
+    return [...this.#next].some((each) => each.subscription === subscription);
   }
 
   /** The subscription of a slot, once it knows which models are blocked there. */
@@ -132,11 +156,11 @@ export class RetryLoop {
     return subscription?.slots.mayRecover(held) === true ? subscription : undefined;
   }
 
-  #recovery(head: BlockedHead): Recovery | undefined {
-    const slot = this.#keeper.get(head.token);
+  #recovery(trial: Trial): Recovery | undefined {
+    const slot = this.#keeper.get(trial.head.token);
     const subscription = slot && this.#subscriptionOf(slot);
-    const model = slot && subscription?.take(slot, head);
-    return model && subscription && { head, model, subscription };
+    const model = slot && subscription?.take(slot, trial.head);
+    return model && subscription && { trial, model, subscription };
   }
 
   /** Leaves to later rounds the heads that would only wait for others of their slot, and keep out those of other slots. */
@@ -183,8 +207,8 @@ export class RetryLoop {
   async #recover(recovery: Recovery): Promise<void> {
     const { model, subscription } = recovery;
     if (await this.#try(recovery)) {
-      recovery.head = await subscription.nextSuspect(model);
-      if (recovery.head !== undefined) return this.#queue([recovery]);
+      recovery.trial = await subscription.nextSuspects(model);
+      if (recovery.trial !== undefined) return this.#queue([recovery]);
       await subscription.drain(model);
     }
     this.#end(recovery);
@@ -203,14 +227,14 @@ export class RetryLoop {
 
   /** Tries the head; returns whether the rest of the model may be drained. */
   async #try(recovery: Recovery): Promise<boolean> {
-    const { head, model, subscription } = recovery;
-    if (head === undefined) return false;
-    const { openCount } = head;
+    const { trial, model, subscription } = recovery;
+    if (trial === undefined) return false;
+    const { openCount } = trial.head;
     const { stopping, settings } = this.#context;
     let tried: Promise<DoneAttempt | undefined> = Promise.resolve(undefined);
     const work = async (alone?: AbortSignal): Promise<void> => {
       if (stopping.aborted || subscription.paused) return this.#leave(recovery);
-      tried = subscription.tryHead(head, model, alone);
+      tried = subscription.tryHead(trial, model, alone);
       await whileHeld(model.slot, tried);
     };
     // With doubling times, even a slow event that kills its process eventually does so while it is alone.
@@ -219,16 +243,16 @@ export class RetryLoop {
     this.#trying.delete(recovery);
     if (!stopping.aborted) this.#start();
     const done = await tried;
-    recovery.head = undefined;
+    recovery.trial = undefined;
     if (done === undefined) return false;
     // Others can be tried while this one is moved and drained.
     if (model.suspectCount <= 1) this.#fillUp(subscription);
-    return subscription.passHead(head, model, done);
+    return subscription.passHead(trial, model, done);
   }
 
   /** Polls at once if no further head of a handler is next. */
   #fillUp(subscription: Subscription): void {
-    if (![...this.#next].some((each) => each.subscription === subscription)) this.#wakeSignal.wake();
+    if (!this.#hasNext(subscription)) this.#wakeSignal.wake();
   }
 }
 
@@ -248,9 +272,9 @@ async function whileHeld({ lost }: HeldSlot, work: Promise<unknown>): Promise<vo
 }
 
 /** Heads that must be tried alone come before those that may be tried in parallel, and suspects before the others. */
-function rank({ head, model }: Recovery): number {
-  if (head !== undefined && head.openCount > 0) return 0;
-  return model.suspectCount > 0 ? 1 : 2;
+function rank({ trial, model }: Recovery): number {
+  if (trial !== undefined && trial.head.openCount > 0) return 0;
+  return model.suspectCount > 0 && trial?.head.hasFailed === false ? 1 : 2;
 }
 
 function countBy<Key>(recoveries: Iterable<Recovery>, keyOf: (recovery: Recovery) => Key): Map<Key, number> {

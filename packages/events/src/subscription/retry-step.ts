@@ -4,6 +4,8 @@ import {
   type BlockedHead,
   type BlockedModels,
   type DeliverableEvent,
+  type ModelPosition,
+  positionAfter,
   randomUuid,
 } from '@framework/core/adapter';
 
@@ -21,14 +23,30 @@ type FailedCall = Extract<CallOutcome, { readonly kind: 'failed' | 'partly-faile
 /** The longest time until an event that this version of the handler does not want is looked at again. */
 const unwantedMaxMs = 300_000;
 
+/** How long after it was read a head may be tried without making sure that no operator has skipped it. */
+export const freshMs = 100;
+
 /** The maximum number of tries to take an attempt back once delivery must end; before that, there is no limit. */
 const lastTriesMax = 3;
 
+/** Events of a blocked model that are to be tried next. */
+export interface Trial {
+  readonly head: BlockedHead;
+  /** Events behind the head that are tried in the same attempt, because they are suspects as well. */
+  readonly behind: readonly DeliverableEvent[];
+  /** When it was read. */
+  readonly readMs: number;
+}
+
 /** The head of a blocked model, which is to be tried next. */
-export interface RetryWork {
+export interface RetryWork extends Trial {
   readonly kind: 'retry';
   readonly head: BlockedHead & { readonly event: DeliverableEvent };
   readonly slot: HeldSlot;
+  /** Whether a process died that may have been handling them. */
+  readonly isSuspect: boolean;
+  /** The attempt, if it is recorded already. */
+  readonly attempt: BlockedAttempt | undefined;
   /** Aborted once other heads may be tried beside this one; `undefined` if they may be from the start. */
   readonly alone: AbortSignal | undefined;
   /** Called once when the attempt has ended; with it if the head is done. */
@@ -37,13 +55,22 @@ export interface RetryWork {
 
 /** An attempt at the head of a blocked model, which has succeeded; that is still to be written. */
 export interface DoneAttempt {
+  /** `undefined` if it was not recorded. */
   readonly attempt: BlockedAttempt | undefined;
   readonly startedMs: number;
+  /** Everything before this is done. */
+  readonly position: ModelPosition;
+  /** How many events were passed. */
+  readonly count: number;
 }
 
 /**
- * Tries the heads of blocked models. Every attempt is recorded before it is made, because it may end the process, or stop its event
- * loop. An attempt that is made alone is counted beforehand, because only its event can be to blame; attempts in parallel are not.
+ * Tries the heads of blocked models.
+ *
+ * An attempt at a suspect is recorded before it is made, because it may end the process, or stop its event loop. If it is made alone, it
+ * is counted beforehand, because only its event can be to blame. All other attempts are made without a record, as calls with new events
+ * are: if a process dies in one, the next holder of the slot has suspects. Only an operator may have skipped a head that was read a while
+ * ago, so recording the attempt makes sure that it is still the head.
  */
 export class RetryStep {
   readonly #context: WorkerContext;
@@ -74,12 +101,11 @@ export class RetryStep {
   }
 
   /** Makes one attempt, and records how it has failed; returns it if it has not. */
-  async run({ head, slot, alone }: RetryWork): Promise<DoneAttempt | undefined> {
+  async run(work: RetryWork): Promise<DoneAttempt | undefined> {
+    const { head, slot, alone } = work;
     if (!slot.held || this.#context.ended.aborted) return undefined;
-    const { event } = head;
     const startedMs = this.#watch.now();
-    if (!wantsEvent(this.#policy, event.type)) {
-      if (!head.hasFailed) return { attempt: undefined, startedMs };
+    if (head.hasFailed && !wantsEvent(this.#policy, head.event.type)) {
       await this.#keepUnwanted(head, slot);
       return undefined;
     }
@@ -90,22 +116,50 @@ export class RetryStep {
       return undefined;
     }
     this.#lastChances.delete(chanceKey(head));
-    const begun = { id: randomUuid(), counted: alone?.aborted === false };
-    if (!(await this.#begin(head, begun, slot))) return undefined;
-    const call = this.#caller.call([event], head.attempts + 1, slot);
-    const made = await this.#uncountBesideOthers(begun, { head, slot, alone, startedMs, call });
-    const outcome = await call;
-    if (outcome.kind === 'done') return { attempt: made, startedMs };
-    if (outcome.kind === 'held-back') await this.giveBack(head, made);
-    else if (outcome.kind === 'dropped') await this.endUnrecorded(head, { attempt: made, startedMs });
+    let { attempt } = work;
+    const mayEndProcess = work.isSuspect || alone !== undefined;
+    if (attempt === undefined && (mayEndProcess || startedMs - work.readMs > freshMs)) {
+      attempt = { id: randomUuid(), counted: alone?.aborted === false };
+      if (!(await this.#begin(head, attempt, slot))) return undefined;
+    }
+    const call = this.#callEach(work);
+    if (attempt !== undefined)
+      attempt = await this.#uncountBesideOthers(attempt, { head, slot, alone, startedMs, call });
+    const { outcome, at, ...passed } = await call;
+    if (outcome.kind === 'done' || (outcome.kind === 'held-back' && passed.count > 0))
+      return { attempt, startedMs, ...passed };
+    if (outcome.kind === 'held-back') await this.#giveBack(head, attempt);
+    else if (outcome.kind === 'dropped') await this.endUnrecorded(head, { attempt, startedMs });
     else {
-      const failed = this.#failed(head, outcome);
-      const isRecorded = await this.#record(head, made, slot, failed);
+      const failed = this.#failed(at, outcome);
+      const isRecorded = await this.#record(at, attempt, slot, failed);
       // The lease ended before the outcome was recorded: a failure of the event itself stays counted, and was reported.
-      if (!isRecorded && failed.uncounted > head.uncounted)
-        await this.endUnrecorded(head, { attempt: made, startedMs });
+      if (!isRecorded && failed.uncounted > at.uncounted)
+        await this.endUnrecorded(head, { attempt, startedMs });
     }
     return undefined;
+  }
+
+  /** Calls the handler with one event after the other, up to the first one that is not done. */
+  async #callEach({ head, behind, slot }: RetryWork): Promise<{
+    readonly outcome: CallOutcome;
+    /** The last event that the handler was called with. */
+    readonly at: TriedHead;
+    readonly position: ModelPosition;
+    readonly count: number;
+  }> {
+    let [at, position, count]: [TriedHead, ModelPosition, number] = [head, head.position, 0];
+    let outcome: CallOutcome = { kind: 'done' };
+    for (const event of [head.event, ...behind]) {
+      if (count > 0) at = { ...head, event, position: event };
+      if (count > 0 && this.#context.stopping.aborted) outcome = { kind: 'held-back' };
+      else if (wantsEvent(this.#policy, event.type))
+        outcome = await this.#caller.call([event], head.attempts + 1, slot);
+      if (outcome.kind !== 'done') break;
+      position = positionAfter(event);
+      count++;
+    }
+    return { outcome, at, position, count };
   }
 
   /**
@@ -183,14 +237,14 @@ export class RetryStep {
         const begun = await this.#writes.begin.add({ head, attempt });
         // The slot may have been lost while the answer was on its way.
         if (begun && slot.held && !ended.aborted) return true;
-        if (begun || unsure) await this.giveBack(head, attempt);
+        if (begun || unsure) await this.#giveBack(head, attempt);
         return false;
       } catch (error) {
         onError(error);
         await backoff.failed(AbortSignal.any([slot.lost, stopping]));
       }
     }
-    await this.giveBack(head, attempt);
+    await this.#giveBack(head, attempt);
     return false;
   }
 
@@ -243,10 +297,13 @@ export class RetryStep {
    * Ends an attempt whose outcome no longer matters. It is taken back, unless the event loop stopped during it: the call may be
    * the cause, and would stop every process that takes the event over, one after the other.
    */
-  async endUnrecorded(head: BlockedHead, { attempt, startedMs }: DoneAttempt): Promise<void> {
+  async endUnrecorded(
+    head: BlockedHead,
+    { attempt, startedMs }: Pick<DoneAttempt, 'attempt' | 'startedMs'>,
+  ): Promise<void> {
     const { event } = head;
     if (attempt === undefined || event === undefined) return;
-    if (!this.#watch.stoodSince(startedMs)) return this.giveBack(head, attempt);
+    if (!this.#watch.stoodSince(startedMs)) return this.#giveBack(head, attempt);
     const number = head.attempts + 1;
     // The last one is reported by the process that ends the event.
     if (attempt.counted && number >= this.#policy.retry.attemptsMax) return;
@@ -256,7 +313,8 @@ export class RetryStep {
   }
 
   /** Takes the attempt back; an outage of the database delays that. */
-  async giveBack(head: BlockedHead, attempt: BlockedAttempt): Promise<void> {
+  async #giveBack(head: BlockedHead, attempt: BlockedAttempt | undefined): Promise<void> {
+    if (attempt === undefined) return;
     const { ended, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     for (let tries = 0; !ended.aborted || tries < lastTriesMax; tries += ended.aborted ? 1 : 0) {

@@ -3,8 +3,6 @@ import {
   type BlockedModel,
   type Cursor,
   type DeliverableEvent,
-  comparePositions,
-  positionAfter,
 } from '@framework/core/adapter';
 
 import { eventBytesMax } from '../delivery-settings.js';
@@ -15,7 +13,7 @@ import type { ReadBatch } from './log-reader.js';
 import { ModelDrain, drainMax, moveOf } from './model-drain.js';
 import { holdSuspects, quarantinedMax } from './quarantine.js';
 import { type SlotPosition, SubscriptionSlots, groupPositions } from './subscription-slots.js';
-import type { DoneAttempt } from './retry-step.js';
+import type { DoneAttempt, Trial } from './retry-step.js';
 import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
 
 /*
@@ -94,8 +92,8 @@ export class Subscription {
   ): void {
     const suspectsMax = this.slots.quarantines(slot) ? 2 * drainMax(this.#around.context.settings) : 0;
     for (const model of models) {
-      // The previous holder may have been handling what follows, if no event has failed there.
-      const suspectCount = model.hasFailed ? 0 : suspectsMax;
+      // The previous holder may have been trying the head or, if it has not failed, what follows.
+      const suspectCount = model.hasFailed ? Math.min(1, suspectsMax) : suspectsMax;
       slot.blocked.set(modelKey(model), new ModelRecovery(slot, model, 'waiting', suspectCount));
     }
     this.slots.gain(slot, cursor);
@@ -118,15 +116,18 @@ export class Subscription {
 
   /** Tries the head of a blocked model, unless the model only has to be read on; resolves when the attempt has ended. */
   async tryHead(
-    head: BlockedHead,
+    trial: Trial,
     model: ModelRecovery,
     alone: AbortSignal | undefined,
   ): Promise<DoneAttempt | undefined> {
-    const { event, hasFailed, openCount } = head;
-    const isTried = hasFailed || model.suspectCount > 0 || openCount > 0;
-    if (event === undefined || !isTried) return { attempt: undefined, startedMs: this.#around.watch.now() };
-    const done = await this.dispatch.retry({ head: { ...head, event }, slot: model.slot, alone });
-    if (done !== undefined) model.position = positionAfter(event);
+    const { event, hasFailed, openCount, position } = trial.head;
+    const isSuspect = model.suspectCount > 0;
+    if (event === undefined || !(hasFailed || isSuspect || openCount > 0))
+      return { attempt: undefined, startedMs: this.#around.watch.now(), position, count: 0 };
+    const { slot, attempt } = model;
+    const head = { ...trial.head, event };
+    const done = await this.dispatch.retry({ ...trial, head, slot, attempt, isSuspect, alone });
+    if (done !== undefined) model.position = done.position;
     else {
       model.wait();
       this.slots.tried(model);
@@ -134,37 +135,32 @@ export class Subscription {
     return done;
   }
 
-  /** Moves a model behind its head, which is done; returns false if the slot is lost. */
-  async passHead(head: BlockedHead, model: ModelRecovery, done: DoneAttempt): Promise<boolean> {
-    const { event } = head;
-    const isPassed = comparePositions(head.position, model.position) < 0;
+  /** Moves a model behind what was tried in a recorded attempt, and is done; returns false if the slot is lost. */
+  async passHead({ head }: Trial, model: ModelRecovery, done: DoneAttempt): Promise<boolean> {
+    model.suspectCount = head.event === undefined ? 0 : Math.max(0, model.suspectCount - done.count);
+    if (done.attempt === undefined) return true;
+    const keepsAttempts = model.suspectCount > 0;
+    model.attempt = keepsAttempts ? done.attempt : undefined;
     // At once, because the call may have stopped the event loop for so long that the lease is about to end.
-    if (isPassed && !(await this.#around.writes.move.add(model.slot, moveOf(model)))) {
-      await this.dispatch.endUnrecorded(head, done);
-      return false;
-    }
-    if (event === undefined) model.suspectCount = 0;
-    else model.suspectCount--;
-    return true;
+    if (await this.#around.writes.move.add(model.slot, { ...moveOf(model), keepsAttempts })) return true;
+    await this.dispatch.endUnrecorded(head, done);
+    return false;
   }
 
-  /** The next suspect of a model whose head is done, to be tried like that; `undefined` when there is none, or it is not known yet. */
-  async nextSuspect(model: ModelRecovery): Promise<BlockedHead | undefined> {
-    const { context, blocked } = this.#around;
-    if (model.suspectCount <= 0) return undefined;
+  /** The next suspects of a model whose head is done; `undefined` when there are none, or they are not known yet. */
+  async nextSuspects(model: ModelRecovery): Promise<Trial | undefined> {
+    const { context, blocked, watch } = this.#around;
+    if (model.suspectCount === 0) return undefined;
+    const { leased, position, doneIds } = model;
     try {
-      const event = await model.nextSuspect(async (position, limit) => {
-        const [events = []] = await blocked.read(
-          [{ ...model.leased, position }],
-          limit,
-          eventBytesMax(context.settings),
-        );
-        return events;
-      });
+      const bytesMax = eventBytesMax(context.settings);
+      const [events = []] = await blocked.read([{ ...leased, position }], model.suspectsMax, bytesMax);
+      const [event, ...behind] = events.filter(({ id }) => !model.isDone(id));
       if (event === undefined) model.suspectCount = 0;
-      const { leased, position, doneIds } = model;
       const untried = { attempts: 0, uncounted: 0, openCount: 0, hasFailed: false };
-      return event && { ...leased, ...untried, position, event, doneIds };
+      return (
+        event && { head: { ...leased, ...untried, position, event, doneIds }, behind, readMs: watch.now() }
+      );
     } catch (error) {
       context.onError(error);
       return undefined;

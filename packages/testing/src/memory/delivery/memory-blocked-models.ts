@@ -158,13 +158,13 @@ export class MemoryBlockedModels implements BlockedModels {
 
   move(moves: readonly BlockedMove[]): Promise<readonly string[]> {
     return this.#access.answer('blocked.move', (tables) => {
-      for (const { ends, position, ...model } of moves) {
+      for (const { ends, position, keepsAttempts, ...model } of moves) {
         const key = modelKey(model.handler, model);
         const row = tables.blocked.get(key);
         if (row === undefined || !tables.holds(model.handler, model.slot, model.token)) continue;
         const order = comparePositions(row.position, position);
         if (ends && (order < 0 || (order === 0 && row.event === undefined))) tables.blocked.delete(key);
-        else if (order < 0) moveTo(tables, row, position);
+        else if (order < 0) moveTo(tables, row, position, keepsAttempts);
         tables.writes.blocked++;
       }
       return lostLeases(tables, moves);
@@ -218,9 +218,15 @@ type AttemptState = Pick<
   'attempts' | 'uncounted' | 'openAttempts' | 'loneAttempts' | 'error' | 'nextMs' | 'dead' | 'doneIds'
 >;
 
-export function moveTo(tables: MemoryDeliveryTables, row: MemoryBlocked, position: ModelPosition): void {
-  const { doneIds } = row;
-  Object.assign(row, { position, event: undefined, ...untried(), doneIds, nextMs: tables.nowMs });
+export function moveTo(
+  tables: MemoryDeliveryTables,
+  row: MemoryBlocked,
+  position: ModelPosition,
+  keepsAttempts = false,
+): void {
+  const { doneIds, openAttempts } = row;
+  const kept = { doneIds, ...(keepsAttempts && { openAttempts }) };
+  Object.assign(row, { position, event: undefined, ...untried(), ...kept, nextMs: tables.nowMs });
 }
 
 function fail(tables: MemoryDeliveryTables, failure: BlockedFailure): void {
@@ -234,7 +240,7 @@ function fail(tables: MemoryDeliveryTables, failure: BlockedFailure): void {
   if (order > 0 || (order === 0 && !isNews(row, attempt, before))) return;
   const { attempts, uncounted, error, dead, retryAfterMs } = failure;
   const { modelVersion, ordinal } = event;
-  const isPostponed = order === 0 && attempt === undefined && before !== undefined && !dead;
+  const isPostponed = order === 0 && attempt === undefined && before?.attempts === attempts && !dead;
   const { openAttempts, loneAttempts } = isPostponed ? row : untried();
   const counts = { attempts: isPostponed ? row.attempts : attempts, uncounted, openAttempts, loneAttempts };
   const state = { ...counts, error, dead, doneIds };
