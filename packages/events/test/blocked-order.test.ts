@@ -126,3 +126,28 @@ describe('statements that block models', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 });
+
+test('an event that is drained before it is read from its slot is handled once', async () => {
+  const bench = new DeliveryBench();
+  const handler = handlerOf({ name: 'one', retry: { backoffBaseMs: 1_000 } }, ({ eventId, attempt }) =>
+    eventId === 'a1' && attempt === 1 ? fail() : undefined,
+  );
+  const { executor } = bench.start([handler], { pollMaxMs: 600_000 });
+  await bench.clock.advance(300);
+  bench.database.commit(deposited('a', 1));
+  executor.committed();
+  await bench.clock.advance(100);
+  bench.database.commit(deposited('a', 2));
+  executor.committed();
+  await bench.clock.advance(100);
+  // Another process commits; its notification comes late.
+  bench.database.commit(deposited('a', 3));
+  await bench.clock.advance(2_000);
+  expect([handler.seen, bench.database.blocked.size]).toEqual([['a1', 'a1', 'a2', 'a3'], 0]);
+  executor.committed();
+  await bench.clock.advance(1_000);
+  bench.database.commit(deposited('a', 4));
+  executor.committed();
+  await bench.clock.advance(1_000);
+  expect(handler.seen.slice(4)).toEqual(['a4']);
+});

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 
 import { deposited } from './account.js';
 import { die, down as manyDown, sentBy } from './bench-store.js';
-import { type BenchProcess, DeliveryBench, handlerOf } from './delivery-bench.js';
+import { type BenchProcess, DeliveryBench, gate, handlerOf, operatorOf } from './delivery-bench.js';
 import { readInParts } from './read-in-parts.js';
 
 const leaseMs = 10_000;
@@ -149,6 +149,36 @@ describe('the suspects of a process that died', () => {
     bench.start([handler]);
     await bench.clock.advance(2_000);
     expect(handler.seen).toEqual(['a1']);
+  });
+
+  test('delay their slot until they are tried, even if a pause takes them out of the queue', async () => {
+    const bench = new DeliveryBench();
+    const before = bench.start([handlerOf({ name: 'one' })]);
+    await bench.clock.advance(300);
+    await before.delivery.stop();
+    bench.database.hand({ handler: 'one', slot: 0 }, undefined, true);
+    bench.database.commit(...['b', 'c', 'd', 'f'].map((model) => deposited(model, 1)), deposited('a', 1));
+    const holds = new Map(['b1', 'c1', 'd1', 'f1'].map((id) => [id, gate()]));
+    const handler = handlerOf(
+      { name: 'one', concurrency: 4, timeoutMs: 600_000 },
+      ({ eventId }) => holds.get(eventId)?.opened,
+    );
+    const { access, executor } = bench.start([handler]);
+    await bench.clock.advance(1_000);
+    expect(handler.seen.toSorted()).toEqual(['b1', 'c1', 'd1', 'f1']);
+    await operatorOf(bench).pause('one');
+    await bench.clock.advance(4_000);
+    const answer = gate();
+    access.delays.set('blocked.dueHeads', [answer.opened]);
+    await operatorOf(bench).resume('one');
+    for (const hold of holds.values()) hold.open();
+    bench.database.commit(deposited('e', 1));
+    executor.committed();
+    await bench.clock.advance(8_000);
+    expect(handler.seen.slice(4)).toEqual([]);
+    answer.open();
+    await bench.clock.advance(8_000);
+    expect(handler.seen.slice(4)).toEqual(['a1', 'e1']);
   });
 
   test('delay no other slot that is read together with theirs', async () => {

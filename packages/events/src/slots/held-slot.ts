@@ -26,6 +26,8 @@ export class HeldSlot {
   readonly abandoned: boolean;
   /** The blocked models in the slot, by {@link modelKey}. */
   readonly blocked = new Map<string, ModelRecovery>();
+  /** Those that are open again, and only remembered until the slot has been read up to where they were drained. */
+  readonly opened = new Set<ModelRecovery>();
   readonly #lost = new AbortController();
 
   constructor({ handler, slot, token, abandoned }: SlotLease) {
@@ -43,11 +45,6 @@ export class HeldSlot {
   /** Aborted when the slot is lost or given back. */
   get lost(): AbortSignal {
     return this.#lost.signal;
-  }
-
-  /** The models that are open again, and only remembered until the slot has been read up to where they were drained. */
-  get opened(): readonly ModelRecovery[] {
-    return [...this.blocked.values()].filter(({ phase }) => phase === 'open');
   }
 
   lose(): void {
@@ -127,6 +124,8 @@ export class ModelRecovery {
   #openCount = 0;
   /** Up to where a batch has failed as a whole, and how many events may be read at once until then. */
   #failed: { readonly to: ModelPosition; readonly readMax: number } | undefined;
+  /** What was known about commits when it was opened: a later read of the slot began after that. */
+  #openedGeneration = Infinity;
   #batch: DrainedBatch | undefined;
   #interrupted: DrainedBatch | undefined;
 
@@ -164,8 +163,7 @@ export class ModelRecovery {
   meet(work: EventWork): 'handle' | 'keep' | 'leave' {
     const { event } = work;
     if (this.#phase === 'open') {
-      if (comparePositions(positionAfter(event), this.position) >= 0)
-        this.slot.blocked.delete(modelKey(this));
+      if (comparePositions(positionAfter(event), this.position) >= 0) this.#forget();
       return comparePositions(event, this.position) < 0 ? 'leave' : 'handle';
     }
     if (this.#phase === 'blocking' || this.#phase === 'joining') {
@@ -270,24 +268,37 @@ export class ModelRecovery {
   /**
    * Opens the model: its row is gone.
    *
+   * @param generation what is known about commits
    * @returns what was kept, in order: what is done, and what is to be handled
    */
-  open(): { readonly done: readonly EventWork[]; readonly next: readonly EventWork[] } {
+  open(generation: number): { readonly done: readonly EventWork[]; readonly next: readonly EventWork[] } {
     this.#phase = 'open';
+    this.#openedGeneration = generation;
     const kept = this.#kept.splice(0).toSorted((one, other) => comparePositions(one.event, other.event));
     const from = kept.findIndex(({ event }) => comparePositions(event, this.position) >= 0);
     const next = from === -1 ? [] : kept.slice(from);
     const readTo = next[0]?.event ?? kept.at(-1)?.event ?? this.#leftTo;
     // Otherwise reading the slot will meet what was drained.
     if (this.isLate || (readTo !== undefined && comparePositions(positionAfter(readTo), this.position) >= 0))
-      this.slot.blocked.delete(modelKey(this));
+      this.#forget();
+    else this.slot.opened.add(this);
     return { done: from === -1 ? kept : kept.slice(0, from), next };
   }
 
-  /** Forgets an open model, because its slot has been read as far as it was drained. */
-  forget(): void {
+  /**
+   * Forgets an open model if its slot has been read as far as the model was drained.
+   *
+   * @param generation what was known about commits when the slot was last read, up to its end
+   */
+  forget(generation: number): void {
+    if (generation > this.#openedGeneration) this.#forget();
+  }
+
+  #forget(): void {
+    const { blocked, opened } = this.slot;
     const key = modelKey(this);
-    if (this.#phase === 'open' && this.slot.blocked.get(key) === this) this.slot.blocked.delete(key);
+    opened.delete(this);
+    if (blocked.get(key) === this) blocked.delete(key);
   }
 
   /** Forgets what was kept, because the slot is lost; returns it. */

@@ -29,7 +29,7 @@ import {
   takeEvents,
 } from './keyed-queue.js';
 import type { LogReader } from './log-reader.js';
-import { type DoneAttempt, RetryStep, type RetryWork } from './retry-step.js';
+import { type AttemptEnd, type DoneAttempt, RetryStep, type RetryWork } from './retry-step.js';
 import { type EventWork, type HeldSlot, type ModelRecovery, modelKey } from '../slots/held-slot.js';
 
 /** How many reads of the log one handler may have in progress at once. */
@@ -191,14 +191,15 @@ export class EventDispatch {
   }
 
   /** Continues with what was kept until a model was open. */
-  open({ done, next }: ReturnType<ModelRecovery['open']>): void {
+  open(model: ModelRecovery): void {
+    const { done, next } = model.open(this.#around.reader.generation);
     this.#finish(done);
     for (const work of next) this.#queues.add(this.#keyOf(work.event), work);
     this.#queues.resume();
   }
 
-  /** Tries the head of a blocked model when its queue is free; resolves when the attempt has ended, with it if the head is done. */
-  retry(work: Omit<RetryWork, 'kind' | 'onEnded'>): Promise<DoneAttempt | undefined> {
+  /** Tries the head of a blocked model when its queue is free; resolves when the attempt has ended. */
+  retry(work: Omit<RetryWork, 'kind' | 'onEnded'>): Promise<AttemptEnd> {
     return new Promise((onEnded) => {
       this.#queues.addFirst(this.#keyOf(work.head.event), { ...work, kind: 'retry', onEnded });
     });
@@ -232,7 +233,7 @@ export class EventDispatch {
   /** Ends retries that wait for capacity, so that no caller waits for one that is not tried here, or not now. */
   #leaveRetries(isOff: (retry: RetryWork) => boolean): void {
     const left = this.#queues.remove((work) => work.kind === 'retry' && isOff(work));
-    for (const work of left) if (work.kind === 'retry') work.onEnded(undefined);
+    for (const work of left) if (work.kind === 'retry') work.onEnded('left');
   }
 
   /** Finishes events that were counted, but are in no queue. */
@@ -254,11 +255,11 @@ export class EventDispatch {
   }
 
   async #runRetry(work: RetryWork): Promise<void> {
-    let done: DoneAttempt | undefined;
+    let end: AttemptEnd = 'left';
     try {
-      done = await this.#retries.run(work);
+      end = await this.#retries.run(work);
     } finally {
-      work.onEnded(done);
+      work.onEnded(end);
     }
   }
 
@@ -280,7 +281,7 @@ export class EventDispatch {
     const left = queue.items.splice(0);
     this.#count(left, -1);
     for (const work of left) {
-      if (work.kind === 'retry') work.onEnded(undefined);
+      if (work.kind === 'retry') work.onEnded('left');
       else work.batch?.onEnded(false);
     }
   }
@@ -338,6 +339,7 @@ export class EventDispatch {
     const ends = works.map(({ slot }) => slot.lost);
     this.#waiting.set(queue, waiting);
     this.#queues.hold(queue);
+    this.#onRoom();
     void clock
       .sleep(waitMs, AbortSignal.any([...new Set(ends), stopping]))
       .then(() => this.#queues.letGo(queue));

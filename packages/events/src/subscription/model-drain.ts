@@ -21,8 +21,8 @@ interface Drained {
   wants(event: DeliverableEvent): boolean;
   /** Handles events in order, behind earlier ones of their model. */
   drain(works: readonly EventWork[]): void;
-  /** Continues with events that were kept; the others are done. */
-  open(kept: ReturnType<ModelRecovery['open']>): void;
+  /** Opens a model, and continues with the events that were kept until then. */
+  open(model: ModelRecovery): void;
 }
 
 /** Drains the blocked models of one handler: reads the events behind their heads from the log, and lets them be handled. */
@@ -57,7 +57,7 @@ export class ModelDrain {
     const { slot } = recovery;
     if (await this.#isDrained(recovery)) {
       const isEnded = await this.#moves.add(slot, { ...moveOf(recovery), ends: true });
-      if (isEnded && slot.held) this.#drained.open(recovery.open());
+      if (isEnded && slot.held) this.#drained.open(recovery);
     } else {
       // What is done stays done when the process stops.
       await this.#moves.add(slot, moveOf(recovery));

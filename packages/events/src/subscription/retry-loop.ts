@@ -4,7 +4,7 @@ import { eventBytesMax } from '../delivery-settings.js';
 import type { LeaseKeeper } from '../slots/lease-keeper.js';
 import { type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
 import type { QuarantineGate } from './quarantine.js';
-import { type DoneAttempt, type Trial, freshMs } from './retry-step.js';
+import { type AttemptEnd, type Trial, freshMs } from './retry-step.js';
 import type { Subscription } from './subscription.js';
 import type { HeldSlot, ModelRecovery } from '../slots/held-slot.js';
 
@@ -231,7 +231,7 @@ export class RetryLoop {
     if (trial === undefined) return false;
     const { openCount } = trial.head;
     const { stopping, settings } = this.#context;
-    let tried: Promise<DoneAttempt | undefined> = Promise.resolve(undefined);
+    let tried: Promise<AttemptEnd> = Promise.resolve('left');
     const work = async (alone?: AbortSignal): Promise<void> => {
       if (stopping.aborted || subscription.paused) return this.#leave(recovery);
       tried = subscription.tryHead(trial, model, alone);
@@ -242,12 +242,12 @@ export class RetryLoop {
     await (openCount > 0 ? this.#gate.runAlone(work, aloneMs) : this.#gate.runBeside(work));
     this.#trying.delete(recovery);
     if (!stopping.aborted) this.#start();
-    const done = await tried;
+    const end = await tried;
     recovery.trial = undefined;
-    if (done === undefined) return false;
+    if (end === 'failed' || end === 'left') return false;
     // Others can be tried while this one is moved and drained.
     if (model.suspectCount <= 1) this.#fillUp(subscription);
-    return subscription.passHead(trial, model, done);
+    return subscription.passHead(trial, model, end);
   }
 
   /** Polls at once if no further head of a handler is next. */

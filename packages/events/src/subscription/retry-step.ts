@@ -49,9 +49,12 @@ export interface RetryWork extends Trial {
   readonly attempt: BlockedAttempt | undefined;
   /** Aborted once other heads may be tried beside this one; `undefined` if they may be from the start. */
   readonly alone: AbortSignal | undefined;
-  /** Called once when the attempt has ended; with it if the head is done. */
-  readonly onEnded: (done: DoneAttempt | undefined) => void;
+  /** Called once when the attempt has ended. */
+  readonly onEnded: (end: AttemptEnd) => void;
 }
+
+/** How an attempt has ended: with the head done; `failed`, which is recorded; or `left`, because it is to be made later or elsewhere. */
+export type AttemptEnd = DoneAttempt | 'failed' | 'left';
 
 /** An attempt at the head of a blocked model, which has succeeded; that is still to be written. */
 export interface DoneAttempt {
@@ -100,27 +103,27 @@ export class RetryStep {
     this.#watch = options.watch;
   }
 
-  /** Makes one attempt, and records how it has failed; returns it if it has not. */
-  async run(work: RetryWork): Promise<DoneAttempt | undefined> {
+  /** Makes one attempt, and records a failure. */
+  async run(work: RetryWork): Promise<AttemptEnd> {
     const { head, slot, alone } = work;
-    if (!slot.held || this.#context.ended.aborted) return undefined;
+    if (!slot.held || this.#context.ended.aborted) return 'left';
     const startedMs = this.#watch.now();
     if (head.hasFailed && !wantsEvent(this.#policy, head.event.type)) {
       await this.#keepUnwanted(head, slot);
-      return undefined;
+      return 'failed';
     }
     // If no attempt is open, `attemptsMax` has been lowered since: then one more attempt is made, and the dead letter gets the
     // error of that one.
     if (head.openCount > 0 && head.attempts >= this.#policy.retry.attemptsMax) {
       await this.#giveUp(head, slot);
-      return undefined;
+      return 'failed';
     }
     this.#lastChances.delete(chanceKey(head));
     let { attempt } = work;
     const mayEndProcess = work.isSuspect || alone !== undefined;
     if (attempt === undefined && (mayEndProcess || startedMs - work.readMs > freshMs)) {
       attempt = { id: randomUuid(), counted: alone?.aborted === false };
-      if (!(await this.#begin(head, attempt, slot))) return undefined;
+      if (!(await this.#begin(head, attempt, slot))) return 'left';
     }
     const call = this.#callEach(work);
     if (attempt !== undefined)
@@ -128,16 +131,20 @@ export class RetryStep {
     const { outcome, at, ...passed } = await call;
     if (outcome.kind === 'done' || (outcome.kind === 'held-back' && passed.count > 0))
       return { attempt, startedMs, ...passed };
-    if (outcome.kind === 'held-back') await this.#giveBack(head, attempt);
-    else if (outcome.kind === 'dropped') await this.endUnrecorded(head, { attempt, startedMs });
-    else {
-      const failed = this.#failed(at, outcome);
-      const isRecorded = await this.#record(at, attempt, slot, failed);
-      // The lease ended before the outcome was recorded: a failure of the event itself stays counted, and was reported.
-      if (!isRecorded && failed.uncounted > at.uncounted)
-        await this.endUnrecorded(head, { attempt, startedMs });
+    if (outcome.kind === 'held-back') {
+      await this.#giveBack(head, attempt);
+      return 'left';
     }
-    return undefined;
+    if (outcome.kind === 'dropped') {
+      await this.endUnrecorded(head, { attempt, startedMs });
+      return 'left';
+    }
+    const failed = this.#failed(at, outcome);
+    const isRecorded = await this.#record(at, attempt, slot, failed);
+    // The lease ended before the outcome was recorded: a failure of the event itself stays counted, and was reported.
+    if (!isRecorded && failed.uncounted > at.uncounted)
+      await this.endUnrecorded(head, { attempt, startedMs });
+    return 'failed';
   }
 
   /** Calls the handler with one event after the other, up to the first one that is not done. */

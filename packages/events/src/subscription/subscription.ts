@@ -13,7 +13,7 @@ import type { ReadBatch } from './log-reader.js';
 import { ModelDrain, drainMax, moveOf } from './model-drain.js';
 import { holdSuspects, quarantinedMax } from './quarantine.js';
 import { type SlotPosition, SubscriptionSlots, groupPositions } from './subscription-slots.js';
-import type { DoneAttempt, Trial } from './retry-step.js';
+import type { AttemptEnd, DoneAttempt, Trial } from './retry-step.js';
 import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
 
 /*
@@ -115,24 +115,18 @@ export class Subscription {
   }
 
   /** Tries the head of a blocked model, unless the model only has to be read on; resolves when the attempt has ended. */
-  async tryHead(
-    trial: Trial,
-    model: ModelRecovery,
-    alone: AbortSignal | undefined,
-  ): Promise<DoneAttempt | undefined> {
+  async tryHead(trial: Trial, model: ModelRecovery, alone: AbortSignal | undefined): Promise<AttemptEnd> {
     const { event, hasFailed, openCount, position } = trial.head;
     const isSuspect = model.suspectCount > 0;
     if (event === undefined || !(hasFailed || isSuspect || openCount > 0))
       return { attempt: undefined, startedMs: this.#around.watch.now(), position, count: 0 };
     const { slot, attempt } = model;
     const head = { ...trial.head, event };
-    const done = await this.dispatch.retry({ ...trial, head, slot, attempt, isSuspect, alone });
-    if (done !== undefined) model.position = done.position;
-    else {
-      model.wait();
-      this.slots.tried(model);
-    }
-    return done;
+    const end = await this.dispatch.retry({ ...trial, head, slot, attempt, isSuspect, alone });
+    if (end === 'failed') this.slots.tried(model);
+    if (end === 'failed' || end === 'left') model.wait();
+    else model.position = end.position;
+    return end;
   }
 
   /** Moves a model behind what was tried in a recorded attempt, and is done; returns false if the slot is lost. */
@@ -232,15 +226,15 @@ export class Subscription {
     const slots = group.map(({ slot }) => slot.slot);
     const turn = ++this.#readCount;
     for (const position of group) position.turn = turn;
-    const opened = group.flatMap(({ slot }) => slot.opened);
     const batch = await this.#around.reader.read(slots, first.cursor);
-    // A source of its own may be behind the log from which they were drained.
-    if (!batch.more && this.#handler.options.source === undefined) for (const model of opened) model.forget();
     const wanted = batch.events.filter((event) => this.dispatch.wants(event));
     const bySlot = Map.groupBy(wanted, ({ slot }) => slot);
     await allEnded(
       group.map((position) => this.#pass(position, batch, bySlot.get(position.slot.slot) ?? [])),
     );
+    // A source of its own may be behind the log from which models were drained.
+    if (batch.more || this.#handler.options.source !== undefined) return;
+    for (const { slot } of group) for (const model of slot.opened) model.forget(batch.generation);
   }
 
   /**
