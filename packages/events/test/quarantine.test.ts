@@ -59,7 +59,7 @@ describe('the suspects of a process that died', () => {
     expect(access.calls.get('blocked.dueHeads')).toBeLessThan(30);
   });
 
-  test('of one model include the event that ends every process, which becomes a dead letter after few more deaths', async () => {
+  test('of one model are narrowed down to the event that ends processes', async () => {
     const bench = await diedWith(...versionsOf('a', 300));
     const seen: string[] = [];
     let deaths = 0;
@@ -151,7 +151,7 @@ describe('the suspects of a process that died', () => {
     expect(handler.seen).toEqual(['a1']);
   });
 
-  test('delay their slot until they are tried, even if a pause takes them out of the queue', async () => {
+  test('delay their slot until they are tried, also after a pause', async () => {
     const bench = new DeliveryBench();
     const before = bench.start([handlerOf({ name: 'one' })]);
     await bench.clock.advance(300);

@@ -25,7 +25,7 @@ export function describeAttempts(context: DeliveryContext): void {
     await context.fail({ event });
     return context.head();
   };
-  /** Lets the head of a model fail, as its next attempt unless stated otherwise. */
+  /** Lets the head of a model fail in its next attempt. */
   const fail = (head: BlockedHead, failure: Partial<BlockedFailure> = {}): Promise<unknown> => {
     if (head.event === undefined) throw new Error('The model has no head');
     return context.fail({ event: head.event, attempts: head.attempts + 1, ...failure });
@@ -171,14 +171,10 @@ export function describeAttempts(context: DeliveryContext): void {
   test('A head that fails in an attempt that was not recorded counts it, once', async () => {
     const head = await blocked();
     for (let times = 0; times < 2; times++)
-      await fail(head, { attempts: 2, before: { attempts: 1, uncounted: 0 }, error: 'again' });
-    expect(await counts()).toEqual([2, 0, 0]);
+      await fail(head, { attempts: 2, before: { attempts: 1, uncounted: 0 } });
     await context.begin({ ...head, attempts: 2 }, beside('first'));
     await fail(head, { attempts: 3, before: { attempts: 2, uncounted: 0 } });
     expect(await counts()).toEqual([3, 0, 0]);
-    await context.store.deadLetters.skip({ dead: false }, step);
-    await fail(head, { attempts: 4, before: { attempts: 3, uncounted: 0 } });
-    expect(await context.heads()).toMatchObject([{ event: { modelVersion: 2 }, hasFailed: false }]);
   });
 
   test('A dead letter that was replayed stays as it is when its failure is reported again', async () => {
@@ -212,22 +208,6 @@ export function describeAttempts(context: DeliveryContext): void {
     await fail(next, { attempt: alone('second') });
     expect(await context.heads()).toMatchObject([{ hasFailed: true, attempts: 1, openCount: 0 }]);
     expect(idsOf((await context.rows()).map((row) => row.event))).toEqual([next.event?.id]);
-  });
-
-  test('A model that moves on keeps its open attempts on request, and none of them counts then', async () => {
-    const [first, second, third] = await context.holdWith('a', 1, 2, 3);
-    await context.hold(first);
-    const head = await context.head();
-    await context.begin(head, beside('of a dead process'));
-    await context.begin({ ...head, attempts: 0 }, alone('first'));
-    await context.move(first, positionAfter(first), { keepsAttempts: true });
-    const next = await context.head();
-    expect(next).toMatchObject({ event: { id: second.id }, hasFailed: false, attempts: 0, openCount: 2 });
-    await context.store.blocked.giveBack(next, alone('first'));
-    expect((await context.head()).openCount).toBe(1);
-    // The attempt fails at a later event.
-    await context.fail({ event: third, attempt: beside('of a dead process') });
-    expect(await context.head()).toMatchObject({ event: { id: third.id }, attempts: 1, openCount: 0 });
   });
 }
 

@@ -2,7 +2,6 @@ import {
   type BlockedAttempt,
   type BlockedHead,
   type BlockedModel,
-  type Cursor,
   type DeliverableEvent,
   type LeasedModel,
   type ModelPosition,
@@ -65,7 +64,6 @@ export function modelKey({
 
 /** An event from the log, to be handled or, if its model is blocked, to be left there. */
 export interface EventWork {
-  readonly kind: 'event';
   readonly event: DeliverableEvent;
   readonly slot: HeldSlot;
   /** The batch of a blocked model with which it was read; `undefined` if it was read from the slot. */
@@ -306,61 +304,5 @@ export class ModelRecovery {
     this.interrupt();
     this.#interrupted?.onEnded(false);
     return this.#kept.splice(0);
-  }
-}
-
-/** Events of one slot that were read together: the cursor may move beyond them when all are done or left to blocked models. */
-export interface ProgressStep {
-  readonly next: Cursor;
-  /** Whether the step ends within a transaction that continues after it. */
-  readonly isPartial: boolean;
-  unfinishedCount: number;
-  readonly wantedCount: number;
-}
-
-/**
- * How far one handler's cursor may move in one slot: up to the first event that is neither done nor left to a blocked model, and never into a
- * transaction, because a position within one cannot be saved.
- */
-export class SlotProgress {
-  readonly #steps: ProgressStep[] = [];
-  readonly #onMoved: (cursor: Cursor, wantedCount: number) => void;
-  /**
-   * How many wanted events are finished in a transaction that is not finished itself; the cursor passes them together with the
-   * rest of it.
-   */
-  #partCount = 0;
-
-  /** @param onMoved called with the new position, and the number of wanted events between the previous one and it */
-  constructor(onMoved: (cursor: Cursor, wantedCount: number) => void) {
-    this.#onMoved = onMoved;
-  }
-
-  /** Adds a step after all earlier ones; one without events is finished at once. */
-  add(next: Cursor, wantedCount: number, isPartial = false): ProgressStep {
-    const step: ProgressStep = { next, isPartial, unfinishedCount: wantedCount, wantedCount };
-    this.#steps.push(step);
-    if (wantedCount === 0) this.#move();
-    return step;
-  }
-
-  /** Records that one event of a step is done or left to a blocked model. */
-  finish(step: ProgressStep): void {
-    step.unfinishedCount--;
-    if (step.unfinishedCount === 0) this.#move();
-  }
-
-  #move(): void {
-    let moved: Cursor | undefined;
-    let wantedCount = 0;
-    for (let step = this.#steps[0]; step?.unfinishedCount === 0; step = this.#steps[0]) {
-      this.#steps.shift();
-      this.#partCount += step.wantedCount;
-      if (step.isPartial) continue;
-      moved = step.next;
-      wantedCount += this.#partCount;
-      this.#partCount = 0;
-    }
-    if (moved !== undefined) this.#onMoved(moved, wantedCount);
   }
 }

@@ -17,17 +17,7 @@ import {
   handlerPolicy,
   wantsEvent,
 } from './event-step.js';
-import {
-  type KeyedQueue,
-  KeyedQueues,
-  type Load,
-  type QueuedWork,
-  firstEvent,
-  loadOf,
-  nothing,
-  putBack,
-  takeEvents,
-} from './keyed-queue.js';
+import { type KeyedQueue, KeyedQueues, type Load, loadOf, nothing, takeEvents } from './keyed-queue.js';
 import type { LogReader } from './log-reader.js';
 import { type AttemptEnd, type DoneAttempt, RetryStep, type RetryWork } from './retry-step.js';
 import { type EventWork, type HeldSlot, type ModelRecovery, modelKey } from '../slots/held-slot.js';
@@ -41,13 +31,11 @@ export class EventDispatch {
   readonly #policy: HandlerPolicy;
   readonly #onRoom: () => void;
   readonly #caller: HandlerCaller;
-  readonly #queues: KeyedQueues<QueuedWork>;
+  readonly #queues: KeyedQueues;
   readonly #events: EventStep;
   readonly #retries: RetryStep;
   /** The queues, each of one slot, whose first events failed and wait to be tried again in the same batch. */
-  readonly #waiting = new Map<KeyedQueue<QueuedWork>, Waiting>();
-  /** The queues that tried the head of a blocked model last, so that new events are next. */
-  readonly #retried = new WeakSet<KeyedQueue<QueuedWork>>();
+  readonly #waiting = new Map<KeyedQueue, Waiting>();
   #unfinished = nothing;
   #startsSoon = false;
   #paused = false;
@@ -121,8 +109,8 @@ export class EventDispatch {
   get readRoom(): number {
     const { unfinishedMax, readBytesMax } = this.#around.context.settings;
     let { count, bytes } = this.#unfinished;
-    for (const [{ items }, { tried }] of this.#waiting) {
-      const waiting = loadOf(items);
+    for (const [{ events }, { tried }] of this.#waiting) {
+      const waiting = loadOf(events);
       count -= waiting.count + tried.count;
       bytes -= waiting.bytes + tried.bytes;
     }
@@ -171,7 +159,7 @@ export class EventDispatch {
   ): void {
     let isQueued = false;
     for (const event of events) {
-      const work: EventWork = { kind: 'event', event, slot, onFinished };
+      const work: EventWork = { event, slot, onFinished };
       const fate = slot.blocked.get(modelKey(event))?.meet(work) ?? 'handle';
       if (fate !== 'leave') this.#count([work], 1);
       if (fate === 'leave') onFinished();
@@ -183,14 +171,14 @@ export class EventDispatch {
     else if (isQueued && !this.#startsSoon) this.#startSoon();
   }
 
-  /** Handles drained events, behind earlier ones of their model. */
+  /** Handles drained events in order, behind earlier ones of their model. */
   drain(works: readonly EventWork[]): void {
     this.#count(works, 1);
     for (const work of works) this.#queues.add(this.#keyOf(work.event), work);
     this.#queues.resume();
   }
 
-  /** Continues with what was kept until a model was open. */
+  /** Opens a model, and continues with the events that were kept until then. */
   open(model: ModelRecovery): void {
     const { done, next } = model.open(this.#around.reader.generation);
     this.#finish(done);
@@ -199,9 +187,9 @@ export class EventDispatch {
   }
 
   /** Tries the head of a blocked model when its queue is free; resolves when the attempt has ended. */
-  retry(work: Omit<RetryWork, 'kind' | 'onEnded'>): Promise<AttemptEnd> {
+  retry(work: Omit<RetryWork, 'onEnded'>): Promise<AttemptEnd> {
     return new Promise((onEnded) => {
-      this.#queues.addFirst(this.#keyOf(work.head.event), { ...work, kind: 'retry', onEnded });
+      this.#queues.retry(this.#keyOf(work.head.event), { ...work, onEnded });
     });
   }
 
@@ -232,8 +220,7 @@ export class EventDispatch {
 
   /** Ends retries that wait for capacity, so that no caller waits for one that is not tried here, or not now. */
   #leaveRetries(isOff: (retry: RetryWork) => boolean): void {
-    const left = this.#queues.remove((work) => work.kind === 'retry' && isOff(work));
-    for (const work of left) if (work.kind === 'retry') work.onEnded('left');
+    for (const { onEnded } of this.#queues.removeRetries(isOff)) onEnded('left');
   }
 
   /** Finishes events that were counted, but are in no queue. */
@@ -246,12 +233,15 @@ export class EventDispatch {
     return this.#policy.batches ? `${event.slot}` : modelKey(event);
   }
 
-  #step(queue: KeyedQueue<QueuedWork>): Promise<void> {
+  /** Tries a head, or handles events: in the queue of a slot they take turns, because retries may never end. */
+  #step(queue: KeyedQueue): Promise<void> {
     if (this.#paused) this.#leave(queue);
-    const first = this.#nextOf(queue);
-    if (first?.kind === 'event') return this.#runEvents(first, queue);
-    queue.items.shift();
-    return first === undefined ? Promise.resolve() : this.#runRetry(first);
+    const isTurnOfEvents = queue.hasRetried && queue.events.length > 0;
+    const retry = isTurnOfEvents ? undefined : queue.retries.shift();
+    queue.hasRetried = retry !== undefined;
+    if (retry !== undefined) return this.#runRetry(retry);
+    const [first] = queue.events;
+    return first === undefined ? Promise.resolve() : this.#runEvents(first, queue);
   }
 
   async #runRetry(work: RetryWork): Promise<void> {
@@ -263,27 +253,15 @@ export class EventDispatch {
     }
   }
 
-  /** New events stand behind all else in the queue of a slot, so they take turns with retries, which may never end. */
-  #nextOf(queue: KeyedQueue<QueuedWork>): QueuedWork | undefined {
-    const [first] = queue.items;
-    const event = queue.items[firstEvent(queue.items)];
-    const next = first?.kind === 'retry' && this.#retried.has(queue) ? (event ?? first) : first;
-    if (next?.kind === 'retry') this.#retried.add(queue);
-    if (next?.kind === 'event') this.#retried.delete(queue);
-    return next;
-  }
-
   /**
    * Drops the work of a queue when the process stops while the handler is paused, or after its first events have failed: the next
    * holder of the slots reads these events again.
    */
-  #leave(queue: KeyedQueue<QueuedWork>): void {
-    const left = queue.items.splice(0);
+  #leave(queue: KeyedQueue): void {
+    for (const { onEnded } of queue.retries.splice(0)) onEnded('left');
+    const left = queue.events.splice(0);
     this.#count(left, -1);
-    for (const work of left) {
-      if (work.kind === 'retry') work.onEnded('left');
-      else work.batch?.onEnded(false);
-    }
+    for (const { batch } of left) batch?.onEnded(false);
   }
 
   #startSoon(): void {
@@ -294,7 +272,7 @@ export class EventDispatch {
     });
   }
 
-  #count(works: readonly QueuedWork[], sign: 1 | -1): void {
+  #count(works: readonly EventWork[], sign: 1 | -1): void {
     const { count, bytes } = loadOf(works);
     const wasFull = sign < 0 && this.full;
     this.#unfinished = {
@@ -304,9 +282,9 @@ export class EventDispatch {
     if (wasFull && !this.full) this.#onRoom();
   }
 
-  async #runEvents(first: EventWork, queue: KeyedQueue<QueuedWork>): Promise<void> {
+  async #runEvents(first: EventWork, queue: KeyedQueue): Promise<void> {
     const waited = this.#waiting.get(queue);
-    const works = takeEvents(queue.items, waited ?? this.#events.takeMax);
+    const works = takeEvents(queue, waited ?? this.#events.takeMax);
     // The queue counts as waiting until the batch has succeeded: otherwise each attempt would let more of its slot be read.
     if (waited !== undefined) this.#waiting.set(queue, { ...waited, tried: loadOf(works) });
     const attempt = (waited?.attempt ?? 0) + 1;
@@ -319,7 +297,7 @@ export class EventDispatch {
       this.#count(works, -1);
       if (left !== undefined) this.#count(left.works, 1);
       if (left !== undefined) {
-        putBack(queue.items, left.works);
+        queue.events = [...left.works, ...queue.events];
         const together = { slot: first.slot.slot, count: left.works.length, tried: nothing };
         if (left.waitMs === undefined) {
           if (waited !== undefined) this.#waiting.set(queue, { ...waited, ...together });
@@ -334,15 +312,12 @@ export class EventDispatch {
   }
 
   /** Retries the same events after a while; meanwhile only their slot waits. */
-  #wait(queue: KeyedQueue<QueuedWork>, { works }: LeftEvents, waiting: Waiting, waitMs: number): void {
+  #wait(queue: KeyedQueue, { works }: LeftEvents, waiting: Waiting, waitMs: number): void {
     const { clock, stopping } = this.#around.context;
     const ends = works.map(({ slot }) => slot.lost);
     this.#waiting.set(queue, waiting);
-    this.#queues.hold(queue);
+    void this.#queues.holdUntil(queue, clock.sleep(waitMs, AbortSignal.any([...new Set(ends), stopping])));
     this.#onRoom();
-    void clock
-      .sleep(waitMs, AbortSignal.any([...new Set(ends), stopping]))
-      .then(() => this.#queues.letGo(queue));
   }
 }
 

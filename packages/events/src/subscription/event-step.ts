@@ -1,5 +1,5 @@
 import { InvariantViolationError } from '@framework/core';
-import type { BlockedFailure, DeliverableEvent } from '@framework/core/adapter';
+import type { AttemptCounts, BlockedFailure, DeliverableEvent } from '@framework/core/adapter';
 
 import { type AttemptVerdict, askedWaitMs, attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
@@ -154,21 +154,12 @@ export class EventStep {
    * alone before one of them uses an attempt.
    */
   #failed(eventCount: number, thrown: unknown, verdict: AttemptVerdict): FailedState {
-    const { retry } = this.#policy;
-    const isOutage = verdict === 'outage';
-    const counts = !isOutage && eventCount === 1;
-    const dead = counts && (verdict === 'final' || retry.attemptsMax === 1);
-    const random = this.#context.random();
-    const afterMs = isOutage
-      ? uncountedWaitMs(this.#policy, 1, thrown, random)
-      : retryAfterMs(retry, 1, random);
-    return {
-      attempts: counts ? 1 : 0,
-      uncounted: isOutage ? 1 : 0,
-      error: errorText(thrown),
-      retryAfterMs: dead ? undefined : afterMs,
-      dead,
-    };
+    const { random } = this.#context;
+    const failed = failedState(this.#policy, { attempts: 0, uncounted: 0 }, thrown, verdict, random());
+    if (verdict === 'outage' || eventCount === 1) return failed;
+    const { error, uncounted } = failed;
+    const afterMs = retryAfterMs(this.#policy.retry, 1, random());
+    return { attempts: 0, uncounted, error, dead: false, retryAfterMs: afterMs };
   }
 
   #tell(
@@ -191,7 +182,28 @@ export class EventStep {
   }
 }
 
-type FailedState = Pick<BlockedFailure, 'attempts' | 'uncounted' | 'error' | 'retryAfterMs' | 'dead'>;
+/** How an event has failed, as its row says it. */
+export type FailedState = Pick<BlockedFailure, 'attempts' | 'uncounted' | 'error' | 'retryAfterMs' | 'dead'>;
+
+/** How a failed call changes the counts of its event, and when the event is tried again. */
+export function failedState(
+  policy: HandlerPolicy,
+  { attempts, uncounted }: AttemptCounts,
+  thrown: unknown,
+  verdict: AttemptVerdict,
+  random: number,
+): FailedState {
+  const { retry } = policy;
+  const error = errorText(thrown);
+  if (verdict === 'outage') {
+    const afterMs = uncountedWaitMs(policy, uncounted + 1, thrown, random);
+    return { attempts, uncounted: uncounted + 1, error, dead: false, retryAfterMs: afterMs };
+  }
+  const made = attempts + 1;
+  const dead = verdict === 'final' || made >= retry.attemptsMax;
+  const afterMs = dead ? undefined : retryAfterMs(retry, made, random);
+  return { attempts: made, uncounted, error, dead, retryAfterMs: afterMs };
+}
 
 /** The recovery of a model whose event has failed, which waits once that is written. */
 function blockedModel(slot: HeldSlot, key: string, event: DeliverableEvent): ModelRecovery {

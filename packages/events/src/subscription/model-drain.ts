@@ -9,21 +9,14 @@ import {
 import { eventBytesMax } from '../delivery-settings.js';
 import { type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
-import type { DrainedBatch, EventWork, ModelRecovery } from '../slots/held-slot.js';
+import type { EventDispatch } from './event-dispatch.js';
+import type { DrainedBatch, ModelRecovery } from '../slots/held-slot.js';
 
 /** How many models one statement reads at most; each gets an equal part of what may be read. */
 const modelsMax = 50;
 
 /** Handles drained events, and those that were kept until their model is open. */
-interface Drained {
-  /** Whether so much is unfinished that no more may be read. */
-  readonly full: boolean;
-  wants(event: DeliverableEvent): boolean;
-  /** Handles events in order, behind earlier ones of their model. */
-  drain(works: readonly EventWork[]): void;
-  /** Opens a model, and continues with the events that were kept until then. */
-  open(model: ModelRecovery): void;
-}
+type Drained = Pick<EventDispatch, 'full' | 'wants' | 'drain' | 'open'>;
 
 /** Drains the blocked models of one handler: reads the events behind their heads from the log, and lets them be handled. */
 export class ModelDrain {
@@ -101,7 +94,7 @@ export class ModelDrain {
       recovery.drain(batch, hasMore);
       if (wanted.length === 0) onEnded(true);
       const { slot } = recovery;
-      this.#drained.drain(wanted.map((event) => ({ kind: 'event', event, slot, batch, onFinished })));
+      this.#drained.drain(wanted.map((event) => ({ event, slot, batch, onFinished })));
     });
   }
 }

@@ -1,6 +1,6 @@
 import {
+  type AttemptCounts,
   type BlockedAttempt,
-  type BlockedFailure,
   type BlockedHead,
   type BlockedModels,
   type DeliverableEvent,
@@ -15,7 +15,7 @@ import { retryAfterMs } from '../handler/event-handler.js';
 import type { LoopWatch } from '../slots/lease-keeper.js';
 import { type WorkerContext, storeBackoff, untilAborted } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
-import { type HandlerPolicy, uncountedWaitMs, verdictOf, wantsEvent } from './event-step.js';
+import { type FailedState, type HandlerPolicy, failedState, verdictOf, wantsEvent } from './event-step.js';
 import type { HeldSlot } from '../slots/held-slot.js';
 
 type FailedCall = Extract<CallOutcome, { readonly kind: 'failed' | 'partly-failed' }>;
@@ -40,7 +40,6 @@ export interface Trial {
 
 /** The head of a blocked model, which is to be tried next. */
 export interface RetryWork extends Trial {
-  readonly kind: 'retry';
   readonly head: BlockedHead & { readonly event: DeliverableEvent };
   readonly slot: HeldSlot;
   /** Whether a process died that may have been handling them. */
@@ -256,24 +255,12 @@ export class RetryStep {
   }
 
   #failed(head: TriedHead, failure: FailedCall): FailedState {
-    const { retry } = this.#policy;
-    const { attempts, uncounted } = head;
     const isPartial = failure.kind === 'partly-failed';
     const thrown = isPartial ? failure.errors.get(head.event.id) : failure.error;
-    const error = errorText(thrown);
     const verdict = isPartial ? attemptVerdict(thrown) : verdictOf(this.#policy, thrown);
-    const counts = verdict === 'counts';
-    const own = verdict === 'outage' ? postponed(head) : { attempts: attempts + 1, uncounted, dead: false };
-    if (verdict === 'final' || (counts && attempts + 1 >= retry.attemptsMax)) {
-      this.#tell(head, attempts + 1, thrown, undefined);
-      return { ...own, error, dead: true, retryAfterMs: undefined };
-    }
-    const random = this.#context.random();
-    const afterMs = counts
-      ? retryAfterMs(retry, attempts + 1, random)
-      : uncountedWaitMs(this.#policy, uncounted + 1, thrown, random);
-    this.#tell(head, attempts + 1, thrown, afterMs, counts);
-    return { ...own, error, retryAfterMs: afterMs };
+    const failed = failedState(this.#policy, head, thrown, verdict, this.#context.random());
+    this.#tell(head, head.attempts + 1, thrown, failed.retryAfterMs, verdict !== 'outage');
+    return failed;
   }
 
   #tell(
@@ -337,13 +324,8 @@ export class RetryStep {
 
 type TriedHead = RetryWork['head'];
 
-type FailedState = Pick<BlockedFailure, 'attempts' | 'uncounted' | 'error' | 'dead' | 'retryAfterMs'>;
-
 /** The counts of a head after a call that does not count. */
-function postponed({
-  attempts,
-  uncounted,
-}: BlockedHead): Pick<FailedState, 'attempts' | 'uncounted' | 'dead'> {
+function postponed({ attempts, uncounted }: AttemptCounts): AttemptCounts & Pick<FailedState, 'dead'> {
   return { attempts, uncounted: uncounted + 1, dead: false };
 }
 
