@@ -24,7 +24,7 @@ export interface DeliverySettings {
   readonly batchMax: number;
   /** How long one call of a handler may take. Default 30,000. */
   readonly timeoutMs: number;
-  /** How failed attempts are retried. Default: 64 attempts over at least a day, with backoff from 500 ms to 1 h. */
+  /** How failed attempts are retried. Default: 72 attempts over at least a day, with backoff from 500 ms to 1 h. */
   readonly retry: HandlerRetry;
   /** How long `stop` waits for running handlers. Default 10,000. */
   readonly stopTimeoutMs: number;
@@ -41,7 +41,7 @@ export const defaultDeliverySettings: DeliverySettings = {
   concurrency: 16,
   batchMax: 1_000,
   timeoutMs: 30_000,
-  retry: { attemptsMax: 64, backoffBaseMs: 500, backoffMaxMs: 3_600_000 },
+  retry: { attemptsMax: 72, backoffBaseMs: 500, backoffMaxMs: 3_600_000 },
   stopTimeoutMs: 10_000,
   retentionMs: 0,
 };

@@ -113,7 +113,7 @@ describe('an attempt', () => {
     thrown = new Error('by itself');
     await bench.clock.advance(15_000);
     const own = failures.filter(({ counted }) => counted).slice(0, 3);
-    expect(own.map(({ retryAfterMs }) => retryAfterMs)).toEqual([500, 1_000, 2_000]);
+    expect(own.map(({ retryAfterMs }) => retryAfterMs)).toEqual([500, 750, 1_125]);
   });
 
   test('after an outage waits no longer than the longest wait after an error', async () => {

@@ -13,10 +13,10 @@ const retry: OutageRetry = {
 describe('the longest wait before the next attempt', () => {
   test.each([
     [1, 500],
-    [2, 1_000],
-    [3, 2_000],
-    [10, 256_000],
-    [11, 300_000],
+    [2, 750],
+    [3, 1_125],
+    [4, 1_687.5],
+    [17, 300_000],
     [1_000_000, 300_000],
   ])('after %d attempts is %d ms', (attempts, waitMs) => {
     expect(retryAfterMs(retry, attempts, 1)).toBe(waitMs);
@@ -24,8 +24,8 @@ describe('the longest wait before the next attempt', () => {
 
   test.each([
     [1, 500],
-    [4, 4_000],
-    [5, 5_000],
+    [3, 1_125],
+    [7, 5_000],
     [1_000_000, 5_000],
   ])('after %d calls that an outage ended is %d ms', (calls, waitMs) => {
     expect(outageRetryAfterMs(retry, calls, 1)).toBe(waitMs);
@@ -37,7 +37,7 @@ describe('the longest wait before the next attempt', () => {
 });
 
 test('the wait is a random time between half of the longest one and all of it', () => {
-  expect([0, 0.5, 1].map((random) => retryAfterMs(retry, 2, random))).toEqual([500, 750, 1_000]);
+  expect([0, 0.5, 1].map((random) => retryAfterMs(retry, 2, random))).toEqual([375, 562.5, 750]);
   expect([0, 0.5, 1].map((random) => outageRetryAfterMs(retry, 9, random))).toEqual([2_500, 3_750, 5_000]);
 });
 

@@ -17,7 +17,7 @@ describe('a batch that waits for its dependency', () => {
     ]);
     await bench.clock.advance(30_000);
     const waitsMs = failures.map(({ retryAfterMs }) => retryAfterMs);
-    expect(waitsMs.slice(0, 7)).toEqual([500, 1_000, 2_000, 4_000, 5_000, 5_000, 5_000]);
+    expect(waitsMs.slice(0, 7)).toEqual([500, 750, 1_125, 1_687.5, 2_531.25, 3_796.875, 5_000]);
   });
 
   test('waits for the next longer time after a pause that held it back', async () => {
@@ -40,7 +40,7 @@ describe('a batch that waits for its dependency', () => {
     expect(handler.batches).toHaveLength(1);
     await operator.resume('one');
     await bench.clock.advance(4_000);
-    expect(failures.map(({ retryAfterMs }) => retryAfterMs).slice(0, 2)).toEqual([500, 1_000]);
+    expect(failures.map(({ retryAfterMs }) => retryAfterMs).slice(0, 2)).toEqual([500, 750]);
   });
 
   test('is left to the process that takes its slot', async () => {

@@ -170,7 +170,7 @@ export interface EventHandlerOptions {
    * is committed after `await delivery.started()`. Choose `'beginning'` if it must not miss an event.
    */
   readonly startFrom?: StartFrom;
-  /** How failed attempts are retried. Default: 64 attempts over at least a day, with backoff from 500 ms to 1 h. */
+  /** How failed attempts are retried. Default: 72 attempts over at least a day, with backoff from 500 ms to 1 h. */
   readonly retry?: Partial<HandlerRetry>;
   /** How long one call may take. Default 30,000. */
   readonly timeoutMs?: number;
@@ -204,13 +204,16 @@ export interface EventHandlerOptions {
 
 /** How failed attempts of a handler are retried: exponential backoff with equal jitter, from half of each wait to all of it. */
 export interface HandlerRetry {
-  /** How many attempts an event gets before it is a dead letter, including the first. Default 64. */
+  /** How many attempts an event gets before it is a dead letter, including the first. Default 72. */
   readonly attemptsMax: number;
-  /** The longest wait before the second attempt; it doubles with each further attempt. Default 500. */
+  /** The longest wait before the second attempt; it grows by half with each further attempt. Default 500. */
   readonly backoffBaseMs: number;
   /** The longest wait before any attempt. Default 3,600,000. */
   readonly backoffMaxMs: number;
 }
+
+/** How many times as long as the wait before each wait is. With 1.5, an event is tried again at most half as long after an outage as that took. */
+const growth = 1.5;
 
 /**
  * How long to wait after a failed attempt, in milliseconds.
@@ -220,7 +223,7 @@ export interface HandlerRetry {
  * @see https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
  */
 export function retryAfterMs(retry: HandlerRetry, attempts: number, random: number): number {
-  return ((1 + random) / 2) * Math.min(retry.backoffMaxMs, retry.backoffBaseMs * 2 ** (attempts - 1));
+  return ((1 + random) / 2) * Math.min(retry.backoffMaxMs, retry.backoffBaseMs * growth ** (attempts - 1));
 }
 
 /** How calls of a handler are retried, including those that did not count as attempts. */
