@@ -11,7 +11,7 @@ import {
 } from '@framework/core/adapter';
 
 /**
- * A slot that this process holds for a handler, until it is lost. Code that works in the slot first checks that it is still held.
+ * A slot that this process holds for a handler, until it is lost. Code that works in the slot checks first that it is still held.
  */
 export class HeldSlot {
   /** The handler's permanent id. */
@@ -96,7 +96,7 @@ const narrowing = 32;
 
 type Named = Pick<BlockedModel, 'modelName' | 'modelId'> & Partial<Pick<BlockedHead, 'hasFailed'>>;
 
-/** The way of one blocked model from its failed event to the end of what waits behind it, in a slot that this process holds. */
+/** The recovery of one blocked model in a slot that this process holds: from its failed event until no event waits behind it. */
 export class ModelRecovery {
   readonly slot: HeldSlot;
   readonly modelName: string;
@@ -107,7 +107,7 @@ export class ModelRecovery {
   attempt: BlockedAttempt | undefined;
   /** Whether its head had failed already when this process gained the slot. */
   readonly hadFailed: boolean;
-  /** Whether a statement that arrived late has blocked it, so that reading the slot has passed all of its events long ago. */
+  /** Whether a late statement blocked it, after the slot had been read past all of its events. */
   isLate = false;
   /** Everything before it is done, as far as this process knows. */
   position: ModelPosition = { modelVersion: 0, ordinal: 0 };

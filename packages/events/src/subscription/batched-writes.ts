@@ -9,7 +9,7 @@ interface Waiting<Item, Answer> {
   readonly fail: (error: unknown) => void;
 }
 
-/** How many statements are executed at once: more would leave no connections for others, and a single slow one would hold up all. */
+/** How many statements are executed at once: more would exhaust the pool; with one, a slow statement would delay all others. */
 const statementsMax = 2;
 
 /** Sends what several callers ask for at the same time as one statement. */
@@ -100,8 +100,8 @@ class LeasedWrites<Item extends { readonly token: string }> {
   }
 
   /**
-   * Writes items again that the database has refused: by turns all of them, because the refusal may have passed, and one by one, because
-   * an item that is always refused must not keep out the others.
+   * Writes items again that the database has refused: alternately all together, in case the cause has gone, and one by one, so that one bad
+   * item does not block the rest.
    */
   async #writeRefused(slot: HeldSlot, items: readonly Item[]): Promise<boolean> {
     const { ended } = this.#context;

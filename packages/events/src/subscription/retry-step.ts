@@ -55,7 +55,7 @@ export interface RetryWork extends Trial {
 /** How an attempt has ended: with the head done; `failed`, which is recorded; or `left`, because it is to be made later or elsewhere. */
 export type AttemptEnd = DoneAttempt | 'failed' | 'left';
 
-/** An attempt at the head of a blocked model, which has succeeded; that is still to be written. */
+/** A successful attempt at the head of a blocked model, not yet recorded. */
 export interface DoneAttempt {
   /** `undefined` if it was not recorded. */
   readonly attempt: BlockedAttempt | undefined;
@@ -299,7 +299,7 @@ export class RetryStep {
     if (attempt === undefined || event === undefined) return;
     if (!this.#watch.stoodSince(startedMs)) return this.#giveBack(head, attempt);
     const number = head.attempts + 1;
-    // The last one is reported by the process that ends the event.
+    // The process that makes it a dead letter reports the last attempt.
     if (attempt.counted && number >= this.#policy.retry.attemptsMax) return;
     const { leaseMs } = this.#context.settings;
     const message = `The event loop was blocked during attempt ${number}, so that the lease of ${leaseMs} ms was not renewed in time`;

@@ -96,7 +96,7 @@ export class SubscriptionSlots {
     if (position?.suspects.delete(model) === true) this.#openIfTried(position);
   }
 
-  /** The slots that may have something to read, given how much is known about commits. */
+  /** The slots that may have unread events as of a commit generation. */
   readable(generation: number): readonly SlotPosition[] {
     return [...this.#positions.values()].filter(
       (position) => position.phase !== 'in-quarantine' && (position.more || position.generation < generation),

@@ -141,7 +141,7 @@ export class Subscription {
     return false;
   }
 
-  /** The next suspects of a model whose head is done; `undefined` when there are none, or they are not known yet. */
+  /** The next suspects of a model whose head is done, to be tried like a head; `undefined` if there are none, or the log could not be read. */
   async nextSuspects(model: ModelRecovery): Promise<Trial | undefined> {
     const { context, blocked, watch } = this.#around;
     if (model.suspectCount === 0) return undefined;
