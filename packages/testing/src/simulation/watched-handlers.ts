@@ -4,7 +4,7 @@ import { type AnyEventHandler, type HandlerContext, type HandlerExecution } from
 
 import { type HandlerCall, deliveryRecords, handlersAround } from '../record/delivery-record.js';
 import { type History, effectHeader } from './history.js';
-import type { DeliveryWatch } from './reference/delivery-watch.js';
+import { type CallErrors, type DeliveryWatch, errorsOf } from './reference/delivery-watch.js';
 import type { StepOwner } from './scheduler.js';
 
 /** What is needed to watch handlers. */
@@ -48,16 +48,22 @@ async function watchedCall({
   const isDead = (): boolean => owner.state === 'dead';
   if (isDead()) return new Promise(() => undefined);
   const eventIds = envelopes.map(({ eventId }) => eventId);
-  const onFailed = watch.begins({ process: owner, options, eventIds });
+  const onEnded = watch.begins({ process: owner, options, eventIds });
   const { stoodMs } = owner;
   const startedMs = clock.elapsedMs();
   const records = deliveryRecords(name, envelopes, history.nextPlace());
   history.deliveries.push(...records);
   const [first] = envelopes;
+  const ends = (left: CallErrors): void => {
+    onEnded(left);
+    const done = history.nextPlace();
+    for (const record of records) if (!left.errors.has(record.eventId)) record.done = done;
+  };
   onRunning(1);
   try {
     const watched = watchedContext(context, name, first?.eventId ?? '', history);
-    await untilGivenUp(() => work(watched), context, onFailed);
+    const fails = (thrown: unknown): void => ends(errorsOf(thrown, eventIds));
+    await untilGivenUp(() => work(watched), context, fails);
   } finally {
     onRunning(-1);
     if (clock.elapsedMs() - startedMs > timeoutMs && owner.stoodMs === stoodMs) {
@@ -68,9 +74,7 @@ async function watchedCall({
   }
   if (isDead()) return new Promise(() => undefined);
   // Nobody waits any more for the outcome of an aborted call.
-  if (context.signal.aborted) return;
-  const done = history.nextPlace();
-  for (const record of records) record.done = done;
+  if (!context.signal.aborted) ends({ errors: new Map(), isPartial: false });
 }
 
 /**

@@ -6,6 +6,7 @@ import {
   type EventHandler,
   FrameworkEventHandler,
   type HandlerContext,
+  PartialBatchError,
 } from '@framework/events';
 import {
   EchoAction,
@@ -96,6 +97,7 @@ abstract class Collecting implements BatchEventHandler<undefined> {
   }
 
   async handleBatch(envelopes: readonly EventEnvelope<undefined>[], context: HandlerContext): Promise<void> {
+    const left = { failed: new Array<string>(), waiting: new Array<string>() };
     for (const { payload, eventId } of envelopes) {
       const { reaction } = payload as Pick<Written, 'reaction'>;
       const { waits, batchFails = 0 } = reaction;
@@ -103,7 +105,12 @@ abstract class Collecting implements BatchEventHandler<undefined> {
         await wait(this.#clock, waits, context);
       if (happensAgain(this.#notes(), `batch with ${eventId}`, batchFails))
         throw new Error('now and then, all together');
+      if (reaction.left !== undefined && happensAgain(this.#notes(), `left ${eventId}`, reaction.left.times))
+        left[reaction.left.as].push(eventId);
     }
+    const failures = left.failed.map((eventId) => ({ eventId, error: new Error('now and then') }));
+    if (failures.length + left.waiting.length > 0)
+      throw new PartialBatchError(failures, { waiting: left.waiting });
   }
 }
 

@@ -133,6 +133,9 @@ function reactionOf(choices: Choices, id: () => string): Reaction {
       },
     }),
     ...(choices.chance(0.1) && { batchFails: choices.between(1, 3) }),
+    ...(choices.chance(0.15) && {
+      left: { as: choices.pick(['failed', 'waiting']), times: choices.between(1, 6) },
+    }),
   };
 }
 

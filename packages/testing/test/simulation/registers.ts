@@ -29,6 +29,8 @@ const reactionSchema = z.object({
   waits: z.object({ ms: z.number(), times: z.number(), isDeaf: z.boolean() }).optional(),
   /** How often a batch with the event fails. */
   batchFails: z.number().optional(),
+  /** How often a batch is done except for the event, which fails or waits for another batch. */
+  left: z.object({ as: z.enum(['failed', 'waiting']), times: z.number() }).optional(),
 });
 export type Reaction = z.infer<typeof reactionSchema>;
 

@@ -16,10 +16,8 @@ interface Attempts {
   begunCount: number;
   /** How many of them were recorded and have not led to a call yet: a process may end in between. */
   uncalledCount: number;
-  /** How many calls with this event alone failed, without an outage. */
+  /** How many calls failed because of this event, without an outage; those of a whole batch are not counted. */
   failedCount: number;
-  /** How many calls with a batch that contains this event failed, without an outage. */
-  failedInBatchCount: number;
   /** How many attempts began under earlier leases. How they ended may be unknown, so each may or may not count. */
   beforeCount: number;
   isFinal: boolean;
@@ -62,16 +60,11 @@ export class AttemptWatch {
   /**
    * Records the start of a call.
    *
-   * @param call.lease the lease of the call; a lease that has lapsed in between counts as a new one
-   * @param call.eventCount how many events the call receives
-   * @returns a function to call when the call fails
+   * @param lease the lease of the call; a lease that has lapsed in between counts as a new one
+   * @returns a function to call when the call fails because of this event
    */
-  begins(
-    handler: string,
-    eventId: string,
-    call: { readonly lease: string; readonly eventCount: number },
-  ): (failure: CallFailure) => void {
-    const attempts = this.#attemptsAt(`${handler} ${eventId}`, call.lease);
+  begins(handler: string, eventId: string, lease: string): (failure: CallFailure) => void {
+    const attempts = this.#attemptsAt(`${handler} ${eventId}`, lease);
     const max = this.#attemptsMaxOf(handler);
     if (attempts.failedCount >= max)
       this.#violated(`${handler} is called again with ${eventId} after ${max} failed attempts`);
@@ -80,11 +73,9 @@ export class AttemptWatch {
     attempts.isFinal = false;
     return (failure) => {
       // The call belongs to an earlier lease, and is counted already.
-      if (attempts.lease !== call.lease) return;
+      if (attempts.lease !== lease) return;
       attempts.isFinal = failure === 'final';
-      if (failure !== 'counts') return;
-      if (call.eventCount > 1) attempts.failedInBatchCount++;
-      else attempts.failedCount++;
+      if (failure === 'counts') attempts.failedCount++;
     };
   }
 
@@ -155,18 +146,15 @@ export class AttemptWatch {
     const known = this.#attempts.get(key);
     if (known !== undefined && (lease === undefined || known.lease === lease)) return known;
     const beforeCount = known === undefined ? 0 : known.beforeCount + known.begunCount;
-    const none = { begunCount: 0, uncalledCount: 0, failedCount: 0, failedInBatchCount: 0, isFinal: false };
+    const none = { begunCount: 0, uncalledCount: 0, failedCount: 0, isFinal: false };
     const attempts: Attempts = { lease: lease ?? '', beforeCount, ...none };
     this.#attempts.set(key, attempts);
     return attempts;
   }
 
-  #judge(
-    { head, row: { handler, event } }: Seen,
-    { beforeCount, failedCount, failedInBatchCount, isFinal }: Attempts,
-  ): void {
+  #judge({ head, row: { handler, event } }: Seen, { beforeCount, failedCount, isFinal }: Attempts): void {
     const max = this.#attemptsMaxOf(handler);
-    const count = beforeCount + failedCount + failedInBatchCount;
+    const count = beforeCount + failedCount;
     if (count < max && !isFinal)
       this.#violated(
         `${handler} gives up on ${event?.type} ${head} with ${max - count} of ${max} attempts left`,

@@ -1,12 +1,13 @@
 import { ShardIdentifier } from '@framework/core';
 import type { DeliverableEvent, BlockedHead } from '@framework/core/adapter';
+import { PartialBatchError } from '@framework/events';
 import { expect, test } from 'vitest';
 
 import { MemoryAccess, MemoryDeliveryStore, MemoryFaults, MemoryTables } from '../../memory/index.js';
 import { VirtualClock } from '../../virtual-clock.js';
 import { History } from '../history.js';
 import { StepOwner } from '../scheduler.js';
-import { DeliveryWatch } from './delivery-watch.js';
+import { DeliveryWatch, errorsOf } from './delivery-watch.js';
 
 const shard = ShardIdentifier.of(0, 0);
 const leaseMs = 3_000;
@@ -30,6 +31,9 @@ const event: DeliverableEvent = {
   startedDate: new Date(0),
   createdDate: new Date(0),
 };
+
+/** The next event of the model. */
+const later: DeliverableEvent = { ...event, id: 'event-2', modelVersion: 2 };
 
 /** A database with one slot and one event, in which every answer to a process is watched. */
 async function watchedDatabase() {
@@ -68,9 +72,21 @@ async function watchedDatabase() {
       scheduler.stepCount++;
       return leases[0]?.token ?? 'none';
     };
-    const call = (declared: { readonly name?: string; readonly whenBatchFails?: 'wait' } = {}) =>
-      watch.begins({ process: owner, options: { name: handler, ...declared }, eventIds: [event.id] });
-    return { owner, store, renew, call };
+    const call = (
+      declared: { readonly name?: string; readonly whenBatchFails?: 'wait' } = {},
+      eventIds = [event.id],
+    ) => {
+      const onEnded = watch.begins({ process: owner, options: { name: handler, ...declared }, eventIds });
+      return (thrown: unknown) => onEnded(errorsOf(thrown, eventIds));
+    };
+    const handle = (): void => {
+      const options = { name: handler };
+      watch.begins({ process: owner, options, eventIds: [event.id] })({
+        errors: new Map(),
+        isPartial: false,
+      });
+    };
+    return { owner, store, renew, call, handle };
   };
   const [one, other] = [processOf('p1', 0), processOf('p2', 1)];
   await one.store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
@@ -214,6 +230,72 @@ test('a handler may be called if it was paused in the same millisecond, after th
   await other.store.cursors.load([0]);
   one.call();
   expect(violations).toEqual([]);
+});
+
+test('an event that is handled again under the same lease is a violation', async () => {
+  const { clock, one, violations } = await watchedDatabase();
+  await one.renew();
+  one.handle();
+  await clock.advance(leaseMs);
+  await one.renew();
+  one.handle();
+  expect(violations).toEqual([]);
+  one.handle();
+  expect(violations).toEqual([expect.stringContaining('again, which it has handled under the same lease')]);
+});
+
+test('an event that was drained may be handled again when its model is open', async () => {
+  const { one, violations } = await watchedDatabase();
+  const token = await one.renew();
+  await one.store.blocked.fail([{ ...failed, token, attempts: 1, dead: false }]);
+  one.handle();
+  const { slot, modelName, modelId } = event;
+  const move = {
+    handler,
+    slot,
+    token,
+    modelName,
+    modelId,
+    position: { modelVersion: 1, ordinal: 1 },
+    ends: true,
+  };
+  await one.store.blocked.move([move]);
+  one.handle();
+  expect(violations).toEqual([]);
+});
+
+test.each([
+  ['has attempts left after two batches that failed as a whole', () => new Error('all'), 1],
+  [
+    'has attempts left after two batches that named it as waiting',
+    () => new PartialBatchError([], { waiting: [event.id, later.id] }),
+    1,
+  ],
+  [
+    'has no attempts left after two batches that named it as failed',
+    () => new PartialBatchError([event, later].map(({ id }) => ({ eventId: id, error: 'x' }))),
+    0,
+  ],
+])('an event %s', async (_what, thrown, violationCount) => {
+  const { tables, one, violations } = await watchedDatabase();
+  tables.delivery.commit(later);
+  const token = await one.renew();
+  for (let count = 0; count < 2; count++) one.call({}, [event.id, later.id])(thrown());
+  await one.store.blocked.fail([{ ...failed, token, attempts: 2, dead: true }]);
+  expect(violations.filter((text) => text.includes('with 2 of 2 attempts left'))).toHaveLength(
+    violationCount,
+  );
+  expect(violations).toHaveLength(violationCount);
+});
+
+test('an event behind a failed one of its model uses no attempt in a batch', async () => {
+  const { tables, one, violations } = await watchedDatabase();
+  tables.delivery.commit(later);
+  const token = await one.renew();
+  const failures = [event, later].map(({ id }) => ({ eventId: id, error: 'x' }));
+  for (let count = 0; count < 2; count++) one.call({}, [event.id, later.id])(new PartialBatchError(failures));
+  await one.store.blocked.fail([{ ...failed, token, event: later, attempts: 2, dead: true }]);
+  expect(violations).toEqual([expect.stringContaining('with 2 of 2 attempts left')]);
 });
 
 test('an event becomes a dead letter after all its attempts, and not before', async () => {

@@ -1,7 +1,7 @@
 import type { HandlerVersions } from '../handler-versions.js';
 import { FrameworkError, StaleRecordError } from '@framework/core';
 import type { DeliverableEvent } from '@framework/core/adapter';
-import type { RegisteredHandler } from '@framework/events';
+import { PartialBatchError, type RegisteredHandler, RetryLaterError } from '@framework/events';
 
 import {
   type MemoryBlocked,
@@ -32,8 +32,10 @@ interface DatabaseWatch {
   readonly attempts: AttemptWatch;
   /** The last known cursors, by handler and slot. */
   readonly cursors: Map<string, number>;
-  /** The slots of the log's events by event id, as far as the log was read. */
-  readonly slots: Map<string, number>;
+  /** The log's events by their ids, as far as the log was read. */
+  readonly events: Map<string, DeliverableEvent>;
+  /** By handler and model: the events that calls have handled, each with the lease of its call. */
+  readonly done: Map<string, Map<string, string>>;
   /** The permanent ids of handlers by name, the latest first. Processes may not know yet what a failover has lost. */
   readonly ids: Map<string, readonly string[]>;
   timeline: number;
@@ -76,7 +78,8 @@ export class DeliveryWatch {
         leases: new LeaseWatch(tables.delivery, settings.leaseMs, violated),
         attempts: new AttemptWatch(tables.delivery, attemptsMaxOf, violated),
         cursors: new Map(),
-        slots: new Map(),
+        events: new Map(),
+        done: new Map(),
         ids: new Map(),
         timeline: tables.delivery.timeline,
       };
@@ -103,7 +106,10 @@ export class DeliveryWatch {
     else if (operation === 'cursors.save') this.#lookAtCursors(watch, name);
     else if (operation === 'blocked.giveBack') watch.attempts.look(leaseOf);
     else if (mayWrite.has(operation))
-      watch.attempts.look(leaseOf, ({ handler, slot }) => {
+      watch.attempts.look(leaseOf, ({ handler, slot, ...model }) => {
+        const key = modelKey(handler, model);
+        // What was drained may be read from the slot again.
+        if (!tables.delivery.blocked.has(key)) watch.done.delete(key);
         if (watch.leases.holds(name, handler, slot)) return;
         this.#violated(`${name} writes blocked models of ${handler} in slot ${slot}, which it does not hold`);
       });
@@ -145,20 +151,21 @@ export class DeliveryWatch {
    * Checks a call of a handler as it starts.
    *
    * @param call.options the options that the called version of the handler declares
-   * @returns a function to call with the error if the call fails
+   * @returns a function to call when the call ends by itself, with the errors of the events that are not done
    */
   begins(call: {
     readonly process: StepOwner;
     readonly options: RegisteredHandler['options'];
     readonly eventIds: readonly string[];
-  }): (thrown: unknown) => void {
+  }): (left: CallErrors) => void {
     const { process, options, eventIds } = call;
     const { name } = options;
-    const onFailed = eventIds.flatMap((eventId) => {
+    const calls = eventIds.flatMap((eventId) => {
       const place = this.#placeOf(eventId);
       // A failover has lost the event.
       if (place === undefined) return [];
-      const { watch, slot } = place;
+      const { watch, event } = place;
+      const { slot } = event;
       const ids = watch.ids.get(name) ?? [name];
       const handler = ids.find((id) => watch.leases.grant(process.name, id, slot)) ?? ids[0] ?? name;
       const grant = watch.leases.grant(process.name, handler, slot);
@@ -178,10 +185,29 @@ export class DeliveryWatch {
         this.#violated(`${what}, although the handler was paused before it got the lease`);
       // Until the process knows about this lease, it works under the previous one.
       const lease = isTold ? grant.lease : `before ${grant.lease}`;
-      return watch.attempts.begins(handler, eventId, { lease, eventCount: eventIds.length });
+      const model = modelKey(handler, event);
+      if (watch.done.get(model)?.get(eventId) === lease)
+        this.#violated(`${what} again, which it has handled under the same lease`);
+      const onDone = (): void => {
+        const done = watch.done.get(model) ?? new Map<string, string>();
+        watch.done.set(model, done.set(eventId, lease));
+      };
+      return [{ eventId, model, onDone, onFailed: watch.attempts.begins(handler, eventId, lease) }];
     });
-    return (thrown) => {
-      for (const failed of onFailed) failed(failureOf(options, thrown));
+    return ({ errors, isPartial }) => {
+      const failedModels = new Set<string>();
+      for (const { eventId, model, onDone, onFailed } of calls) {
+        if (!errors.has(eventId)) {
+          onDone();
+          continue;
+        }
+        // A batch that failed as a whole does not say which event is to blame; behind the first failure of a model, none counts.
+        const isFirst = !failedModels.has(model);
+        failedModels.add(model);
+        const error = errors.get(eventId);
+        if (isPartial && isFirst) onFailed(failureOf({}, error));
+        if (!isPartial && eventIds.length === 1) onFailed(failureOf(options, error));
+      }
     };
   }
 
@@ -229,10 +255,10 @@ export class DeliveryWatch {
     }
   }
 
-  #placeOf(eventId: string): { readonly watch: DatabaseWatch; readonly slot: number } | undefined {
+  #placeOf(eventId: string): { readonly watch: DatabaseWatch; readonly event: DeliverableEvent } | undefined {
     for (const watch of this.#databases) {
-      const slot = slotIn(watch, eventId);
-      if (slot !== undefined) return { watch, slot };
+      const event = eventIn(watch, eventId);
+      if (event !== undefined) return { watch, event };
     }
     return undefined;
   }
@@ -255,8 +281,35 @@ const mayWrite: ReadonlySet<string> = new Set([
   'blocked.move',
 ]);
 
+/** What a call has left undone. */
+export interface CallErrors {
+  /** The errors of the events that are not done, by the ids of the events. */
+  readonly errors: ReadonlyMap<string, unknown>;
+  /** Whether the call has said which events they are. */
+  readonly isPartial: boolean;
+}
+
+/** What the documentation says about the events of a call that throws. */
+export function errorsOf(thrown: unknown, eventIds: readonly string[]): CallErrors {
+  const named = thrown instanceof PartialBatchError ? errorsIn(thrown) : new Map<string, unknown>();
+  if (named.size > 0 && [...named.keys()].every((id) => eventIds.includes(id)))
+    return { errors: named, isPartial: true };
+  return { errors: new Map(eventIds.map((id) => [id, thrown])), isPartial: false };
+}
+
+function errorsIn({ failures, waiting }: PartialBatchError): ReadonlyMap<string, unknown> {
+  const later = waiting.map((id) => [id, new RetryLaterError()] as const);
+  return new Map<string, unknown>([
+    ...later,
+    ...failures.map(({ eventId, error }) => [eventId, error] as const),
+  ]);
+}
+
 /** How the documentation classifies a failed call. */
-function failureOf({ whenBatchFails }: RegisteredHandler['options'], thrown: unknown): CallFailure {
+function failureOf(
+  { whenBatchFails }: Pick<RegisteredHandler['options'], 'whenBatchFails'>,
+  thrown: unknown,
+): CallFailure {
   if (whenBatchFails === 'wait') return 'outage';
   const known = FrameworkError.find(thrown);
   const isTaken = known instanceof StaleRecordError && known.expectedVersion === 0;
@@ -266,12 +319,12 @@ function failureOf({ whenBatchFails }: RegisteredHandler['options'], thrown: unk
     : 'final';
 }
 
-function slotIn(watch: DatabaseWatch, eventId: string): number | undefined {
+function eventIn(watch: DatabaseWatch, eventId: string): DeliverableEvent | undefined {
   forgetOldHistory(watch);
-  const { slots } = watch;
+  const { events } = watch;
   const { log } = watch.tables.delivery;
-  for (const event of slots.size < log.length ? log.slice(slots.size) : []) slots.set(event.id, event.slot);
-  return slots.get(eventId);
+  for (const event of events.size < log.length ? log.slice(events.size) : []) events.set(event.id, event);
+  return events.get(eventId);
 }
 
 /** Records the cursors that are new: nobody has moved them. */
@@ -284,6 +337,6 @@ function forgetOldHistory(watch: DatabaseWatch): void {
   const { timeline } = watch.tables.delivery;
   if (watch.timeline === timeline) return;
   watch.timeline = timeline;
-  watch.slots.clear();
+  watch.events.clear();
   watch.cursors.clear();
 }
