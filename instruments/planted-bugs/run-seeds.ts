@@ -1,4 +1,5 @@
 import { walletSimulation } from '../../apps/wallet-service/test/simulation/wallet-simulation.ts';
+import { library } from '../../packages/testing/test/simulation/library-simulation.ts';
 import {
   registersSimulation,
   withLosses,
@@ -16,6 +17,7 @@ const simulations: Readonly<Record<string, Searched>> = {
   actions: { seedsPerRound: 3, simulation: registersSimulation({ handles: false }) },
   deliveries: { seedsPerRound: 1, simulation: registersSimulation() },
   losses: { seedsPerRound: 1, simulation: registersSimulation({ faults: withLosses }) },
+  library: { seedsPerRound: 1, simulation: library },
   wallets: { seedsPerRound: 1, simulation: walletSimulation() },
 };
 

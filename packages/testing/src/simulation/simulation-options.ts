@@ -145,6 +145,8 @@ export interface SimulationState<Given> {
   readonly events: readonly DeliverableEvent[];
   /** All calls with their outcomes. */
   readonly calls: readonly CallRecord[];
+  /** How often each kind of situation occurred, such as a `dead letter`. */
+  readonly counts: ReadonlyMap<string, number>;
   /** Whether a failover has lost commits, so that acknowledged writes may be missing. */
   readonly hasLosses: boolean;
 }

@@ -381,6 +381,7 @@ export class SimulationRun<Given extends SimulationGiven> {
       commits,
       events: commits.flatMap(({ events }) => events),
       calls: this.#history.calls,
+      counts,
       hasLosses: this.#history.lost.length > 0,
     };
     try {

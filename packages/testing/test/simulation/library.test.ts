@@ -6,35 +6,9 @@ import {
   type SimulationOptions,
   callOf,
 } from '../../src/simulation/index.js';
-import { Book, CountLoanAction, CountLoans, LendOrReturnAction, Reader } from './library.js';
+import { library } from './library-simulation.js';
+import { Book, LendOrReturnAction } from './library.js';
 import { seedCountOf, timeout } from './seed-count.js';
-
-const library = new Simulation({
-  models: [Book, Reader],
-  actions: ({ clock, repository }) => [
-    new LendOrReturnAction(clock, repository(Book)),
-    new CountLoanAction(clock, repository(Reader)),
-  ],
-  handlers: () => [new CountLoans()],
-  given: () => {
-    const [books, readers] = [
-      [Book.acquire('Emma'), Book.acquire('Persuasion')],
-      [Reader.register(), Reader.register()],
-    ];
-    return { books, readers, models: [...books, ...readers] };
-  },
-  call: (choices, { books, readers }) =>
-    callOf(LendOrReturnAction, {
-      bookId: choices.pick(books).id.value,
-      readerId: choices.pick(readers).id.value,
-    }),
-  check: async ({ repository, events }) => {
-    const readers = await repository(Reader).findAll();
-    const counted = readers.reduce((sum, { loanCount }) => sum + loanCount, 0);
-    const lent = events.filter(({ type }) => type === 'BookLentEvent').length;
-    if (counted !== lent) throw new Error(`${counted} of ${lent} loans are counted`);
-  },
-});
 
 const seeds = seedCountOf(0.1);
 

@@ -69,9 +69,12 @@ export class Reader extends Model<Reader, ShardedId<Reader>, 'ACTIVE'> {
     this.loanCount = fields.loanCount;
   }
 
-  static register(): Reader {
-    const id = ShardedId.generate(Reader, shard);
-    return new Reader({ id, state: 'ACTIVE', createdDate: new Date(0), loanCount: 0 });
+  static register(id: ShardedId<Reader> = Reader.newId(), loanCount: number = 0): Reader {
+    return new Reader({ id, state: 'ACTIVE', createdDate: new Date(0), loanCount });
+  }
+
+  static newId(): ShardedId<Reader> {
+    return ShardedId.generate(Reader, shard);
   }
 
   countLoan(): Reader {
@@ -98,7 +101,7 @@ export class LendOrReturnAction extends Action<{ readonly bookId: string; readon
   }
 }
 
-/** Counts a loan for a reader. */
+/** Counts a loan for a reader, who is registered with the first one. */
 @FrameworkAction()
 export class CountLoanAction extends Action<{ readonly readerId: string }> {
   constructor(
@@ -109,7 +112,9 @@ export class CountLoanAction extends Action<{ readonly readerId: string }> {
   }
 
   protected async perform(_principal: Principal, { readerId }: { readonly readerId: string }): Promise<void> {
-    this.plan().update((await this.readers.getById(readerId)).countLoan());
+    const reader = await this.readers.findById(readerId);
+    if (reader === undefined) this.plan().add(Reader.register(ShardedId.of(Reader, readerId), 1));
+    else this.plan().update(reader.countLoan());
   }
 }
 
