@@ -4,6 +4,7 @@ import {
   registersSimulation,
   withLosses,
 } from '../../packages/testing/test/simulation/registers-simulation.ts';
+import { thirdPartiesSimulation } from '../../packages/testing/test/simulation/third-parties-simulation.ts';
 
 interface Searched {
   readonly seedsPerRound: number;
@@ -18,6 +19,7 @@ const simulations: Readonly<Record<string, Searched>> = {
   deliveries: { seedsPerRound: 1, simulation: registersSimulation() },
   losses: { seedsPerRound: 1, simulation: registersSimulation({ faults: withLosses }) },
   library: { seedsPerRound: 1, simulation: library },
+  outages: { seedsPerRound: 1, simulation: thirdPartiesSimulation() },
   wallets: { seedsPerRound: 1, simulation: walletSimulation() },
 };
 

@@ -46,12 +46,14 @@ export class PassageFaults {
   readonly #kinds: readonly PassageFaultKind[];
   readonly #share: number;
   readonly #hopShare: number;
+  readonly #latencyMs: number;
   #areOver = false;
 
   /**
    * @param options.kinds the kinds of faults in this run
    * @param options.share the share of passages that have a fault, from 0 to 1
    * @param options.hopShare the share of the others that take a step of their own
+   * @param options.latencyMs how long each of the others takes; if that is not 0, each is a step of its own
    */
   constructor(options: {
     readonly scheduler: Scheduler;
@@ -61,6 +63,7 @@ export class PassageFaults {
     readonly kinds: readonly PassageFaultKind[];
     readonly share: number;
     readonly hopShare: number;
+    readonly latencyMs: number;
   }) {
     this.#scheduler = options.scheduler;
     this.#choices = options.choices;
@@ -69,6 +72,7 @@ export class PassageFaults {
     this.#kinds = options.kinds;
     this.#share = options.share;
     this.#hopShare = options.hopShare;
+    this.#latencyMs = options.latencyMs;
   }
 
   /** Starts no further faults. */
@@ -86,8 +90,10 @@ export class PassageFaults {
     if (process.isCutOff(shard)) return this.#silent(process, passage);
     const kind = this.#fault(passage);
     if (kind !== undefined) return this.#happens(kind, process, passage);
-    if (owner.state === 'running' && !this.#choices.chance(this.#hopShare)) return undefined;
-    return this.#after(process, passage, 0);
+    const latencyMs = this.#latencyMs;
+    if (latencyMs === 0 && owner.state === 'running' && !this.#choices.chance(this.#hopShare))
+      return undefined;
+    return this.#after(process, passage, latencyMs);
   }
 
   #fault(passage: MemoryPassage): PassageFaultKind | undefined {

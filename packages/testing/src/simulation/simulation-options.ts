@@ -106,6 +106,11 @@ export interface SimulationOptions<Given extends SimulationGiven> {
    * missing.
    */
   readonly faults?: readonly FaultKind[];
+  /**
+   * How long a request to a database takes, and how long its answer, in milliseconds, so that a check can measure how quickly
+   * something is done. Default 0: only waits take time.
+   */
+  readonly latencyMs?: number;
   /** Whether dead letters may remain after everything has come to rest and they were replayed. Default false. */
   readonly deadLettersMayStay?: boolean;
   /** The principal of the calls. Default: `simulation`. */

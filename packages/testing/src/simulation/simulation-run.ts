@@ -133,6 +133,7 @@ export class SimulationRun<Given extends SimulationGiven> {
       kinds: settings.passageKinds,
       share: settings.share,
       hopShare: settings.hopShare,
+      latencyMs: options.latencyMs ?? 0,
     });
     this.#fleet = new Fleet(this.#shards, {
       options: anyOptions,
