@@ -1,4 +1,7 @@
-import { walletSimulation } from '../../apps/wallet-service/test/simulation/wallet-simulation.ts';
+import {
+  shardsAwaySimulation,
+  walletSimulation,
+} from '../../apps/wallet-service/test/simulation/wallet-simulation.ts';
 import { library } from '../../packages/testing/test/simulation/library-simulation.ts';
 import {
   registersSimulation,
@@ -21,6 +24,7 @@ const simulations: Readonly<Record<string, Searched>> = {
   library: { seedsPerRound: 1, simulation: library },
   outages: { seedsPerRound: 1, simulation: thirdPartiesSimulation() },
   wallets: { seedsPerRound: 1, simulation: walletSimulation() },
+  away: { seedsPerRound: 1, simulation: shardsAwaySimulation() },
 };
 
 /** Sends one message to the parent process. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type TransferEnds, walletSimulation } from './wallet-simulation.js';
+import { type TransferEnds, shardsAwaySimulation, walletSimulation } from './wallet-simulation.js';
 
 const seedsInAll = Number(process.env['SIMULATION_SEEDS'] ?? 750);
 /** The share of all seeds of the project's simulations. */
@@ -16,3 +16,13 @@ test('money is conserved and every transfer ends in one state, whatever happens'
     [],
   );
 });
+
+test(
+  'a decided transfer between available shards does not wait for transfers of a shard that is away',
+  { timeout },
+  async () => {
+    const lastSteps: number[] = [];
+    await shardsAwaySimulation(lastSteps).explore({ seeds: Math.ceil(0.04 * seedsInAll) });
+    expect(lastSteps.length).toBeGreaterThan(0);
+  },
+);

@@ -9,6 +9,13 @@ import type { Scheduler, StepOwner } from './scheduler.js';
 
 /** Few slots, so that each holds several models. */
 const slotCount = 4;
+const farFuture = new Date(8.64e15);
+
+interface Outage {
+  readonly tables: MemoryTables;
+  readonly from: Date;
+  to: Date;
+}
 
 interface LateWrite {
   readonly tables: MemoryTables;
@@ -23,7 +30,9 @@ export class SimulatedServer implements PassedServer {
   readonly #owner: StepOwner;
   readonly #history: History;
   readonly #onFailedOver: (tables: MemoryTables, replica: MemorySnapshot) => void;
+  readonly #clock: Clock;
   readonly #down = new Set<MemoryTables>();
+  readonly #outages: Outage[] = [];
   readonly #late = new Set<LateWrite>();
 
   /**
@@ -40,6 +49,7 @@ export class SimulatedServer implements PassedServer {
   }) {
     const { sharding, clock } = options;
     this.sharding = sharding;
+    this.#clock = clock;
     this.memory = new MemoryServer(sharding, { clock, slotCount });
     this.#scheduler = options.scheduler;
     this.#owner = options.owner;
@@ -74,8 +84,19 @@ export class SimulatedServer implements PassedServer {
 
   /** Makes a database refuse everything until the returned function is called. */
   takeDown(tables: MemoryTables): () => void {
+    const outage: Outage = { tables, from: this.#clock.now(), to: farFuture };
+    this.#outages.push(outage);
     this.#down.add(tables);
-    return () => void this.#down.delete(tables);
+    return () => {
+      outage.to = this.#clock.now();
+      this.#down.delete(tables);
+    };
+  }
+
+  /** Whether the database of a shard was down at any time between two moments. */
+  wasDown(shard: ShardIdentifier, since: Date, until: Date): boolean {
+    const own = this.memory.tables(shard);
+    return this.#outages.some(({ tables, from, to }) => tables === own && from <= until && to >= since);
   }
 
   /**

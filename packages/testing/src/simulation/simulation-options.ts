@@ -152,6 +152,8 @@ export interface SimulationState<Given> {
   readonly calls: readonly CallRecord[];
   /** How often each kind of situation occurred, such as a `dead letter`. */
   readonly counts: ReadonlyMap<string, number>;
+  /** Whether the database of a shard was down at any time between two moments. */
+  readonly wasDown: (shard: ShardIdentifier, since: Date, until: Date) => boolean;
   /** Whether a failover has lost commits, so that acknowledged writes may be missing. */
   readonly hasLosses: boolean;
 }

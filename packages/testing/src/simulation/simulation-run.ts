@@ -383,6 +383,7 @@ export class SimulationRun<Given extends SimulationGiven> {
       events: commits.flatMap(({ events }) => events),
       calls: this.#history.calls,
       counts,
+      wasDown: (shard, since, until) => this.#server.wasDown(shard, since, until),
       hasLosses: this.#history.lost.length > 0,
     };
     try {
