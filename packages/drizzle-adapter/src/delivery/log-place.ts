@@ -140,7 +140,7 @@ const probedCount = 64;
  * An SQL query for the first transaction of the log whose events were created at a time or later: its columns `epoch` and `xid`, a
  * bigint that is null for an epoch without events.
  *
- * It bisects the transactions of the epoch, and each step looks at a few of them, however large the log is. A transaction that began
+ * It bisects the transactions of the epoch, and each step looks at one event each of a few of them, however large they and the log are. A transaction that began
  * long before it was given its number has an older date than its neighbours, so a step takes the latest date of several.
  *
  * @param time an SQL expression of type timestamptz
@@ -164,9 +164,11 @@ export const placeOfTime = (time: string): string => `
       select e.xid::text::bigint as xid from eventlog.events e
       where e.event_type is not null and e.epoch = b.epoch and e.xid >= ((b.low + b.high) / 2)::text::xid8
       order by e.epoch, e.xid, e.position limit 1) probe cross join lateral (
-      select max(e.created_date) as created_date from eventlog.events e
-      where e.event_type is not null and e.epoch = b.epoch and e.xid >= probe.xid::text::xid8
-        and e.xid < (probe.xid + ${probedCount})::text::xid8) latest
+      select max(e.created_date) as created_date
+      from generate_series(probe.xid, probe.xid + ${probedCount - 1}) as probed (xid) cross join lateral (
+        select e.created_date from eventlog.events e
+        where e.event_type is not null and e.epoch = b.epoch and e.xid = probed.xid::text::xid8
+        order by e.epoch, e.xid, e.position limit 1) e) latest
     where b.low < b.high and b.step < 64
   )
   select epoch, low as xid from bisected order by step desc limit 1`;
