@@ -5,6 +5,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import pg from 'pg';
 import { expect, onTestFinished, test, vi } from 'vitest';
 
+import { keptInMemory } from '../../core/test/kept-in-memory.js';
 import { leftBehind } from '../../core/test/left-behind.js';
 import { NotificationListener } from '../src/delivery/pg-notifications.js';
 import { postgres } from '../src/index.js';
@@ -127,4 +128,18 @@ test('reads and writes leave nothing behind, even those that fail, and no warnin
   );
   expect(left).toEqual([]);
   expect(warn).not.toHaveBeenCalled();
+});
+
+test('models that were read, alone or with others, are not kept in memory', async () => {
+  const { url } = await emptyDatabase();
+  const suite = await openSuite(url, {});
+  const account = await suite.openAccount(firstShard);
+  const read: WeakRef<object>[] = [];
+  const round = async (): Promise<void> => {
+    const found = await Promise.all([1, 2, 3].map(() => suite.accounts.getById(account.id)));
+    read.push(...[...found, ...(await suite.accounts.findAll())].map((model) => new WeakRef(model)));
+  };
+  for (let number = 0; number < 20; number++) await round();
+  expect(read).toHaveLength(20 * 4);
+  expect(await keptInMemory(read)).toBe(0);
 });
