@@ -142,31 +142,6 @@ const ranges: Readonly<Record<SettingName, NumberRange>> = {
   retentionMs: { min: 0, max: 3_155_760_000_000 },
 };
 
-/** Settings of earlier releases, each with the value that applies now. */
-const gone: Readonly<Record<string, string>> = {
-  pollMinMs: 'it is a quarter of poll-max-ms',
-  sourceCheckMs: 'it is ten times poll-max-ms',
-  blockedPollMs: 'it is twice poll-max-ms',
-  readMax: '1,000 events are read at once; lower read-bytes-max to use less memory',
-  unfinishedMax: '2,000 events may be unfinished; lower read-bytes-max to use less memory',
-  unsavedMax: '10,000 events may be unsaved; lower cursor-save-ms to repeat less after a crash',
-  cursorSaveEvents: 'a cursor is saved after 100 events; lower cursor-save-ms to repeat less after a crash',
-  cursorSaveMinMs: 'it is a tenth of cursor-save-ms',
-  cursorSaveMaxMs: 'it is ten times cursor-save-ms',
-  cursorRestSaveMs: 'it is thirty times cursor-save-ms',
-  blockMax: '500 models are blocked by one statement',
-  dueMax: '200 models are read by one statement',
-  batchBytesMax: 'it is half of read-bytes-max',
-  abandonedMax: '64 calls may ignore their signal',
-  abandonedForMs: 'a restart is requested after 10 s',
-  suspectAloneMs: 'an event is tried alone for 1 s at first',
-  outageBackoffMaxMs: 'it is 5 s, or backoff-max-ms if that is less',
-  storeBackoffBaseMs: 'it is 100 ms',
-  storeBackoffMaxMs: 'it is 5 s',
-  notifyCoalesceMs: 'it is 20 ms',
-  partitionsMs: 'it is a day',
-};
-
 /** What is wrong with the value of a setting, or of a handler's limit with that name; `undefined` when it is valid. */
 export function settingIssue(name: SettingName, value: unknown): string | undefined {
   const { min, max } = ranges[name];
@@ -185,8 +160,8 @@ const { retry: defaultRetry, ...defaultNumbers } = defaultDeliverySettings;
  * Reads the overrides of delivery settings in a configuration file: `FrameworkConfig.delivery` of core.
  *
  * @param section its keys in camelCase
- * @throws ConfigurationError `invalid-configuration` with the path of every name that is unknown or was removed, and of every
- * value that is not a whole number within its range; values are never shown
+ * @throws ConfigurationError `invalid-configuration` with the path of every name that is unknown, and of every value that is not
+ * a whole number within its range; values are never shown
  */
 export function parseDeliverySettings({
   retry,
@@ -217,17 +192,13 @@ function knownNumbers(
 ): Readonly<Record<string, number>> {
   const parsed: Record<string, number> = {};
   for (const [name, value] of Object.entries(section)) {
-    const message = Object.hasOwn(known, name) ? settingIssue(name as SettingName, value) : unknownName(name);
+    const message = Object.hasOwn(known, name)
+      ? settingIssue(name as SettingName, value)
+      : 'is not a known key';
     if (message === undefined) parsed[name] = value as number;
     else faults.push({ path: written([...path, name]), message });
   }
   return parsed;
-}
-
-function unknownName(name: string): string {
-  return Object.hasOwn(gone, name)
-    ? `is no longer a setting: remove it (now ${gone[name]})`
-    : 'is not a known key';
 }
 
 function isSection(value: unknown): value is Readonly<Record<string, unknown>> {

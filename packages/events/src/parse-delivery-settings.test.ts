@@ -39,15 +39,6 @@ describe('a delivery section', () => {
     });
   });
 
-  test('is refused for every former setting, with the value that applies now', () => {
-    expect(faultsOf({ pollMinMs: 5, retry: { outageBackoffMaxMs: 5 } })).toEqual({
-      'framework.delivery.poll-min-ms':
-        'is no longer a setting: remove it (now it is a quarter of poll-max-ms)',
-      'framework.delivery.retry.outage-backoff-max-ms':
-        'is no longer a setting: remove it (now it is 5 s, or backoff-max-ms if that is less)',
-    });
-  });
-
   test.each([0, -1, 1.5, Number.NaN, Infinity, 2 ** 53, '10000', '', null, true, [1], {}])(
     'is refused for the value %j, which is not shown',
     (value) => {
