@@ -161,6 +161,7 @@ export function askedWaitMs(thrown: unknown, random: number): number | undefined
 const charactersMax = 2_000;
 const causesMax = 5;
 const partsMax = 10;
+const unreadable = '(unreadable)';
 
 /**
  * What a failed attempt threw, as shown to operators: name, message and causes, at most 2,000 characters.
@@ -171,44 +172,33 @@ const partsMax = 10;
 export function errorText(thrown: unknown): string {
   const links: string[] = [];
   const seen = new Set<unknown>();
-  let link: { readonly value: unknown } | undefined = { value: thrown };
-  while (link !== undefined && links.length < causesMax && !seen.has(link.value)) {
-    seen.add(link.value);
-    links.push(linkText(link.value));
-    link = causeOf(link.value);
-  }
+  let link = thrown;
+  do {
+    seen.add(link);
+    links.push(linkText(link));
+    link = causeOf(link);
+  } while (link !== undefined && links.length < causesMax && !seen.has(link));
   return storable(links.join(', caused by '));
 }
 
-function linkText(thrown: unknown): string {
-  if (!isError(thrown)) return textOf(thrown);
-  const text = `${propertyText(thrown, 'name')}: ${propertyText(thrown, 'message')}`;
-  const parts = partsOf(thrown);
-  return parts.length === 0 ? text : `${text} [${parts.map(partText).join('; ')}]`;
+/** Name and message of an error; of an AggregateError also its first errors, without those that they contain. */
+function linkText(thrown: unknown, isPart = false): string {
+  // A proxy that throws when it is inspected does not count as an error.
+  if (!attempted(() => thrown instanceof Error, false))
+    return textOf(() => thrown, `a thrown ${typeof thrown} that has no text`);
+  const error = thrown as Error;
+  const text = `${textOf(() => error.name, unreadable)}: ${textOf(() => error.message, unreadable)}`;
+  const parts = isPart ? [] : partsOf(error);
+  return parts.length === 0 ? text : `${text} [${parts.map((part) => linkText(part, true)).join('; ')}]`;
 }
 
-/** One error of an AggregateError, without those that it may contain itself. */
-function partText(part: unknown): string {
-  return isError(part) ? `${propertyText(part, 'name')}: ${propertyText(part, 'message')}` : textOf(part);
+/** The text of a value, cut so that the other steps stay cheap; both `read` and `String` may throw. */
+function textOf(read: () => unknown, otherwise: string): string {
+  return attempted(() => String(read()).slice(0, charactersMax), otherwise);
 }
 
-/** A proxy that throws when it is inspected does not count as an error. */
-function isError(value: unknown): value is Error {
-  return attempted(() => value instanceof Error, false);
-}
-
-function propertyText(error: Error, property: 'name' | 'message'): string {
-  return attempted(() => textOf(error[property]), '(unreadable)');
-}
-
-/** `String` may throw, and may return a text of any length. */
-function textOf(thrown: unknown): string {
-  return attempted(() => bounded(String(thrown)), `a thrown ${typeof thrown} that has no text`);
-}
-
-function causeOf(thrown: unknown): { readonly value: unknown } | undefined {
-  const value = attempted(() => (thrown instanceof Error ? thrown.cause : undefined), undefined);
-  return value === undefined ? undefined : { value };
+function causeOf(thrown: unknown): unknown {
+  return attempted(() => (thrown instanceof Error ? thrown.cause : undefined), undefined);
 }
 
 function partsOf(error: Error): readonly unknown[] {
@@ -218,22 +208,12 @@ function partsOf(error: Error): readonly unknown[] {
   );
 }
 
-/** Long texts are cut first, so that the other steps stay cheap. */
-function bounded(text: string): string {
-  return text.slice(0, charactersMax);
-}
-
 /** PostgreSQL's text can contain neither NUL nor a lone surrogate. */
 function storable(text: string): string {
-  const cut = bounded(text.replaceAll('\0', ''));
+  const cut = text.replaceAll('\0', '').slice(0, charactersMax);
   // The cut itself may have split a surrogate pair.
-  const whole = cut.length === charactersMax && isHighSurrogate(cut) ? cut.slice(0, -1) : cut;
+  const whole = cut.length === charactersMax ? cut.replace(/[\ud800-\udbff]$/, '') : cut;
   return whole.toWellFormed();
-}
-
-function isHighSurrogate(text: string): boolean {
-  const last = text.charCodeAt(text.length - 1);
-  return last >= 0xd800 && last <= 0xdbff;
 }
 
 function attempted<T>(work: () => T, otherwise: T): T {
