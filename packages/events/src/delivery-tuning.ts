@@ -2,75 +2,46 @@
  * Limits and times of delivery that operators need not know: fixed, or derived from the settings. Tests and simulations change
  * them with {@link tuned}, which production code has no reason to call.
  */
-export interface DeliveryTuning {
-  /** The shortest time between two polls of the log, unless something wakes delivery earlier. */
-  readonly pollMinMs: number;
-  /** How often a source of events is checked, and each of its cursors is compared with the log. */
-  readonly sourceCheckMs: number;
-  /** How often blocked models are polled while none of them is due at a known time, for example to find replayed dead letters. */
-  readonly blockedPollMs: number;
+export type DeliveryTuning = Readonly<ReturnType<typeof derivedTuning>>;
+
+const fixedTuning = {
   /** About how many events are read at once. */
-  readonly readMax: number;
+  readMax: 1_000,
   /** How many events of one handler may be read and not finished. */
-  readonly unfinishedMax: number;
+  unfinishedMax: 2_000,
   /** How many events of one handler may be finished beyond its saved cursors; after a crash, up to this many are handled again. */
-  readonly unsavedMax: number;
+  unsavedMax: 10_000,
   /** After how many wanted events a cursor is saved; after a crash, about this many per slot are handled again. */
-  readonly cursorSaveEvents: number;
-  /** The longest time until a cursor that passed wanted events is saved. */
-  readonly cursorSaveMaxMs: number;
-  /** The shortest time between two saves, so that many cursors are saved by one statement. */
-  readonly cursorSaveMinMs: number;
-  /** How long until cursors that passed only unwanted events are saved. */
-  readonly cursorRestSaveMs: number;
+  cursorSaveEvents: 100,
   /** How many blocked models are written by one statement. */
-  readonly blockMax: number;
+  blockMax: 500,
   /** How many blocked models of each handler are read by one statement. */
-  readonly dueMax: number;
-  /** The maximum number of bytes in a call of a batch handler, unless a single event is larger. */
-  readonly batchBytesMax: number;
+  dueMax: 200,
   /** How many calls, of all handlers of the process, may ignore their signal and run on before the process makes no new ones. */
-  readonly abandonedMax: number;
+  abandonedMax: 64,
   /**
    * How long as many as `abandonedMax` calls may ignore their signal before the process releases its leases and requests a
    * restart.
    */
-  readonly abandonedForMs: number;
+  abandonedForMs: 10_000,
   /**
    * How long an event is tried alone, within its process, after a process died during its call; it doubles with each such death.
    */
-  readonly quarantineMs: number;
+  quarantineMs: 1_000,
   /**
    * The longest wait after a call that did not count because storage or a shard was unavailable, unless `retry.backoffMaxMs` is
    * less: the event is retried within this time after the outage.
    */
-  readonly outageBackoffMaxMs: number;
-  /** The first wait after the database failed; it doubles with each further failure. */
-  readonly storeBackoffBaseMs: number;
-  /** The longest wait after the database failed. */
-  readonly storeBackoffMaxMs: number;
-  /** The shortest time between two notifications to other processes. */
-  readonly notifyCoalesceMs: number;
-  /** How often partitions of the log are created ahead of time, and old ones dropped. */
-  readonly partitionsMs: number;
-}
-
-const fixedTuning = {
-  readMax: 1_000,
-  unfinishedMax: 2_000,
-  unsavedMax: 10_000,
-  cursorSaveEvents: 100,
-  blockMax: 500,
-  dueMax: 200,
-  abandonedMax: 64,
-  abandonedForMs: 10_000,
-  quarantineMs: 1_000,
   outageBackoffMaxMs: 5_000,
+  /** The first wait after the database failed; it doubles with each further failure. */
   storeBackoffBaseMs: 100,
+  /** The longest wait after the database failed. */
   storeBackoffMaxMs: 5_000,
+  /** The shortest time between two notifications to other processes. */
   notifyCoalesceMs: 20,
+  /** How often partitions of the log are created ahead of time, and old ones dropped. */
   partitionsMs: 86_400_000,
-} as const satisfies Partial<DeliveryTuning>;
+};
 
 /** The shortest time between two notifications to other processes, even from a process that does not deliver. */
 export const { notifyCoalesceMs } = fixedTuning;
@@ -78,24 +49,31 @@ export const { notifyCoalesceMs } = fixedTuning;
 /** The longest delay of a timer. */
 const timerMaxMs = 2 ** 31 - 1;
 
-/** The tuning that goes with settings: what is derived from them, and what is fixed. */
-export function tuningFor(settings: {
-  readonly pollMaxMs: number;
-  readonly cursorSaveMs: number;
-  readonly readBytesMax: number;
-}): DeliveryTuning {
-  const { pollMaxMs, cursorSaveMs, readBytesMax } = settings;
+type TunedSettings = Readonly<Record<'pollMaxMs' | 'cursorSaveMs' | 'readBytesMax', number>>;
+
+function derivedTuning({ pollMaxMs, cursorSaveMs, readBytesMax }: TunedSettings) {
   return {
     ...fixedTuning,
+    /** The shortest time between two polls of the log, unless something wakes delivery earlier. */
     pollMinMs: Math.ceil(pollMaxMs / 4),
+    /** How often a source of events is checked, and each of its cursors is compared with the log. */
     sourceCheckMs: Math.min(timerMaxMs, 10 * pollMaxMs),
+    /** How often blocked models are polled while none of them is due at a known time, for example to find replayed dead letters. */
     blockedPollMs: Math.min(timerMaxMs, 2 * pollMaxMs),
+    /** The shortest time between two saves, so that many cursors are saved by one statement. */
     cursorSaveMinMs: Math.ceil(cursorSaveMs / 10),
+    /** The longest time until a cursor that passed wanted events is saved. */
     cursorSaveMaxMs: Math.min(timerMaxMs, 10 * cursorSaveMs),
+    /** How long until cursors that passed only unwanted events are saved. */
     cursorRestSaveMs: Math.min(timerMaxMs, 30 * cursorSaveMs),
+    /** The maximum number of bytes in a call of a batch handler, unless a single event is larger. */
     batchBytesMax: Math.ceil(readBytesMax / 2),
-    ...tuningOfProcess,
   };
+}
+
+/** The tuning that goes with settings: what is derived from them, and what is fixed. */
+export function tuningFor(settings: TunedSettings): DeliveryTuning {
+  return { ...derivedTuning(settings), ...tuningOfProcess };
 }
 
 let tuningOfProcess: Partial<DeliveryTuning> = {};
