@@ -24,37 +24,16 @@ export interface WorkerContext {
   readonly ended: AbortSignal;
 }
 
-/** Creates a backoff for one loop, with its first and longest wait from the settings. */
-export function storeBackoff({ clock, random, settings }: WorkerContext): StoreBackoff {
-  return new StoreBackoff({
-    clock,
-    random,
-    baseMs: settings.storeBackoffBaseMs,
-    maxMs: settings.storeBackoffMaxMs,
-  });
-}
-
 /**
  * The waits after operations that the database refuses for now: each wait is longer than the one before, up to a maximum, until
  * an operation succeeds.
  */
 export class StoreBackoff {
-  readonly #clock: Clock;
-  readonly #random: () => number;
-  readonly #baseMs: number;
-  readonly #maxMs: number;
+  readonly #context: Pick<WorkerContext, 'clock' | 'random' | 'settings'>;
   #failures = 0;
 
-  constructor(options: {
-    readonly clock: Clock;
-    readonly random: () => number;
-    readonly baseMs: number;
-    readonly maxMs: number;
-  }) {
-    this.#clock = options.clock;
-    this.#random = options.random;
-    this.#baseMs = options.baseMs;
-    this.#maxMs = options.maxMs;
+  constructor(context: Pick<WorkerContext, 'clock' | 'random' | 'settings'>) {
+    this.#context = context;
   }
 
   succeeded(): void {
@@ -63,13 +42,14 @@ export class StoreBackoff {
 
   /** How long to wait after a failure, in milliseconds: at least half of the full wait, so that no loop is ever tight. */
   failedMs(): number {
-    const dueMs = Math.min(this.#maxMs, this.#baseMs * 2 ** this.#failures++);
-    return dueMs * (0.5 + this.#random() / 2);
+    const { random, settings } = this.#context;
+    const dueMs = Math.min(settings.storeBackoffMaxMs, settings.storeBackoffBaseMs * 2 ** this.#failures++);
+    return dueMs * (0.5 + random() / 2);
   }
 
   /** Waits for the time of {@link StoreBackoff.failedMs}, or until the signal is aborted. */
   async failed(signal?: AbortSignal): Promise<void> {
-    await this.#clock.sleep(this.failedMs(), signal);
+    await this.#context.clock.sleep(this.failedMs(), signal);
   }
 }
 
@@ -126,7 +106,7 @@ export async function untilDone<T>(
   signal: AbortSignal,
   work: () => Promise<T>,
 ): Promise<T | undefined> {
-  const backoff = storeBackoff(context);
+  const backoff = new StoreBackoff(context);
   while (!signal.aborted) {
     try {
       return await work();

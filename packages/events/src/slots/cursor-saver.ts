@@ -1,6 +1,6 @@
 import type { Cursor, CursorMove, HandlerCursors } from '@framework/core/adapter';
 
-import { type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
+import { type WorkerContext, StoreBackoff, WakeSignal } from '../worker-context.js';
 import type { HeldSlot } from './held-slot.js';
 
 /** The position of one handler in one slot, and how many wanted events it has passed since the last save. */
@@ -74,7 +74,7 @@ export class CursorSaver {
   /** Saves when it is time, until it is stopped. */
   async run(): Promise<void> {
     const { clock, settings, ended, onError } = this.#context;
-    const backoff = storeBackoff(this.#context);
+    const backoff = new StoreBackoff(this.#context);
     while (!this.#stopped) {
       const earliestMs = this.#passedMany ? -Infinity : this.#savedMs + settings.cursorSaveMinMs;
       const waitMs = Math.max(this.#dueMs, earliestMs) - clock.elapsedMs();

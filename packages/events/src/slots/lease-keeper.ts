@@ -1,7 +1,7 @@
 import type { Clock, ShardIdentifier } from '@framework/core';
 import type { LeaseRenewal, SlotLeases } from '@framework/core/adapter';
 
-import { type StoreBackoff, type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
+import { type WorkerContext, StoreBackoff, WakeSignal } from '../worker-context.js';
 import { HeldSlot } from './held-slot.js';
 
 /** Slots of another process are requested this long after its leases end, so that the database sees that they have ended. */
@@ -68,7 +68,7 @@ export class LeaseKeeper {
     this.#onRenewed = options.onRenewed;
     this.#onLost = options.onLost;
     this.#wakeSignal = new WakeSignal(context.clock);
-    this.#backoff = storeBackoff(context);
+    this.#backoff = new StoreBackoff(context);
   }
 
   /** The slots that are held now, each for one handler. */

@@ -1,6 +1,6 @@
 import type { BlockedAttempt, BlockedHead, BlockedModels, BlockedMove } from '@framework/core/adapter';
 
-import { type WorkerContext, storeBackoff } from '../worker-context.js';
+import { type WorkerContext, StoreBackoff } from '../worker-context.js';
 import { type HeldSlot, modelKey } from '../slots/held-slot.js';
 
 interface Waiting<Item, Answer> {
@@ -105,7 +105,7 @@ class LeasedWrites<Item extends { readonly token: string }> {
    */
   async #writeRefused(slot: HeldSlot, items: readonly Item[]): Promise<boolean> {
     const { ended } = this.#context;
-    const backoff = storeBackoff(this.#context);
+    const backoff = new StoreBackoff(this.#context);
     const signal = AbortSignal.any([slot.lost, ended]);
     let left = items;
     for (let together = true; ; together = !together) {

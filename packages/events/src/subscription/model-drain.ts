@@ -7,7 +7,7 @@ import {
 } from '@framework/core/adapter';
 
 import { eventBytesMax } from '../delivery-settings.js';
-import { type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
+import { type WorkerContext, StoreBackoff, WakeSignal } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
 import type { EventDispatch } from './event-dispatch.js';
 import type { DrainedBatch, ModelRecovery } from '../slots/held-slot.js';
@@ -149,7 +149,7 @@ class ModelReads {
   async #readAll(): Promise<void> {
     this.#reading = true;
     const { settings, stopping, onError } = this.#context;
-    const backoff = storeBackoff(this.#context);
+    const backoff = new StoreBackoff(this.#context);
     // Requests from the same turn of the event loop are combined.
     await Promise.resolve();
     while (this.#requests.length > 0) {

@@ -2,7 +2,7 @@ import type { BlockedModels } from '@framework/core/adapter';
 
 import { eventBytesMax } from '../delivery-settings.js';
 import type { LeaseKeeper } from '../slots/lease-keeper.js';
-import { type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
+import { type WorkerContext, StoreBackoff, WakeSignal } from '../worker-context.js';
 import type { QuarantineGate } from './quarantine.js';
 import { type AttemptEnd, type Trial, freshMs } from './retry-step.js';
 import type { Subscription } from './subscription.js';
@@ -78,7 +78,7 @@ export class RetryLoop {
    */
   async run(): Promise<void> {
     const { stopping, onError } = this.#context;
-    const backoff = storeBackoff(this.#context);
+    const backoff = new StoreBackoff(this.#context);
     while (!stopping.aborted) {
       if (![...this.#subscriptions.values()].some(({ slots }) => slots.hasBlocked)) {
         const wasWoken = await this.#wakeSignal.wait(this.#context.settings.leaseMs);

@@ -13,7 +13,7 @@ import { attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { CallOutcome, HandlerCaller } from '../call/handler-caller.js';
 import { retryAfterMs } from '../handler/event-handler.js';
 import type { LoopWatch } from '../slots/lease-keeper.js';
-import { type WorkerContext, storeBackoff, untilAborted } from '../worker-context.js';
+import { type WorkerContext, StoreBackoff, untilAborted } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
 import { type FailedState, type HandlerPolicy, failedState, verdictOf, wantsEvent } from './event-step.js';
 import type { HeldSlot } from '../slots/held-slot.js';
@@ -237,7 +237,7 @@ export class RetryStep {
   /** Records that the attempt begins, or whether it counts, and repeats that as long as necessary. */
   async #begin(head: BlockedHead, attempt: BlockedAttempt, slot: HeldSlot): Promise<boolean> {
     const { onError, ended, stopping } = this.#context;
-    const backoff = storeBackoff(this.#context);
+    const backoff = new StoreBackoff(this.#context);
     for (let unsure = false; slot.held && !stopping.aborted; unsure = true) {
       try {
         const begun = await this.#writes.begin.add({ head, attempt });
@@ -310,7 +310,7 @@ export class RetryStep {
   async #giveBack(head: BlockedHead, attempt: BlockedAttempt | undefined): Promise<void> {
     if (attempt === undefined) return;
     const { ended, onError } = this.#context;
-    const backoff = storeBackoff(this.#context);
+    const backoff = new StoreBackoff(this.#context);
     for (let tries = 0; !ended.aborted || tries < lastTriesMax; tries += ended.aborted ? 1 : 0) {
       try {
         return await this.#blocked.giveBack(head, attempt);

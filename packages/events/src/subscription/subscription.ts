@@ -7,7 +7,7 @@ import {
 
 import { eventBytesMax } from '../delivery-settings.js';
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
-import { WakeSignal, storeBackoff } from '../worker-context.js';
+import { StoreBackoff, WakeSignal } from '../worker-context.js';
 import { type SubscriptionDependencies, EventDispatch } from './event-dispatch.js';
 import type { ReadBatch } from './log-reader.js';
 import { ModelDrain, drainMax, moveOf } from './model-drain.js';
@@ -184,7 +184,7 @@ export class Subscription {
 
   /** Reads and dispatches events until it is stopped. */
   async run(): Promise<void> {
-    const backoff = storeBackoff(this.#around.context);
+    const backoff = new StoreBackoff(this.#around.context);
     while (!this.#stopped) {
       const groups = groupPositions(this.#readable()).slice(0, this.dispatch.readRoom);
       if (groups.length === 0) {
