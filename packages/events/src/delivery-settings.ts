@@ -103,10 +103,10 @@ function joined(path: readonly PropertyKey[]): string {
 }
 
 /** Removes `undefined` values, so that they do not replace defaults. */
-export function set<T extends object>(settings: T): Partial<T> {
-  return Object.fromEntries(
-    Object.entries(settings).filter(([, value]) => value !== undefined),
-  ) as Partial<T>;
+export function set<T extends object>(settings: T): { [Name in keyof T]?: Exclude<T[Name], undefined> } {
+  return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined)) as {
+    [Name in keyof T]?: Exclude<T[Name], undefined>;
+  };
 }
 
 interface NumberRange {

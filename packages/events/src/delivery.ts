@@ -71,22 +71,6 @@ export interface DeliveryOptions {
   readonly onRestartNeeded?: RestartHook;
 }
 
-const knownOptions: Readonly<Record<keyof DeliveryOptions, true>> = {
-  databases: true,
-  executor: true,
-  handlers: true,
-  settings: true,
-  models: true,
-  observer: true,
-  clock: true,
-  random: true,
-  onError: true,
-  onRecovered: true,
-  onAttemptFailed: true,
-  onLeaseLost: true,
-  onRestartNeeded: true,
-};
-
 /**
  * Delivers the events of all databases to handlers: each at least once, those of one model in order.
  *
@@ -117,59 +101,71 @@ export class Delivery {
    * @throws ConfigurationError `invalid-configuration` when an option or a setting is unknown, or a setting is out of range
    */
   constructor(options: DeliveryOptions) {
-    // oxlint-disable-next-line no-restricted-properties -- the default of the port
-    const { executor, models = [], clock = systemClock, random = Math.random } = options;
-    const unknown = Object.keys(options).filter((name) => !Object.hasOwn(knownOptions, name));
-    if (unknown.length > 0) {
+    const {
+      databases,
+      executor,
+      handlers,
+      settings,
+      models = [],
+      observer,
+      clock = systemClock,
+      // oxlint-disable-next-line no-restricted-properties -- the default of the port
+      random = Math.random,
+      onError = logError,
+      onRecovered = logRecovery,
+      onAttemptFailed = logAttemptFailure,
+      onLeaseLost = logLeaseLoss,
+      onRestartNeeded = logRestartNeed,
+      ...unknown
+    } = options;
+    const unknownNames = Object.keys(unknown);
+    if (unknownNames.length > 0) {
       throw new ConfigurationError(
-        unknown.map((path) => ({ path, message: 'is not an option of Delivery' })),
+        unknownNames.map((path) => ({ path, message: 'is not an option of Delivery' })),
       );
     }
-    this.#settings = engineSettings(options.settings);
+    this.#settings = engineSettings(settings);
     this.#executor = executor;
-    const handlers =
-      options.handlers instanceof EventHandlerRegistry
-        ? options.handlers
-        : new EventHandlerRegistry(options.handlers);
-    executor.claimEventTypes?.(handlers.eventClasses());
-    const gate = new QuarantineGate(clock);
-    // Shows operators where it runs. A restarted process must have a new id, because it does not hold what the old one held.
-    const processId = `${hostname()}/${process.pid}/${randomUuid()}`;
+    const registry = handlers instanceof EventHandlerRegistry ? handlers : new EventHandlerRegistry(handlers);
+    executor.claimEventTypes?.(registry.eventClasses());
     const context = {
       settings: this.#settings,
       clock,
       random,
-      onAttemptFailed: quiet(options.onAttemptFailed ?? logAttemptFailure),
-      observe: observeWith(options.observer),
+      onAttemptFailed: quiet(onAttemptFailed),
+      observe: observeWith(observer),
       turn: new TurnTime(clock),
     };
-    const { abandonedMax: max, abandonedForMs: forMs } = this.#settings;
-    const tellRestart = quiet(options.onRestartNeeded ?? logRestartNeed);
-    const onRestartNeeded = (need: RestartNeed): void => {
-      this.#restartNeed = need;
-      tellRestart(need);
-      void this.stop();
+    const tellRestart = quiet(onRestartNeeded);
+    this.#abandoned = new AbandonedCalls({
+      max: this.#settings.abandonedMax,
+      forMs: this.#settings.abandonedForMs,
+      clock,
+      onRestartNeeded: (need) => {
+        this.#restartNeed = need;
+        tellRestart(need);
+        void this.stop();
+      },
+    });
+    const deliveries = databases.deliveries();
+    const shared = {
+      executor,
+      handlers: registry,
+      models,
+      // Shows operators where it runs. A restarted process must have a new id, because it does not hold what the old one held.
+      processId: `${hostname()}/${process.pid}/${randomUuid()}`,
+      knownShards: deliveries.flatMap(({ shards }) => shards.map((shard) => shard.toString())),
+      gate: new QuarantineGate(clock),
+      abandoned: this.#abandoned,
+      onRecovered: quiet(onRecovered),
+      onLeaseLost: quiet(onLeaseLost),
     };
-    const abandoned = new AbandonedCalls({ max, forMs, clock, onRestartNeeded });
-    this.#abandoned = abandoned;
-    const { onError = logError } = options;
-    const onRecovered = quiet(options.onRecovered ?? logRecovery);
-    const onLeaseLost = quiet(options.onLeaseLost ?? logLeaseLoss);
-    const deliveries = options.databases.deliveries();
-    const knownShards = deliveries.flatMap(({ shards }) => shards.map((shard) => shard.toString()));
     this.#workers = deliveries.map((database) => {
+      const reportError = quiet((error: unknown) => onError(error, database.shards));
       const worker = new DatabaseWorker({
+        ...shared,
         database,
-        context: { ...context, onError: quiet((error) => onError(error, database.shards)) },
-        executor,
-        handlers,
-        models,
-        processId,
-        knownShards,
-        gate,
-        abandoned,
-        onRecovered,
-        onLeaseLost,
+        context: { ...context, onError: reportError },
       });
       for (const shard of database.shards) this.#byShard.set(shard, worker);
       return worker;

@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { type EventClass, InvariantViolationError } from '@framework/core';
 import { type StartFrom, eventTypeOf, isStorableText } from '@framework/core/adapter';
 
+import { set } from '../delivery-settings.js';
 import {
   type AnyEventHandler,
   type EventHandlerClass,
@@ -18,23 +19,6 @@ import {
 const nameCharactersMax = 100;
 /** JavaScript writes later years with a sign and six digits, which databases do not accept as a date. */
 const yearMax = 9_999;
-
-const knownOptions: Readonly<Record<keyof EventHandlerOptions, true>> = {
-  aliases: true,
-  startFrom: true,
-  retry: true,
-  timeoutMs: true,
-  concurrency: true,
-  batchMax: true,
-  whenBatchFails: true,
-  whenProcessDies: true,
-  source: true,
-};
-const knownRetryOptions: Readonly<Record<keyof HandlerRetry, true>> = {
-  attemptsMax: true,
-  backoffBaseMs: true,
-  backoffMaxMs: true,
-};
 
 /** A handler with its declaration. */
 export interface RegisteredHandler {
@@ -115,9 +99,9 @@ function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
 function declaredOptions({ constructor }: AnyEventHandler): NamedHandlerOptions {
   const { name: className, handlerName, options = {} } = constructor as StaticFields;
   const { name: markedName, ...marked } = decoratorOptions(constructor);
-  for (const each of [options, marked]) assertOptions(className, each);
+  const fields = givenOptions(className, options);
+  const completions = givenOptions(className, marked);
   const name = oneOf(className, 'name', handlerName, markedName);
-  const [fields, completions] = [givenOptions(options), givenOptions(marked)];
   for (const option of Object.keys(completions) as (keyof EventHandlerOptions)[])
     oneOf(className, option, fields[option], completions[option]);
   if (name !== undefined) return { ...fields, ...completions, name };
@@ -141,16 +125,39 @@ function oneOf<T>(
   );
 }
 
-function assertOptions(className: string, options: EventHandlerOptions): void {
+/** The options that have a value, even by inheritance or a getter; one that is left undefined must not replace another. */
+function givenOptions(className: string, options: EventHandlerOptions): EventHandlerOptions {
   assertShapes(className, options);
-  const unknown = [
-    ...unknownNames(options, knownOptions),
-    ...unknownNames(options.retry ?? {}, knownRetryOptions).map((name) => `retry.${name}`),
-  ];
-  if (unknown.length === 0) return;
-  throw new InvariantViolationError(
-    `${className} declares ${unknown.join(', ')}: a handler has no such option; see EventHandlerOptions`,
-  );
+  const {
+    aliases,
+    startFrom,
+    retry,
+    timeoutMs,
+    concurrency,
+    batchMax,
+    whenBatchFails,
+    whenProcessDies,
+    source,
+    ...unknown
+  } = options;
+  const { attemptsMax, backoffBaseMs, backoffMaxMs, ...unknownOfRetry }: Partial<HandlerRetry> = retry ?? {};
+  const names = [...Object.keys(unknown), ...Object.keys(unknownOfRetry).map((name) => `retry.${name}`)];
+  if (names.length > 0) {
+    throw new InvariantViolationError(
+      `${className} declares ${names.join(', ')}: a handler has no such option; see EventHandlerOptions`,
+    );
+  }
+  return set({
+    aliases,
+    startFrom,
+    retry: retry && set({ attemptsMax, backoffBaseMs, backoffMaxMs }),
+    timeoutMs,
+    concurrency,
+    batchMax,
+    whenBatchFails,
+    whenProcessDies,
+    source,
+  });
 }
 
 /** In JavaScript no types prevent these mistakes, and none of them would be noticed later. */
@@ -168,21 +175,6 @@ function assertShapes(className: string, options: EventHandlerOptions): void {
     refuse('whenBatchFails', "'block' or 'wait'");
   if (whenProcessDies !== undefined && whenProcessDies !== 'quarantine' && whenProcessDies !== 'repeat')
     refuse('whenProcessDies', "'quarantine' or 'repeat'");
-}
-
-/** The options that have a value, even by inheritance or a getter; one that is left undefined must not replace another. */
-function givenOptions(options: EventHandlerOptions): EventHandlerOptions {
-  const given = valuesOf(options, knownOptions);
-  return given.retry === undefined ? given : { ...given, retry: valuesOf(given.retry, knownRetryOptions) };
-}
-
-function valuesOf<T extends object>(given: T, known: Readonly<Record<keyof T, true>>): Partial<T> {
-  const values = Object.keys(known).map((name) => [name, given[name as keyof T]] as const);
-  return Object.fromEntries(values.filter(([, value]) => value !== undefined)) as Partial<T>;
-}
-
-function unknownNames(options: object, known: object): readonly string[] {
-  return Object.keys(options).filter((name) => !Object.hasOwn(known, name));
 }
 
 /** Whether every database can represent the time; in JavaScript it may be null, which does not count as left out. */
