@@ -10,27 +10,23 @@ import { type NotificationChannel, outsideRequests } from '@framework/core/adapt
 import { notifyCoalesceMs } from './delivery-tuning.js';
 import { type WorkerContext, quiet, untilAborted, untilDone } from './worker-context.js';
 
+interface CommitNotificationsOptions {
+  readonly channel: Pick<NotificationChannel, 'notify'>;
+  readonly intervalMs: number;
+  readonly clock: Clock;
+  readonly onError: (error: unknown) => void;
+}
+
 /** Notifies other processes that something was committed: at once, then at most once per interval. */
 export class CommitNotifications {
-  readonly #channel: Pick<NotificationChannel, 'notify'>;
-  readonly #intervalMs: number;
-  readonly #clock: Clock;
-  readonly #onError: (error: unknown) => void;
+  readonly #options: CommitNotificationsOptions;
   #lastMs = -Infinity;
   #pending = false;
   #sending = false;
   readonly #stopped = new AbortController();
 
-  constructor(options: {
-    readonly channel: Pick<NotificationChannel, 'notify'>;
-    readonly intervalMs: number;
-    readonly clock: Clock;
-    readonly onError: (error: unknown) => void;
-  }) {
-    this.#channel = options.channel;
-    this.#intervalMs = options.intervalMs;
-    this.#clock = options.clock;
-    this.#onError = options.onError;
+  constructor(options: CommitNotificationsOptions) {
+    this.#options = options;
   }
 
   /** Returns at once, whatever happens to the notification: no commit waits for it. */
@@ -46,15 +42,16 @@ export class CommitNotifications {
 
   /** One at a time, so that a database that does not answer holds only one statement. */
   async #send(): Promise<void> {
+    const { channel, intervalMs, clock, onError } = this.#options;
     this.#sending = true;
     while (this.#pending && !this.#stopped.signal.aborted) {
-      const waitMs = this.#lastMs + this.#intervalMs - this.#clock.elapsedMs();
-      if (waitMs > 0) await this.#clock.sleep(waitMs, this.#stopped.signal);
-      this.#lastMs = this.#clock.elapsedMs();
+      const waitMs = this.#lastMs + intervalMs - clock.elapsedMs();
+      if (waitMs > 0) await clock.sleep(waitMs, this.#stopped.signal);
+      this.#lastMs = clock.elapsedMs();
       // Anything committed from here on is no longer covered by this notification.
       this.#pending = false;
       if (this.#stopped.signal.aborted) break;
-      await this.#channel.notify().catch(this.#onError);
+      await channel.notify().catch(onError);
     }
     this.#sending = false;
   }

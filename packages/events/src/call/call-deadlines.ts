@@ -85,6 +85,16 @@ export function logRestartNeed({ abandonedCount, countByHandler }: RestartNeed):
   );
 }
 
+interface AbandonedCallsOptions {
+  /** The number of abandoned calls at which no further calls are made. */
+  readonly max: number;
+  /** How long that number may last before a restart is requested. */
+  readonly forMs: number;
+  readonly clock: Clock;
+  /** Called once, to request a restart. */
+  readonly onRestartNeeded: RestartHook;
+}
+
 /**
  * Counts the abandoned calls of all handlers of a process that are still running.
  *
@@ -92,10 +102,7 @@ export function logRestartNeed({ abandonedCount, countByHandler }: RestartNeed):
  * might never deliver again, so it requests a restart.
  */
 export class AbandonedCalls {
-  readonly #max: number;
-  readonly #forMs: number;
-  readonly #clock: Clock;
-  readonly #onRestartNeeded: RestartHook;
+  readonly #options: AbandonedCallsOptions;
   readonly #onRoom = new Set<() => void>();
   readonly #countByHandler = new Map<string, number>();
   readonly #stopped = new AbortController();
@@ -103,26 +110,13 @@ export class AbandonedCalls {
   /** Aborted when there is room again; `undefined` while nothing waits for that. */
   #room: AbortController | undefined;
 
-  /**
-   * @param options.max the number of abandoned calls at which no further calls are made
-   * @param options.forMs how long that number may last before a restart is requested
-   * @param options.onRestartNeeded called once, to request a restart
-   */
-  constructor(options: {
-    readonly max: number;
-    readonly forMs: number;
-    readonly clock: Clock;
-    readonly onRestartNeeded: RestartHook;
-  }) {
-    this.#max = options.max;
-    this.#forMs = options.forMs;
-    this.#clock = options.clock;
-    this.#onRestartNeeded = options.onRestartNeeded;
+  constructor(options: AbandonedCallsOptions) {
+    this.#options = options;
   }
 
   /** Whether there are so many abandoned calls that no further call may be made. */
   get full(): boolean {
-    return this.#count >= this.#max;
+    return this.#count >= this.#options.max;
   }
 
   /** Calls the listener whenever further calls may be made again, after {@link AbandonedCalls.full}. */
@@ -155,16 +149,14 @@ export class AbandonedCalls {
   }
 
   async #wait(): Promise<void> {
+    const { clock, forMs, onRestartNeeded } = this.#options;
     const room = (this.#room = new AbortController());
-    await this.#clock.sleep(this.#forMs, AbortSignal.any([room.signal, this.#stopped.signal]));
+    await clock.sleep(forMs, AbortSignal.any([room.signal, this.#stopped.signal]));
     this.#room = undefined;
     if (this.#stopped.signal.aborted) return;
     if (!room.signal.aborted) {
       this.#stopped.abort();
-      this.#onRestartNeeded({
-        abandonedCount: this.#count,
-        countByHandler: new Map(this.#countByHandler),
-      });
+      onRestartNeeded({ abandonedCount: this.#count, countByHandler: new Map(this.#countByHandler) });
     } else if (this.full) {
       await this.#wait();
     }

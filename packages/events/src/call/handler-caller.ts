@@ -51,58 +51,46 @@ interface RunningCall {
   readonly onGivenUp: (reason: unknown) => void;
 }
 
+interface HandlerCallerOptions {
+  readonly handler: DatabaseHandler;
+  readonly executor: Pick<ActionExecutor, 'execute'>;
+  readonly envelopes: EnvelopeFactory;
+  readonly timeoutMs: number;
+  readonly context: {
+    readonly clock: Clock;
+    /** The time that all handlers of the process share in a turn of the event loop. */
+    readonly turn: TurnTime;
+    readonly observe: Observe;
+  };
+  /** Loads what was left out of large events. */
+  readonly log: Pick<DeliveryLog, 'load'>;
+  /** The abandoned calls of all handlers of the process. */
+  readonly abandoned: AbandonedCalls;
+  /** Asked right before each call of the handler. */
+  readonly mayCall: () => boolean;
+}
+
 /** Calls one handler with events, and never waits longer than the handler's timeout. */
 export class HandlerCaller {
-  readonly #handler: DatabaseHandler;
-  readonly #executor: Pick<ActionExecutor, 'execute'>;
-  readonly #envelopes: EnvelopeFactory;
-  readonly #abandoned: AbandonedCalls;
-  readonly #turn: TurnTime;
-  readonly #observe: Observe;
-  readonly #log: Pick<DeliveryLog, 'load'>;
-  readonly #mayCall: () => boolean;
+  readonly #options: HandlerCallerOptions;
   readonly #running: CallDeadlines<RunningCall>;
   #askedMaxMs = 0;
   /** Calls that wait for a turn of the event loop in which there is time left. */
   readonly #waiting: (() => void)[] = [];
 
-  constructor(options: {
-    readonly handler: DatabaseHandler;
-    readonly executor: Pick<ActionExecutor, 'execute'>;
-    readonly envelopes: EnvelopeFactory;
-    readonly timeoutMs: number;
-    readonly context: {
-      readonly clock: Clock;
-      /** The time that all handlers of the process share in a turn of the event loop. */
-      readonly turn: TurnTime;
-      readonly observe: Observe;
-    };
-    /** Loads what was left out of large events. */
-    readonly log: Pick<DeliveryLog, 'load'>;
-    /** The abandoned calls of all handlers of the process. */
-    readonly abandoned: AbandonedCalls;
-    /** Asked right before each call of the handler. */
-    readonly mayCall: () => boolean;
-  }) {
-    this.#handler = options.handler;
-    this.#executor = options.executor;
-    this.#envelopes = options.envelopes;
-    this.#abandoned = options.abandoned;
-    this.#log = options.log;
-    this.#mayCall = options.mayCall;
-    const { timeoutMs, context } = options;
-    this.#turn = context.turn;
-    this.#observe = context.observe;
-    this.#turn.onNextTurn(() => this.#resume());
+  constructor(options: HandlerCallerOptions) {
+    this.#options = options;
+    const { handler, timeoutMs, context } = options;
+    context.turn.onNextTurn(() => this.#resume());
     this.#running = new CallDeadlines(timeoutMs, context.clock, (call) => {
-      const error = new HandlerTimeoutError(options.handler.name, timeoutMs);
+      const error = new HandlerTimeoutError(handler.name, timeoutMs);
       this.#giveUp(call, { kind: 'failed', error }, error);
     });
   }
 
   /** The handler's durable name. */
   get handler(): string {
-    return this.#handler.name;
+    return this.#options.handler.name;
   }
 
   /** The longest wait that a call has asked for, in milliseconds. A longer one means that a clock was set back. */
@@ -137,7 +125,7 @@ export class HandlerCaller {
     const large = events.filter(({ omitted }) => omitted === true);
     let loaded: readonly DeliverableEvent[];
     try {
-      loaded = await this.#log.load(large);
+      loaded = await this.#options.log.load(large);
     } catch (error) {
       return slot.held ? { kind: 'failed', error } : dropped;
     }
@@ -159,14 +147,15 @@ export class HandlerCaller {
   ): Promise<CallOutcome> {
     return new Promise((onOutcome) => {
       const begin = (): void => this.#begin(events, attempt, slot, onOutcome);
-      if (this.#turn.spent) this.#waiting.push(begin);
+      if (this.#options.context.turn.spent) this.#waiting.push(begin);
       else begin();
     });
   }
 
   /** Makes the calls that wait for a turn. */
   #resume(): void {
-    while (!this.#turn.spent) {
+    const { turn } = this.#options.context;
+    while (!turn.spent) {
       const begin = this.#waiting.shift();
       if (begin === undefined) return;
       begin();
@@ -181,27 +170,22 @@ export class HandlerCaller {
   ): void {
     // Both may have changed while the call was being prepared.
     if (!slot.held) return onOutcome(dropped);
-    if (!this.#mayCall()) return onOutcome(heldBack);
-    const context = new CallContext(
-      this.#handler.id,
-      events[0],
-      this.#envelopes.shardOf(events[0].modelId),
-      attempt,
-      this.#executor,
-    );
+    const { handler, executor, envelopes, mayCall } = this.#options;
+    if (!mayCall()) return onOutcome(heldBack);
+    const [event] = events;
+    const shard = envelopes.shardOf(event.modelId);
+    const context = new CallContext({ handler: handler.id, event, shard, attempt, executor });
     const ended = Promise.withResolvers<void>();
     const call = { slot, context, onOutcome, onGivenUp: ended.reject };
     this.#running.add(call);
-    const { name, handler } = this.#handler;
-    const isBatch = 'handleBatch' in handler;
     const handling = {
       kind: 'handle',
-      handler: name,
+      handler: handler.name,
       attempt,
-      isBatch,
+      isBatch: 'handleBatch' in handler.handler,
       events: events.map(observedEvent),
     } as const;
-    const observed = this.#observe(handling, () => {
+    const observed = this.#options.context.observe(handling, () => {
       const invoked = this.#invoke(events, attempt, context);
       invoked.then(ended.resolve, ended.reject);
       invoked.then(
@@ -219,10 +203,11 @@ export class HandlerCaller {
     attempt: number,
     context: CallContext,
   ): Promise<void> {
-    const { handler, eventClasses } = this.#handler;
+    const { envelopes } = this.#options;
+    const { handler, eventClasses } = this.#options.handler;
     const envelopeOf = (event: DeliverableEvent) =>
-      this.#envelopes.envelope(event, eventClasses?.get(event.type), attempt);
-    await this.#turn.measure(() =>
+      envelopes.envelope(event, eventClasses?.get(event.type), attempt);
+    await this.#options.context.turn.measure(() =>
       'handleBatch' in handler
         ? handler.handleBatch(events.map(envelopeOf), context)
         : handler.handle(envelopeOf(events[0]), context),
@@ -231,7 +216,7 @@ export class HandlerCaller {
 
   #settle(call: RunningCall, outcome: CallOutcome): void {
     if (this.#running.remove(call)) return call.onOutcome(outcome);
-    this.#abandoned.remove(this.#handler.name);
+    this.#options.abandoned.remove(this.#options.handler.name);
   }
 
   #failureOf(error: unknown, events: readonly DeliverableEvent[]): CallOutcome {
@@ -243,7 +228,7 @@ export class HandlerCaller {
 
   #giveUp(call: RunningCall, outcome: CallOutcome, reason: unknown): void {
     this.#running.remove(call);
-    this.#abandoned.add(this.#handler.name);
+    this.#options.abandoned.add(this.#options.handler.name);
     call.context.abort(reason);
     call.onGivenUp(reason);
     call.onOutcome(outcome);
@@ -262,32 +247,26 @@ function observedEvent({
   return { id, type, modelName, modelId, headers, createdDate };
 }
 
+interface CallContextOptions {
+  /** The handler's permanent id in the database of the event. */
+  readonly handler: string;
+  readonly event: DeliverableEvent;
+  /** The shard of the event. */
+  readonly shard: ShardIdentifier;
+  readonly attempt: number;
+  readonly executor: Pick<ActionExecutor, 'execute'>;
+}
+
 /** What one call of a handler may use, until it is abandoned. */
 export class CallContext implements HandlerContext {
   readonly attempt: number;
-  readonly #handler: string;
-  readonly #event: DeliverableEvent;
-  readonly #shard: ShardIdentifier;
-  readonly #executor: Pick<ActionExecutor, 'execute'>;
+  readonly #options: CallContextOptions;
   #controller: AbortController | undefined;
   #aborted: { readonly reason: unknown } | undefined;
 
-  /**
-   * @param handler its permanent id in the database of the event
-   * @param shard the shard of the event
-   */
-  constructor(
-    handler: string,
-    event: DeliverableEvent,
-    shard: ShardIdentifier,
-    attempt: number,
-    executor: Pick<ActionExecutor, 'execute'>,
-  ) {
-    this.#handler = handler;
-    this.#event = event;
-    this.#shard = shard;
-    this.attempt = attempt;
-    this.#executor = executor;
+  constructor(options: CallContextOptions) {
+    this.attempt = options.attempt;
+    this.#options = options;
   }
 
   /** Created on first use: most handlers never use it, and they are called very often. */
@@ -309,14 +288,15 @@ export class CallContext implements HandlerContext {
     { key, principal, ...configuration }: HandlerExecution = {},
   ): Promise<Result> {
     if (this.#aborted !== undefined) throw this.#aborted.reason;
-    const { id, headers } = this.#event;
-    const parts = [this.#handler, id, actionNameOf(action), ...(key === undefined ? [] : [key])];
+    const { handler, event, shard, executor } = this.#options;
+    const { id, headers } = event;
+    const parts = [handler, id, actionNameOf(action), ...(key === undefined ? [] : [key])];
     const keyed: ExecutionConfiguration = {
       ...configuration,
       headers: { ...headers, 'causation-id': id, ...configuration.headers },
       idempotencyKey: parts.join('/'),
-      handledEvent: { handler: this.#handler, eventId: id, shard: this.#shard },
+      handledEvent: { handler, eventId: id, shard },
     };
-    return this.#executor.execute(principal ?? { name: this.#event.principal }, action, params, keyed);
+    return executor.execute(principal ?? { name: event.principal }, action, params, keyed);
   }
 }

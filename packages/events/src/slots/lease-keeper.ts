@@ -25,15 +25,22 @@ export interface LeaseLoss {
 /** Called when leases are lost, once for all that are lost together. */
 export type LeaseLossHook = (loss: LeaseLoss) => void;
 
+interface LeaseKeeperOptions {
+  readonly context: WorkerContext;
+  readonly leases: Pick<SlotLeases, 'renew' | 'release'>;
+  readonly processId: string;
+  /** The shards that this process knows. */
+  readonly shards: readonly string[];
+  readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
+  /** Called after each renewal with the new leases; lost ones have been reported before. */
+  readonly onRenewed: (gained: readonly HeldSlot[]) => void;
+  /** Called with slots that were lost together; not with those that the process shares with others or gives back. */
+  readonly onLost: (slots: readonly HeldSlot[], cause: LeaseLossCause) => void;
+}
+
 /** Holds this process's leases of one database: renews them, and drops them in time when that fails. */
 export class LeaseKeeper {
-  readonly #context: WorkerContext;
-  readonly #leases: Pick<SlotLeases, 'renew' | 'release'>;
-  readonly #processId: string;
-  readonly #shards: readonly string[];
-  readonly #watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
-  readonly #onRenewed: (gained: readonly HeldSlot[]) => void;
-  readonly #onLost: (slots: readonly HeldSlot[], cause: LeaseLossCause) => void;
+  readonly #options: LeaseKeeperOptions;
   readonly #wakeSignal: WakeSignal;
   readonly #backoff: StoreBackoff;
   /** The slots that are held, by their tokens. */
@@ -47,28 +54,10 @@ export class LeaseKeeper {
   /** Settles when no renewal is in progress. */
   #renewing: Promise<unknown> = Promise.resolve();
 
-  constructor(options: {
-    readonly context: WorkerContext;
-    readonly leases: Pick<SlotLeases, 'renew' | 'release'>;
-    readonly processId: string;
-    /** The shards that this process knows. */
-    readonly shards: readonly string[];
-    readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
-    /** Called after each renewal with the new leases; lost ones have been reported before. */
-    readonly onRenewed: (gained: readonly HeldSlot[]) => void;
-    /** Called with slots that were lost together; not with those that the process shares with others or gives back. */
-    readonly onLost: (slots: readonly HeldSlot[], cause: LeaseLossCause) => void;
-  }) {
-    const { context } = options;
-    this.#context = context;
-    this.#leases = options.leases;
-    this.#processId = options.processId;
-    this.#shards = options.shards;
-    this.#watch = options.watch;
-    this.#onRenewed = options.onRenewed;
-    this.#onLost = options.onLost;
-    this.#wakeSignal = new WakeSignal(context.clock);
-    this.#backoff = new StoreBackoff(context);
+  constructor(options: LeaseKeeperOptions) {
+    this.#options = options;
+    this.#wakeSignal = new WakeSignal(options.context.clock);
+    this.#backoff = new StoreBackoff(options.context);
   }
 
   /** The slots that are held now, each for one handler. */
@@ -119,16 +108,18 @@ export class LeaseKeeper {
     for (const token of this.#slots.keys()) this.#lose(token);
     // A renewal in progress would take the slots again after they were given back.
     await this.#renewing;
-    await this.#leases.release(this.#processId).catch(this.#context.onError);
+    const { leases, processId, context } = this.#options;
+    await leases.release(processId).catch(context.onError);
   }
 
   /** @returns the time until the next renewal is due, in milliseconds */
   async #renew(): Promise<number> {
-    const { clock, onError } = this.#context;
-    const { leaseMs } = this.#context.settings;
+    const { leases, processId, shards, context } = this.#options;
+    const { clock, onError } = context;
+    const { leaseMs } = context.settings;
     const startedMs = clock.elapsedMs();
     try {
-      const renewal = await this.#leases.renew(this.#processId, this.#handlers, leaseMs, this.#shards);
+      const renewal = await leases.renew(processId, this.#handlers, leaseMs, shards);
       this.#backoff.succeeded();
       // An answer that took longer than a lease says nothing about the present.
       if (clock.elapsedMs() - startedMs < leaseMs) this.#take(renewal, startedMs);
@@ -143,19 +134,20 @@ export class LeaseKeeper {
 
   #take({ leases, alone }: LeaseRenewal, startedMs: number): void {
     if (this.#stopped) return;
+    const { watch, context, onRenewed } = this.#options;
     this.#alone = alone;
     const tokens = new Set(leases.map(({ token }) => token));
     for (const token of this.#slots.keys()) if (!tokens.has(token)) this.#lose(token);
     // An event after the cursors may be why the event loop stopped, just as it may be why a process died.
-    const stood = this.#watch.stoodSince(this.#renewedMs);
-    this.#renewedMs = this.#watch.now();
+    const stood = watch.stoodSince(this.#renewedMs);
+    this.#renewedMs = watch.now();
     const gained = leases
       .filter(({ token }) => !this.#slots.has(token))
       .map((lease) => new HeldSlot({ ...lease, abandoned: lease.abandoned || stood }));
     for (const each of gained) this.#slots.set(each.token, each);
     // Counted from the request: the database counts from its answer, which came later.
-    this.#expire(startedMs + this.#context.settings.leaseMs);
-    this.#onRenewed(gained);
+    this.#expire(startedMs + context.settings.leaseMs);
+    onRenewed(gained);
   }
 
   #drop(tokens: readonly string[], cause: LeaseLossCause): void {
@@ -163,7 +155,7 @@ export class LeaseKeeper {
     const lost = tokens.flatMap((token) => this.#slots.get(token) ?? []);
     for (const token of tokens) this.#lose(token);
     this.#wakeSignal.wake();
-    if (lost.length > 0) this.#onLost(lost, cause);
+    if (lost.length > 0) this.#options.onLost(lost, cause);
   }
 
   #lose(token: string): void {
@@ -173,7 +165,7 @@ export class LeaseKeeper {
 
   /** Drops all slots when the clock's elapsed time reaches `atMs`, unless the leases are renewed before that. */
   #expire(atMs: number): void {
-    const { clock } = this.#context;
+    const { clock } = this.#options.context;
     this.#cancelExpiry();
     this.#cancelExpiry = clock.after(atMs - clock.elapsedMs(), () =>
       this.#drop([...this.#slots.keys()], 'expired'),
