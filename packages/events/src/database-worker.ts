@@ -39,7 +39,7 @@ export interface DatabaseWorkerOptions {
   readonly onLeaseLost: LeaseLossHook;
 }
 
-/** What a database delivers nothing to yet. */
+/** Handlers that receive nothing from a database yet. */
 export interface StartFailure extends DatabaseFailure {
   /** The names of the handlers that get none of its events yet. */
   readonly handlers: readonly string[];
@@ -70,7 +70,7 @@ export class DatabaseWorker {
   readonly #registered = Promise.withResolvers<void>();
   /** Called if the database was opened, but does not register all handlers. */
   readonly #onRefused = new Set<(reason: unknown) => void>();
-  /** Whether a handler has its position, so that the worker may ask for leases. */
+  /** Whether a handler has its position, so that the worker may request leases. */
   #hasBegun = false;
   #refreshing = false;
   #ignorePauses: () => void = () => undefined;

@@ -44,7 +44,7 @@ export interface DeliveryOptions {
   readonly settings?: DeliveryOverrides;
   /** The classes that `event.model` returns; for other models it returns an empty class with the model's name. */
   readonly models?: readonly ModelClass<unknown>[];
-  /** Traces and measures the calls of handlers, such as `new Telemetry()` of `@framework/telemetry`. Default: nobody does. */
+  /** Traces and measures the calls of handlers, such as `new Telemetry()` of `@framework/telemetry`. Default: none. */
   readonly observer?: Observer;
   /** Default: the computer's clock. */
   readonly clock?: Clock;
@@ -61,7 +61,7 @@ export interface DeliveryOptions {
   readonly onAttemptFailed?: AttemptFailureHook;
   /**
    * Called when this process has lost leases: it has stopped working in their slots, and events whose handling it had begun are
-   * delivered again. It asks for leases again at once. Default: a line on standard error.
+   * delivered again. It requests new leases immediately. Default: a line on standard error.
    */
   readonly onLeaseLost?: LeaseLossHook;
   /**
@@ -182,7 +182,8 @@ export class Delivery {
    * database is available. A new handler that starts `'now'` misses what is committed before {@link started} resolves; one that
    * starts at the `'beginning'` misses nothing.
    *
-   * A process should end when {@link started} rejects: no handler gets any events from a database that refuses one of them, because their names are in conflict.
+   * A process should end when {@link started} rejects: a database that refuses one handler because of conflicting names delivers
+   * to none.
    *
    * @throws InvariantViolationError `invariant-violation` when it was stopped: create a new one
    */

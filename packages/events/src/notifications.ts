@@ -32,7 +32,7 @@ export class CommitNotifications {
   /** Returns at once, whatever happens to the notification: no commit waits for it. */
   notify(): void {
     this.#pending = true;
-    // If the loop is already sending, it also sends for this commit.
+    // A running loop covers this commit, too.
     if (!this.#sending) outsideRequests(() => void this.#send());
   }
 

@@ -121,14 +121,14 @@ export async function untilDone<T>(
 /** Wraps a hook so that it never throws or rejects: reporting an error must not cause another one. */
 export function quiet<Report>(hook: (report: Report) => unknown): (report: Report) => void {
   return (report) => {
-    // There is nobody left to report this to.
+    // A failing hook has no other hook to report to.
     void new Promise((resolve) => resolve(hook(report))).catch(() => undefined);
   };
 }
 
 /**
- * The codes of errors by which a database says that it is unavailable, or that cursors must be loaded again; such errors of
- * handlers do not get here, because they are failed attempts.
+ * Codes of errors that mean an unavailable database or stale cursors. Errors thrown by handlers are failed attempts and never
+ * reach this report.
  */
 const outageCodes: ReadonlySet<ErrorCode> = new Set([
   'shard-unavailable',

@@ -13,9 +13,8 @@ export const rowOrder = 'b.handler, b.slot, b.model_name, b.model_id';
 /**
  * The part after `from` that selects the events of a blocked model `b` from its bound on, in order.
  *
- * The conditions are those of a range of ids that contains only one, and of an unlikely null. Of a single id and name, the planner
- * expects few events, and would sort all of them for each limit, however many there are; here it expects many, and takes them from the
- * index, which has them in order.
+ * Written as a range of one id and a `coalesce`: with plain equality, the planner expects few events and sorts them all for each
+ * limit; this way, it reads them from the index in order.
  */
 export const eventsFrom = (b: string): string => `eventlog.events e
   where (e.model_id, e.model_version, e.ordinal) >= (${b}.model_id, ${b}.model_version, ${b}.ordinal) and e.model_id <= ${b}.model_id

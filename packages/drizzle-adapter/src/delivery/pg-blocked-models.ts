@@ -36,7 +36,7 @@ import { heldLeases } from './pg-slot-leases.js';
 const lost = `select distinct g.token::text as token from given g where not exists (
   select from held h where (h.handler, h.slot, h.token) = (g.handler, g.slot, g.token))`;
 
-/** What is known of the attempt that has failed in `excluded`; found without a search, as there may be many failures. */
+/** The given attempt of the failure in `excluded`, looked up by key because one statement may have many. */
 const attempted = `($2::jsonb -> (excluded.handler || ' ' || excluded.event_id::text))`;
 
 const isAtFailure = '(b.model_version, b.ordinal) = (excluded.model_version, excluded.ordinal)';

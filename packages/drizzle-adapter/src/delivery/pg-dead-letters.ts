@@ -163,7 +163,7 @@ function beyond(after: string | undefined): SQL | undefined {
 /**
  * The texts in a cursor that is a list of them.
  *
- * @throws InvalidCursorError `invalid-cursor` when it is not one of so many that can be stored
+ * @throws InvalidCursorError `invalid-cursor` unless it is a list of `count` storable texts
  */
 export function cursorTexts(cursor: string, count: number): readonly string[] {
   let texts: unknown;

@@ -50,7 +50,7 @@ const selectInSlots = (condition: string): string =>
 
 const afterText = selectInSlots('e.xid >= $2::xid8');
 /**
- * One look at the index for each transaction that was in progress, whatever the statistics say: a condition on a list of them can be
+ * One index lookup per transaction that was in progress, regardless of statistics: a condition on a list of them can be
  * planned as a filter on the whole log, which a transaction that stays open in any database of the server would cost each read.
  */
 const lateText = selectEvents(

@@ -80,7 +80,7 @@ export class NotificationListener {
     const signal = this.#signal;
     while (!signal.aborted) {
       const isPooled = await this.#listenUntilBroken().catch(() => false);
-      // There may have been commits while nobody was listening.
+      // Commits may have been missed while disconnected.
       this.#onNotification();
       const delayMs = isPooled ? pooledDelayMs : reconnectDelayMs;
       await delay(delayMs, undefined, { signal }).catch(() => undefined);

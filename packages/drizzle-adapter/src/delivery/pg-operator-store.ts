@@ -37,7 +37,7 @@ const groupCountMax = 10_000;
 const eventsOfActionMax = 1_000;
 const keysMax = 100;
 
-/** Each group is found by one look at the index behind the previous one. */
+/** Each group costs one index lookup after the previous one. */
 const groupsText = `
   with recursive groups (handler, line, number) as (
     (select handler, ${errorLine}, 1 from eventlog.blocked_models

@@ -103,7 +103,7 @@ export function logAttemptFailure({ handler, event, eventCount, ...failure }: At
   );
 }
 
-/** Tells operators what the retries wait for, if somebody must do something. */
+/** Names what the retries wait for when an operator must act. */
 function untilConfigured(error: unknown): string {
   if (FrameworkError.find(error)?.code !== 'unknown-shard') return '';
   return ', and attempts continue until the shard is in the configuration of this process, or a process that has it takes over';

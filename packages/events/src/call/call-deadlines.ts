@@ -17,7 +17,6 @@ export class CallDeadlines<Call extends object> {
     this.#onExpired = onExpired;
   }
 
-  /** The calls that are being watched. */
   get calls(): Iterable<Call> {
     return this.#startedMs.keys();
   }
@@ -124,14 +123,12 @@ export class AbandonedCalls {
     this.#onRoom.add(listener);
   }
 
-  /** Counts a call that was abandoned. */
   add(handler: string): void {
     this.#count++;
     this.#countByHandler.set(handler, (this.#countByHandler.get(handler) ?? 0) + 1);
     if (this.full && this.#room === undefined) void this.#wait();
   }
 
-  /** Records that an abandoned call has ended after all. */
   remove(handler: string): void {
     const wasFull = this.full;
     this.#count--;
@@ -212,7 +209,7 @@ export class TurnTime {
     this.#clock.after(0, () => this.#begin());
   }
 
-  /** Listeners after the one that spends the time come first in the next turn: otherwise, one long backlog would keep them out. */
+  /** Rotates the listeners: those that got no time come first in the next turn, so that one long backlog cannot starve them. */
   #begin(): void {
     this.#spentMs = 0;
     const listeners = this.#onNextTurn;

@@ -64,9 +64,8 @@ interface HandlerCallerOptions {
   };
   /** Loads what was left out of large events. */
   readonly log: Pick<DeliveryLog, 'load'>;
-  /** The abandoned calls of all handlers of the process. */
   readonly abandoned: AbandonedCalls;
-  /** Asked right before each call of the handler. */
+  /** Checked immediately before each call. */
   readonly mayCall: () => boolean;
 }
 
@@ -152,7 +151,6 @@ export class HandlerCaller {
     });
   }
 
-  /** Makes the calls that wait for a turn. */
   #resume(): void {
     const { turn } = this.#options.context;
     while (!turn.spent) {
@@ -235,7 +233,7 @@ export class HandlerCaller {
   }
 }
 
-/** Only what an observer may know: not the payload, and nothing that the call uses. */
+/** The fields that observers receive: no payload, and no object that the call itself uses. */
 function observedEvent({
   id,
   type,
@@ -276,7 +274,6 @@ export class CallContext implements HandlerContext {
     return this.#controller.signal;
   }
 
-  /** Abandons the call. */
   abort(reason: unknown): void {
     this.#aborted = { reason };
     this.#controller?.abort(reason);

@@ -39,7 +39,6 @@ export class HandlerRegistrar {
     return this.#handlers.flatMap(({ name }) => (running.has(name) ? [] : [name]));
   }
 
-  /** Registers the handlers that are missing. */
   async registerMissing(): Promise<Registered> {
     return this.#register(this.#handlers.map(registrationOf), new Set(this.missing));
   }

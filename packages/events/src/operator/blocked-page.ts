@@ -83,7 +83,7 @@ export interface DatabaseAnswers<Item> {
   readonly failures: readonly DatabaseFailure[];
 }
 
-/** Asks all databases in parallel; if one fails, only its part is missing. */
+/** Queries all databases in parallel; a failed one leaves out only its own items. */
 export async function askDatabases<Item>(
   databases: readonly DatabaseDelivery[],
   question: (database: DatabaseDelivery) => Promise<readonly Item[]>,

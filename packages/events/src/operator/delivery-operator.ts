@@ -73,7 +73,7 @@ export class DeliveryOperator {
 
   /**
    * The heads of blocked models, database by database and oldest first; with `dead: true` only dead letters. Later events of these
-   * models wait behind them. To get those of a database that failed, ask again with the same `after`.
+   * models wait behind them. To include a database that failed, repeat the call with the same `after`.
    *
    * @param page.limit the maximum number, 1 to 1,000; there are fewer if events are large. Default 100
    * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
@@ -262,8 +262,8 @@ export function onPause(store: DeliveryStore, listener: PauseListener): () => vo
 }
 
 /**
- * Tells the deliveries of this process at once that a handler was paused or resumed; other processes learn it when they renew
- * their leases. Work that this triggers does not belong to the operator's request.
+ * Notifies the deliveries of this process immediately that a handler was paused or resumed; other processes see it at their next
+ * lease renewal. Work that this triggers does not belong to the operator's request.
  */
 function tellPause(store: DeliveryStore, handler: string, paused: boolean): void {
   for (const listener of listenersByStore.get(store) ?? []) outsideRequests(() => listener(handler, paused));

@@ -75,7 +75,7 @@ export type HandlerStanding = { readonly handler: string; readonly paused: boole
       readonly error: string | undefined;
     }
   | {
-      /** It failed, or nothing of its model is done from there on; it is tried at this date, or at once if the date has passed. */
+      /** It failed, or is the untried head of its model. The next attempt is due at this date, or now if the date has passed. */
       readonly kind: 'backing-off';
       readonly attempts: number;
       readonly error: string | undefined;

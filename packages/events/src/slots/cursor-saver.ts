@@ -52,7 +52,6 @@ export class CursorSaver {
     this.#wakeSignal = new WakeSignal(context.clock);
   }
 
-  /** Remembers a cursor; it is saved when it is due. */
   moved(unsaved: UnsavedCursor): void {
     this.#passedCount += unsaved.wantedCount;
     if (this.#passedMany) this.#wakeSignal.wake();
@@ -71,7 +70,6 @@ export class CursorSaver {
     }
   }
 
-  /** Saves when it is time, until it is stopped. */
   async run(): Promise<void> {
     const { clock, settings, ended, onError } = this.#context;
     const backoff = new StoreBackoff(this.#context);

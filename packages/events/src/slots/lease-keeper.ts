@@ -8,14 +8,13 @@ import { HeldSlot } from './held-slot.js';
 const marginMs = 50;
 
 /**
- * Why leases were lost. `expired`: they were not renewed in time, because the database did not answer, or the process stood still.
+ * Why leases were lost. `expired`: they were not renewed in time, because the database did not answer, or the process stalled.
  * `taken`: the database refused a write under them, because another process holds the slots, or a failover has lost the leases.
  */
 export type LeaseLossCause = 'expired' | 'taken';
 
 /** Slots of one database in which a process has stopped working, although it did not give them back. */
 export interface LeaseLoss {
-  /** The shards of the database. */
   readonly shards: readonly ShardIdentifier[];
   readonly cause: LeaseLossCause;
   /** The lost slots of each handler, by its durable name. */
@@ -29,7 +28,6 @@ interface LeaseKeeperOptions {
   readonly context: WorkerContext;
   readonly leases: Pick<SlotLeases, 'renew' | 'release'>;
   readonly processId: string;
-  /** The shards that this process knows. */
   readonly shards: readonly string[];
   readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   /** Called after each renewal with the new leases; lost ones have been reported before. */
@@ -47,7 +45,6 @@ export class LeaseKeeper {
   readonly #slots = new Map<string, HeldSlot>();
   #handlers: readonly string[] = [];
   #alone = false;
-  /** When leases were last renewed. */
   #renewedMs = Infinity;
   #cancelExpiry: () => void = () => undefined;
   #stopped = false;
@@ -70,7 +67,6 @@ export class LeaseKeeper {
     return this.#alone;
   }
 
-  /** The lease with a token, if it is held. */
   get(token: string): HeldSlot | undefined {
     return this.#slots.get(token);
   }
@@ -138,7 +134,7 @@ export class LeaseKeeper {
     this.#alone = alone;
     const tokens = new Set(leases.map(({ token }) => token));
     for (const token of this.#slots.keys()) if (!tokens.has(token)) this.#lose(token);
-    // An event after the cursors may be why the event loop stopped, just as it may be why a process died.
+    // An event beyond the cursors may have stalled the event loop, just as one may kill a process.
     const stood = watch.stoodSince(this.#renewedMs);
     this.#renewedMs = watch.now();
     const gained = leases
@@ -189,7 +185,6 @@ export class LoopWatch {
     this.#seenMs = clock.elapsedMs();
   }
 
-  /** Checks regularly, until the signal is aborted. */
   async run(ended: AbortSignal): Promise<void> {
     this.#seenMs = this.#clock.elapsedMs();
     while (!ended.aborted) {
@@ -198,7 +193,7 @@ export class LoopWatch {
     }
   }
 
-  /** This instant, to be passed to {@link LoopWatch.stoodSince} later. */
+  /** The current instant, for a later {@link LoopWatch.stoodSince}. */
   now(): number {
     const nowMs = this.#clock.elapsedMs();
     // Renewals begin when a third of a lease has passed: two more thirds are too long.
