@@ -1,7 +1,8 @@
 import type { ActionExecutor, ModelClass, ShardIdentifier } from '@framework/core';
-import { type DatabaseDelivery, type DeliveryStore, type KnownHandler } from '@framework/core/adapter';
+import type { DatabaseDelivery, DeliveryStore, EventFeed, KnownHandler } from '@framework/core/adapter';
 
 import type { AbandonedCalls } from './call/call-deadlines.js';
+import { eventBytesMax } from './delivery-settings.js';
 import type { EventHandlerRegistry, RegisteredHandler } from './handler/event-handler-registry.js';
 import { HandlerRegistrar, isAway, isRefusal } from './handler/handler-registrar.js';
 import { EnvelopeFactory } from './handler/row-envelope.js';
@@ -13,7 +14,7 @@ import { LeaseKeeper, type LeaseLossHook, LoopWatch } from './slots/lease-keeper
 import { blockedWrites } from './subscription/batched-writes.js';
 import type { SubscriptionDependencies } from './subscription/event-dispatch.js';
 import { handlerPolicy } from './subscription/event-step.js';
-import { FedLog, LogPoll, LogReader, keepPartitions } from './subscription/log-reader.js';
+import { LogPoll, LogReader, keepPartitions } from './subscription/log-reader.js';
 import type { QuarantineGate } from './subscription/quarantine.js';
 import { RetryLoop } from './subscription/retry-loop.js';
 import { Subscription } from './subscription/subscription.js';
@@ -65,8 +66,8 @@ export class DatabaseWorker {
   readonly #subscriptions = new Map<string, Subscription>();
   readonly #registrar: HandlerRegistrar;
   readonly #around: SubscriptionDependencies;
-  /** Of the handlers with a source of their own, by their permanent ids. */
-  readonly #fedLogs = new Map<string, FedLog>();
+  /** The logs of the handlers with a source of their own, by their permanent ids. */
+  readonly #fedLogs = new Map<string, { readonly reader: LogReader; readonly feed: EventFeed }>();
   readonly #registered = Promise.withResolvers<void>();
   /** Called if the database was opened, but does not register all handlers. */
   readonly #onRefused = new Set<(reason: unknown) => void>();
@@ -156,7 +157,8 @@ export class DatabaseWorker {
         [...fedLogs.values()].reduce((sum, fed) => sum + fed.reader.foundCount, reader.foundCount),
       look: () => {
         reader.refresh();
-        for (const fed of fedLogs.values()) fed.refresh();
+        // A live feed reports commits on its own.
+        for (const fed of fedLogs.values()) if (!fed.feed.isLive) fed.reader.refresh();
         for (const subscription of subscriptions.values()) subscription.wake();
       },
     });
@@ -302,16 +304,29 @@ export class DatabaseWorker {
   #dependencies({ options: { source } }: RegisteredHandler, id: string): SubscriptionDependencies {
     if (source === undefined) return this.#around;
     const { store, shards } = this.#database;
-    const wake = (): void => this.#subscriptions.get(id)?.wake();
-    const fed = new FedLog(source, { store, shards, handler: id }, this.#context, wake);
-    this.#fedLogs.set(id, fed);
-    return { ...this.#around, reader: fed.reader };
+    const { clock, settings, onError } = this.#context;
+    const feed = source.open({
+      store,
+      shards,
+      handler: id,
+      eventBytesMax: eventBytesMax(settings),
+      checkMs: settings.sourceCheckMs,
+      clock,
+      onCommitted: () => {
+        reader.refresh();
+        this.#subscriptions.get(id)?.wake();
+      },
+      onError,
+    });
+    const reader = new LogReader(feed.log, settings);
+    this.#fedLogs.set(id, { reader, feed });
+    return { ...this.#around, reader };
   }
 
   async #closeSource(id: string): Promise<void> {
     const fed = this.#fedLogs.get(id);
     this.#fedLogs.delete(id);
-    await fed?.close();
+    await fed?.feed.close();
   }
 
   #renewed(gained: readonly HeldSlot[]): void {

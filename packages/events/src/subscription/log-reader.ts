@@ -3,10 +3,7 @@ import type {
   DeliverableEvent,
   DeliveryLog,
   EventBatch,
-  EventFeed,
-  EventSource,
   LogPartitions,
-  SourceTarget,
 } from '@framework/core/adapter';
 
 import { type EngineSettings, eventBytesMax } from '../delivery-settings.js';
@@ -117,42 +114,6 @@ export class LogReader {
       bytes += entry.bytes;
       if (count > entriesMax || bytes > this.#keptBytesMax) this.#entries.delete(key);
     }
-  }
-}
-
-/** The log of one database as the source of one handler reads it. */
-export class FedLog {
-  readonly reader: LogReader;
-  readonly #feed: EventFeed;
-
-  /**
-   * @param target the database and the handler
-   * @param onReadable called when there may be something to read
-   */
-  constructor(
-    source: EventSource,
-    target: Pick<SourceTarget, 'store' | 'shards' | 'handler'>,
-    context: WorkerContext,
-    onReadable: () => void,
-  ) {
-    const { clock, settings, onError } = context;
-    const onCommitted = (): void => {
-      this.reader.refresh();
-      onReadable();
-    };
-    const limits = { eventBytesMax: eventBytesMax(settings), checkMs: settings.sourceCheckMs };
-    this.#feed = source.open({ ...target, ...limits, clock, onCommitted, onError });
-    this.reader = new LogReader(this.#feed.log, settings);
-  }
-
-  /** Records that something may have been committed, unless the source does that by itself. */
-  refresh(): void {
-    if (!this.#feed.isLive) this.reader.refresh();
-  }
-
-  /** Ends the source's work for this handler. */
-  close(): Promise<void> {
-    return this.#feed.close();
   }
 }
 
