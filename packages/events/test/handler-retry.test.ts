@@ -1,14 +1,9 @@
 import { describe, expect, test } from 'vitest';
 
 import { defaultDeliverySettings } from '../src/index.js';
-import { type OutageRetry, outageRetryAfterMs, retryAfterMs } from '../src/handler/event-handler.js';
+import { retryAfterMs } from '../src/handler/event-handler.js';
 
-const retry: OutageRetry = {
-  attemptsMax: 10,
-  backoffBaseMs: 500,
-  backoffMaxMs: 300_000,
-  outageBackoffMaxMs: 5_000,
-};
+const retry = { attemptsMax: 10, backoffBaseMs: 500, backoffMaxMs: 300_000 };
 
 describe('the longest wait before the next attempt', () => {
   test.each([
@@ -28,17 +23,17 @@ describe('the longest wait before the next attempt', () => {
     [7, 5_000],
     [1_000_000, 5_000],
   ])('after %d calls that an outage ended is %d ms', (calls, waitMs) => {
-    expect(outageRetryAfterMs(retry, calls, 1)).toBe(waitMs);
+    expect(retryAfterMs(retry, calls, 1, 5_000)).toBe(waitMs);
   });
 
   test('after an outage is never longer than after an error', () => {
-    expect(outageRetryAfterMs({ ...retry, backoffMaxMs: 600 }, 5, 1)).toBe(600);
+    expect(retryAfterMs({ ...retry, backoffMaxMs: 600 }, 5, 1, 5_000)).toBe(600);
   });
 });
 
 test('the wait is a random time between half of the longest one and all of it', () => {
   expect([0, 0.5, 1].map((random) => retryAfterMs(retry, 2, random))).toEqual([375, 562.5, 750]);
-  expect([0, 0.5, 1].map((random) => outageRetryAfterMs(retry, 9, random))).toEqual([2_500, 3_750, 5_000]);
+  expect([0, 0.5, 1].map((random) => retryAfterMs(retry, 9, random, 5_000))).toEqual([2_500, 3_750, 5_000]);
 });
 
 test('by default, an event that always fails is tried for at least a day before it is a dead letter', () => {

@@ -220,27 +220,16 @@ const growth = 1.5;
  *
  * @param attempts how many were made, from 1
  * @param random a number from 0 to 1
+ * @param maxMs the longest wait, unless `backoffMaxMs` is less
  * @see https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
  */
-export function retryAfterMs(retry: HandlerRetry, attempts: number, random: number): number {
-  return ((1 + random) / 2) * Math.min(retry.backoffMaxMs, retry.backoffBaseMs * growth ** (attempts - 1));
-}
-
-/** How calls of a handler are retried, including those that did not count as attempts. */
-export interface OutageRetry extends HandlerRetry {
-  /** The longest wait after a call that did not count, unless `backoffMaxMs` is less. */
-  readonly outageBackoffMaxMs: number;
-}
-
-/**
- * How long to wait after a call that did not count, in milliseconds; earlier failed attempts do not lengthen it.
- *
- * @param calls how many such calls were made, from 1
- * @param random a number from 0 to 1
- */
-export function outageRetryAfterMs(retry: OutageRetry, calls: number, random: number): number {
-  const backoffMaxMs = Math.min(retry.backoffMaxMs, retry.outageBackoffMaxMs);
-  return retryAfterMs({ ...retry, backoffMaxMs }, calls, random);
+export function retryAfterMs(
+  { backoffBaseMs, backoffMaxMs }: HandlerRetry,
+  attempts: number,
+  random: number,
+  maxMs: number = backoffMaxMs,
+): number {
+  return ((1 + random) / 2) * Math.min(maxMs, backoffMaxMs, backoffBaseMs * growth ** (attempts - 1));
 }
 
 /**

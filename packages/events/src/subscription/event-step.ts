@@ -5,7 +5,7 @@ import { type AttemptVerdict, askedWaitMs, attemptVerdict, errorText } from '../
 import type { HandlerCaller } from '../call/handler-caller.js';
 import { type EngineSettings, type SettingName, set, settingIssue } from '../delivery-settings.js';
 import type { RegisteredHandler } from '../handler/event-handler-registry.js';
-import { type OutageRetry, outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
+import { type HandlerRetry, retryAfterMs } from '../handler/event-handler.js';
 import type { WorkerContext } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
 import { type EventWork, type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
@@ -243,7 +243,9 @@ export interface HandlerPolicy {
   readonly waitsWhenFailed: boolean;
   readonly concurrency: number;
   readonly timeoutMs: number;
-  readonly retry: OutageRetry;
+  readonly retry: HandlerRetry;
+  /** The longest wait after a call that did not count, unless `retry.backoffMaxMs` is less. */
+  readonly outageBackoffMaxMs: number;
 }
 
 /**
@@ -269,28 +271,25 @@ export function handlerPolicy(
     waitsWhenFailed: batches && options.whenBatchFails === 'wait',
     concurrency: options.concurrency ?? settings.concurrency,
     timeoutMs: options.timeoutMs ?? settings.timeoutMs,
-    retry: {
-      ...settings.retry,
-      ...set(options.retry ?? {}),
-      outageBackoffMaxMs: settings.outageBackoffMaxMs,
-    },
+    retry: { ...settings.retry, ...set(options.retry ?? {}) },
+    outageBackoffMaxMs: settings.outageBackoffMaxMs,
   };
 }
 
 /**
  * How long to wait after a call that did not count, in milliseconds: as long as what was thrown asks for, or else the backoff of
- * outages.
+ * outages, which earlier failed attempts do not lengthen.
  *
  * @param calls how many such calls were made, from 1
  * @param random a number from 0 to 1
  */
 export function uncountedWaitMs(
-  { retry }: HandlerPolicy,
+  { retry, outageBackoffMaxMs }: HandlerPolicy,
   calls: number,
   thrown: unknown,
   random: number,
 ): number {
-  return askedWaitMs(thrown, random) ?? outageRetryAfterMs(retry, calls, random);
+  return askedWaitMs(thrown, random) ?? retryAfterMs(retry, calls, random, outageBackoffMaxMs);
 }
 
 /** Whether a handler wants the events of an `event_type`. */

@@ -197,13 +197,10 @@ export class RetryStep {
     );
     if (!this.#unwantedTypes.has(type)) onError(unwanted);
     this.#unwantedTypes.add(type);
-    const { backoffMaxMs } = this.#policy.retry;
-    const backoff = { ...this.#policy.retry, backoffMaxMs: Math.min(backoffMaxMs, unwantedMaxMs) };
-    const afterMs = retryAfterMs(backoff, head.uncounted + 1, random());
     await this.#record(head, undefined, slot, {
       ...postponed(head),
       error: errorText(unwanted),
-      retryAfterMs: afterMs,
+      retryAfterMs: retryAfterMs(this.#policy.retry, head.uncounted + 1, random(), unwantedMaxMs),
     });
   }
 
