@@ -6,7 +6,7 @@ import type { EventEnvelope } from './event-handler.js';
 /** Turns rows of one database's log into what handlers receive. */
 export class EnvelopeFactory {
   readonly #shards: readonly ShardIdentifier[];
-  readonly #names: EnvelopeNames;
+  readonly #models: ModelsByName;
 
   /**
    * @param shards the shards whose events the log holds; at least one
@@ -15,16 +15,17 @@ export class EnvelopeFactory {
    */
   constructor(shards: readonly ShardIdentifier[], models: readonly ModelClass<unknown>[]) {
     this.#shards = shards;
-    const known = new ModelsByName(models);
-    this.#names = {
-      modelOf: (name) => known.get(name),
-      shardOf: (modelId) => this.shardOf(modelId),
-    };
+    this.#models = new ModelsByName(models);
   }
 
   /** @param eventClass decodes the event when it is accessed; `undefined` leaves it undecoded */
   envelope(row: DeliverableEvent, eventClass: EventClass | undefined, attempt: number): EventEnvelope<never> {
-    return new RowEnvelope(row, eventClass, attempt, this.#names);
+    return new RowEnvelope(row, eventClass, attempt, this);
+  }
+
+  /** The class that `event.model` returns for a model. */
+  modelOf(modelName: string): ModelClass<unknown> {
+    return this.#models.get(modelName);
   }
 
   /** The shard of a model whose events are in the log. */
@@ -45,18 +46,12 @@ function carriedShard(modelId: string): ShardIdentifier | undefined {
   }
 }
 
-/** What an envelope needs when a handler accesses its fields. */
-interface EnvelopeNames {
-  readonly modelOf: (modelName: string) => ModelClass<unknown>;
-  readonly shardOf: (modelId: string) => ShardIdentifier;
-}
-
 /** An envelope around a row of the log; decodes the payload and the event once each, when a handler accesses them. */
 class RowEnvelope implements EventEnvelope<never> {
   readonly attempt: number;
   readonly #row: DeliverableEvent;
   readonly #eventClass: EventClass | undefined;
-  readonly #names: EnvelopeNames;
+  readonly #factory: EnvelopeFactory;
   #event: unknown;
   #payload: { readonly value: unknown } | undefined;
 
@@ -64,18 +59,18 @@ class RowEnvelope implements EventEnvelope<never> {
     row: DeliverableEvent,
     eventClass: EventClass | undefined,
     attempt: number,
-    names: EnvelopeNames,
+    factory: EnvelopeFactory,
   ) {
     this.#row = row;
     this.#eventClass = eventClass;
     this.attempt = attempt;
-    this.#names = names;
+    this.#factory = factory;
   }
 
   get event(): never {
     if (this.#event === undefined && this.#eventClass !== undefined) {
       const { id, modelName, modelId } = this.#row;
-      const model = this.#names.modelOf(modelName);
+      const model = this.#factory.modelOf(modelName);
       this.#event = decodeEvent(this.#eventClass, { id, model, modelId, payload: this.payload });
     }
     return this.#event as never;
@@ -87,7 +82,7 @@ class RowEnvelope implements EventEnvelope<never> {
   }
 
   get shard(): ShardIdentifier {
-    return this.#names.shardOf(this.#row.modelId);
+    return this.#factory.shardOf(this.#row.modelId);
   }
 
   get eventId(): string {
