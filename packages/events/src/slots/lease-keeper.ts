@@ -91,9 +91,13 @@ export class LeaseKeeper {
     this.#wakeSignal.wake();
   }
 
-  /** Drops leases that the database reports as lost, by their tokens, and asks for new leases. */
-  drop(tokens: readonly string[]): void {
-    this.#drop(tokens, 'taken');
+  /** Drops leases by their tokens, because the database reports them as lost or they have expired; requests new ones. */
+  drop(tokens: readonly string[], cause: LeaseLossCause = 'taken'): void {
+    if (tokens.length === 0) return;
+    const lost = tokens.flatMap((token) => this.#slots.get(token) ?? []);
+    for (const token of tokens) this.#lose(token);
+    this.#wakeSignal.wake();
+    if (lost.length > 0) this.#options.onLost(lost, cause);
   }
 
   /** Stops renewing, and gives every slot back. */
@@ -146,14 +150,6 @@ export class LeaseKeeper {
     onRenewed(gained);
   }
 
-  #drop(tokens: readonly string[], cause: LeaseLossCause): void {
-    if (tokens.length === 0) return;
-    const lost = tokens.flatMap((token) => this.#slots.get(token) ?? []);
-    for (const token of tokens) this.#lose(token);
-    this.#wakeSignal.wake();
-    if (lost.length > 0) this.#options.onLost(lost, cause);
-  }
-
   #lose(token: string): void {
     this.#slots.get(token)?.lose();
     this.#slots.delete(token);
@@ -164,7 +160,7 @@ export class LeaseKeeper {
     const { clock } = this.#options.context;
     this.#cancelExpiry();
     this.#cancelExpiry = clock.after(atMs - clock.elapsedMs(), () =>
-      this.#drop([...this.#slots.keys()], 'expired'),
+      this.drop([...this.#slots.keys()], 'expired'),
     );
   }
 }
