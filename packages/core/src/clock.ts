@@ -17,11 +17,11 @@ export interface Clock {
   now(): Date;
   /** Milliseconds since some fixed instant, for measuring durations; it never goes back. */
   elapsedMs(): number;
-  /** Resolves after a duration in milliseconds, or as soon as the signal is aborted. */
+  /** Resolves after a duration in milliseconds, at the latest after 2,147,483,647, or as soon as the signal is aborted. */
   sleep(durationMs: number, signal?: AbortSignal): Promise<void>;
   /**
-   * Calls back once after a duration in milliseconds, outside of any request's async context. After 0, it calls back as
-   * soon as pending callbacks have run.
+   * Calls back once after a duration in milliseconds, at the latest after 2,147,483,647, outside of any request's async context.
+   * After 0, it calls back as soon as pending callbacks have run.
    *
    * @returns a function that cancels the call
    */

@@ -47,18 +47,6 @@ test.each(ranges)('the setting %s may be %d to %d, and nothing beside', (name, m
   expect(values.map((value) => isAccepted(withValue(value)))).toEqual([false, true, true, false]);
 });
 
-test('times that are derived from the longest ones that can be set are still times of a timer', () => {
-  const settings = engineSettings({
-    pollMaxMs: timerMaxMs,
-    cursorSaveMs: timerMaxMs,
-    leaseMs: timerMaxMs,
-    timeoutMs: timerMaxMs,
-  });
-  const times = Object.entries(settings).filter(([name]) => name.endsWith('Ms') && name !== 'retentionMs');
-  expect(times.length).toBeGreaterThan(15);
-  expect(times.filter(([, value]) => Number(value) > timerMaxMs || Number(value) < 1)).toEqual([]);
-});
-
 test('times that are derived from the shortest ones that can be set are not zero', () => {
   const settings = engineSettings({ pollMaxMs: 1, cursorSaveMs: 1, readBytesMax: 1 });
   const derived = ['pollMinMs', 'cursorSaveMinMs', 'batchBytesMax'] as const;

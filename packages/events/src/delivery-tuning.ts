@@ -46,9 +46,6 @@ const fixedTuning = {
 /** The shortest time between two notifications to other processes, even from a process that does not deliver. */
 export const { notifyCoalesceMs } = fixedTuning;
 
-/** The longest delay of a timer. */
-const timerMaxMs = 2 ** 31 - 1;
-
 type TunedSettings = Readonly<Record<'pollMaxMs' | 'cursorSaveMs' | 'readBytesMax', number>>;
 
 function derivedTuning({ pollMaxMs, cursorSaveMs, readBytesMax }: TunedSettings) {
@@ -57,15 +54,15 @@ function derivedTuning({ pollMaxMs, cursorSaveMs, readBytesMax }: TunedSettings)
     /** The shortest time between two polls of the log, unless something wakes delivery earlier. */
     pollMinMs: Math.ceil(pollMaxMs / 4),
     /** How often a source of events is checked, and each of its cursors is compared with the log. */
-    sourceCheckMs: Math.min(timerMaxMs, 10 * pollMaxMs),
+    sourceCheckMs: 10 * pollMaxMs,
     /** How often blocked models are polled while none of them is due at a known time, for example to find replayed dead letters. */
-    blockedPollMs: Math.min(timerMaxMs, 2 * pollMaxMs),
+    blockedPollMs: 2 * pollMaxMs,
     /** The shortest time between two saves, so that many cursors are saved by one statement. */
     cursorSaveMinMs: Math.ceil(cursorSaveMs / 10),
     /** The longest time until a cursor that passed wanted events is saved. */
-    cursorSaveMaxMs: Math.min(timerMaxMs, 10 * cursorSaveMs),
+    cursorSaveMaxMs: 10 * cursorSaveMs,
     /** How long until cursors that passed only unwanted events are saved. */
-    cursorRestSaveMs: Math.min(timerMaxMs, 30 * cursorSaveMs),
+    cursorRestSaveMs: 30 * cursorSaveMs,
     /** The maximum number of bytes in a call of a batch handler, unless a single event is larger. */
     batchBytesMax: Math.ceil(readBytesMax / 2),
   };

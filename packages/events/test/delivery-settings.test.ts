@@ -23,13 +23,7 @@ describe('the tuning of delivery', () => {
     });
   });
 
-  test('has times from a millisecond to the longest delay of a timer', () => {
-    const longest = 2 ** 31 - 1;
-    expect(engineSettings({ pollMaxMs: longest, cursorSaveMs: longest })).toMatchObject({
-      blockedPollMs: longest,
-      cursorSaveMaxMs: longest,
-      cursorRestSaveMs: longest,
-    });
+  test('has times of at least a millisecond', () => {
     expect(engineSettings({ pollMaxMs: 1, cursorSaveMs: 1 })).toMatchObject({
       pollMinMs: 1,
       cursorSaveMinMs: 1,

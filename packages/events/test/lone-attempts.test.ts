@@ -1,4 +1,3 @@
-import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
 import { deposited } from './account.js';
@@ -96,25 +95,6 @@ describe('an attempt at an event whose process died', () => {
     expect([held.calls, isCounted(bench, 'a')]).toEqual([['a1'], true]);
     await bench.clock.advance(2);
     expect([held.calls, isCounted(bench, 'a')]).toEqual([['a1', 'b1'], false]);
-  });
-
-  test('after very many deaths is alone for no longer than a timer can take', async () => {
-    /** As in Node, a longer timer elapses at once. */
-    class TimerClock extends VirtualClock {
-      override sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
-        return super.sleep(durationMs > 2 ** 31 - 1 ? 1 : durationMs, signal);
-      }
-    }
-    class TimerBench extends DeliveryBench {
-      override readonly clock = new TimerClock();
-    }
-    const bench = new TimerBench();
-    const held = new HeldCalls(bench);
-    blockElsewhere(bench, 'one', deposited('a', 1), { openCount: 40 });
-    blockElsewhere(bench, 'one', deposited('b', 1));
-    bench.start([held.handler()], { quarantineMs });
-    await bench.clock.advance(30_000);
-    expect([held.calls, isCounted(bench, 'a')]).toEqual([['a1'], true]);
   });
 
   test('takes turns with others like it, and lets the rest begin in between', async () => {

@@ -8,9 +8,6 @@ import { type AttemptEnd, type Trial, freshMs } from './retry-step.js';
 import type { Subscription } from './subscription.js';
 import type { HeldSlot, ModelRecovery } from '../slots/held-slot.js';
 
-/** The longest time for which an event may be tried alone: the longest delay of a timer. */
-const aloneMaxMs = 2 ** 31 - 1;
-
 /**
  * How many heads are read at most for each that may be tried at the same time. More than two only for handlers that use them up at once:
  * otherwise heads that are due before them would come too late.
@@ -238,7 +235,7 @@ export class RetryLoop {
       await whileHeld(model.slot, tried);
     };
     // With doubling times, even a slow event that kills its process eventually does so while it is alone.
-    const aloneMs = Math.min(settings.quarantineMs * 2 ** (openCount - 1), aloneMaxMs);
+    const aloneMs = settings.quarantineMs * 2 ** (openCount - 1);
     await (openCount > 0 ? this.#gate.runAlone(work, aloneMs) : this.#gate.runBeside(work));
     this.#trying.delete(recovery);
     if (!stopping.aborted) this.#start();
