@@ -50,7 +50,8 @@ const groupsText = `
       order by handler, ${errorLine} limit 1) next
     where g.number <= $4
   )
-  select g.handler, g.line, counted.count::integer as count, first.event_id, first.blocked_date
+  select g.handler, g.line as "errorLine", least(counted.count, ${groupCountMax})::integer as count,
+    counted.count > ${groupCountMax} as "isLowerBound", first.event_id as "exampleEventId", first.blocked_date as "oldestDate"
   from groups g
   cross join lateral (
     select count(*) from (
@@ -66,32 +67,21 @@ const groupsText = `
 const overviewText = `
   select 'PostgreSQL ' || current_setting('server_version') as server,
     coalesce((select sum(greatest(c.reltuples, 0)) from pg_inherits i join pg_class c on c.oid = i.inhrelid
-      where i.inhparent = 'eventlog.events'::regclass), 0)::double precision as events,
+      where i.inhparent = 'eventlog.events'::regclass), 0)::double precision as "eventCountEstimate",
     (select e.created_date from eventlog.events e where e.event_type is not null
-     order by e.epoch desc, e.xid desc, e.position desc limit 1) as newest_date,
-    pg_database_size(current_database())::double precision as bytes, clock_timestamp() as now,
+     order by e.epoch desc, e.xid desc, e.position desc limit 1) as "newestEventDate",
+    pg_database_size(current_database())::double precision as "databaseBytes", clock_timestamp() as now,
     (select max(epoch) from eventlog.epochs)::integer as epoch`;
 
-interface OverviewRow {
-  readonly server: string;
-  readonly events: number;
-  readonly newest_date: Date | null;
-  readonly bytes: number;
-  readonly now: Date;
-  readonly epoch: number;
-}
+type OverviewRow = Omit<LogOverview, 'newestEventDate'> & { readonly newestEventDate: Date | null };
 
-interface ChangeRow {
-  readonly change_id: string;
-  readonly recorded_date: Date;
-  readonly operation: string;
-  readonly actor: string;
-  readonly reason: string;
-  readonly target: Readonly<Record<string, unknown>>;
-  readonly ended_date: Date | null;
-  readonly outcome: 'done' | 'failed' | null;
-  readonly count: string | null;
-  readonly error_code: string | null;
+type ActionRow = TrackedRow & Omit<LoggedAction, 'events'> & { readonly type: string | null };
+
+interface ChangeRow extends Omit<RecordedChange, 'ended'> {
+  readonly endedDate: Date | null;
+  readonly outcome: OperatorOutcome['outcome'] | null;
+  readonly count: number | null;
+  readonly errorCode: string | null;
   readonly cursor: string;
 }
 
@@ -107,16 +97,7 @@ export class PgOperatorStore implements OperatorStore {
     const { rows } = await this.#manager.query<OverviewRow>({ text: overviewText, values: [] });
     const [row] = rows;
     if (row === undefined) throw new InvariantViolationError('A query without a table has no row');
-    const { server, now, epoch } = row;
-    const newestEventDate = row.newest_date ?? undefined;
-    return {
-      server,
-      eventCountEstimate: row.events,
-      newestEventDate,
-      databaseBytes: row.bytes,
-      now,
-      epoch,
-    };
+    return { ...row, newestEventDate: row.newestEventDate ?? undefined };
   }
 
   async countBlocked(filter: BlockedFilter, countMax: number): Promise<number> {
@@ -134,21 +115,11 @@ export class PgOperatorStore implements OperatorStore {
     const size = Math.min(pageSize(limit), groupsMax);
     const [name, line] = after === undefined ? ['', ''] : groupCursor(after);
     if (handler !== undefined && !isStorableText(handler)) return { items: [], next: undefined };
-    const { rows } = await this.#manager.query<{
-      handler: string;
-      line: string;
-      count: number;
-      event_id: string;
-      blocked_date: Date;
-    }>({ text: groupsText, values: [handler ?? null, name, line, size] });
-    const items = rows.slice(0, size).map((row) => ({
-      handler: row.handler,
-      errorLine: row.line,
-      count: Math.min(row.count, groupCountMax),
-      isLowerBound: row.count > groupCountMax,
-      exampleEventId: row.event_id,
-      oldestDate: row.blocked_date,
-    }));
+    const { rows } = await this.#manager.query<DeadLetterGroup>({
+      text: groupsText,
+      values: [handler ?? null, name, line, size],
+    });
+    const items = rows.slice(0, size);
     const last = rows.length > size ? items.at(-1) : undefined;
     return { items, next: last && JSON.stringify([last.handler, last.errorLine]) };
   }
@@ -180,30 +151,16 @@ export class PgOperatorStore implements OperatorStore {
 
   async findAction(actionId: string): Promise<LoggedAction | undefined> {
     if (!isEventId(actionId)) return undefined;
-    const { rows } = await this.#manager.query<
-      TrackedRow & { type: string | null; started_date: Date; created_date: Date } & Record<
-          'action_id' | 'action_name' | 'principal' | 'namespace',
-          string
-        > & { action_params: unknown }
-    >({
-      text: `select ${trackedColumns}, e.event_type as type, e.action_id, e.action_name, e.action_params, e.principal, e.namespace,
-          e.started_date, e.created_date
+    const { rows } = await this.#manager.query<ActionRow>({
+      text: `select ${trackedColumns}, e.event_type as type, e.action_id as "actionId", e.action_name as "actionName",
+          e.action_params as "actionParams", e.principal, e.namespace, e.started_date as "startedDate", e.created_date as "createdDate"
         from eventlog.events e where e.action_id = $1 order by e.ordinal limit ${eventsOfActionMax}`,
       values: [actionId],
     });
     const [first] = rows;
-    return (
-      first && {
-        actionId: first.action_id,
-        actionName: first.action_name,
-        actionParams: first.action_params,
-        principal: first.principal,
-        namespace: first.namespace,
-        startedDate: first.started_date,
-        createdDate: first.created_date,
-        events: rows.filter(({ type }) => type !== null).map(trackedEvent),
-      }
-    );
+    if (first === undefined) return undefined;
+    const { event: _event, place: _place, deliveries: _deliveries, type: _type, ...action } = first;
+    return { ...action, events: rows.filter(({ type }) => type !== null).map(trackedEvent) };
   }
 
   async findKeys(key: string, principal?: string): Promise<readonly FoundKey[]> {
@@ -247,8 +204,9 @@ export class PgOperatorStore implements OperatorStore {
     const [, seconds, id] = /^(\d{1,12}\.\d{6})\/(.{36})$/.exec(after ?? '') ?? [];
     if (after !== undefined && (id === undefined || !isEventId(id))) throw new InvalidCursorError(after);
     const { rows } = await this.#manager.query<ChangeRow>({
-      text: `select b.change_id, b.recorded_date, b.operation, b.actor, b.reason, b.target, d.recorded_date as ended_date, d.outcome,
-          d.count::text, d.error_code, concat(extract(epoch from b.recorded_date), '/', b.change_id) as cursor
+      text: `select b.change_id as "changeId", b.recorded_date as "begunDate", b.operation, b.actor, b.reason, b.target,
+          d.recorded_date as "endedDate", d.outcome, d.count::double precision as count, d.error_code as "errorCode",
+          concat(extract(epoch from b.recorded_date), '/', b.change_id) as cursor
         from eventlog.operator_audit b
         left join eventlog.operator_audit d on d.change_id = b.change_id and d.phase = 'ended'
         where b.phase = 'begun'
@@ -262,19 +220,12 @@ export class PgOperatorStore implements OperatorStore {
 }
 
 function recordedChange(row: ChangeRow): RecordedChange {
-  const { operation, actor, reason, target, ended_date: endedDate, outcome } = row;
-  return {
-    changeId: row.change_id,
-    operation,
-    actor,
-    reason,
-    target,
-    begunDate: row.recorded_date,
-    ended:
-      endedDate === null || outcome === null
-        ? undefined
-        : { endedDate, outcome, count: Number(row.count), errorCode: row.error_code ?? undefined },
-  };
+  const { cursor: _cursor, endedDate, outcome, count, errorCode, ...begun } = row;
+  const hasEnded = endedDate !== null && outcome !== null;
+  const ended = hasEnded
+    ? { endedDate, outcome, count: count ?? 0, errorCode: errorCode ?? undefined }
+    : undefined;
+  return { ...begun, ended };
 }
 
 function groupCursor(cursor: string): readonly [handler: string, line: string] {

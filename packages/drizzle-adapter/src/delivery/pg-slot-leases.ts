@@ -58,15 +58,14 @@ export class PgSlotLeases implements SlotLeases {
     const { rows } = await this.#manager.query<{
       handler: string;
       slot: number;
-      process_id: string | null;
-      until_date: Date | null;
+      processId: string | null;
+      untilDate: Date | null;
     }>({
-      text: `select handler, slot, process_id, until_date
+      text: `select handler, slot, process_id as "processId", until_date as "untilDate"
              from eventlog.leases left join eventlog.processes using (process_id) order by handler, slot`,
     });
-    return rows.map(({ handler, slot, process_id: processId, until_date: untilDate }) => ({
-      handler,
-      slot,
+    return rows.map(({ processId, untilDate, ...leased }) => ({
+      ...leased,
       processId: processId ?? undefined,
       untilDate: untilDate ?? undefined,
     }));
