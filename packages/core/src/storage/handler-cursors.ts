@@ -1,5 +1,3 @@
-import type { DeliverableEvent } from './event-log.js';
-
 /**
  * A position in the log of a database: everything before it is done or waits in a blocked model. Opaque; equal positions are equal texts.
  *
@@ -107,8 +105,6 @@ export interface HandlerCursors {
    * duration of its lease; or while events wait for it
    */
   retire(handler: string, options: { readonly discardBlocked: boolean }): Promise<void>;
-  /** Whether a handler's cursor has passed the event, for operators. */
-  hasPassed(handler: string, event: DeliverableEvent): Promise<boolean>;
   /** How far each handler is behind, for operators. */
   lag(): Promise<readonly HandlerLag[]>;
 }

@@ -1,6 +1,5 @@
 import {
   type CursorMove,
-  type DeliverableEvent,
   type HandlerCursor,
   type HandlerCursors,
   HandlerInUseError,
@@ -163,15 +162,6 @@ export class PgHandlerCursors implements HandlerCursors {
       text: 'update eventlog.handlers set paused = $2 where handler = $1',
       values: [handler, paused],
     });
-  }
-
-  async hasPassed(handler: string, event: DeliverableEvent): Promise<boolean> {
-    const { rowCount } = await this.#manager.query({
-      text: `select from eventlog.events e join eventlog.cursors c on c.slot = e.slot and c.handler = $1
-             where e.id = $2 and not ${isBeyond}`,
-      values: [handler, event.id],
-    });
-    return rowCount !== 0;
   }
 
   async lag(): Promise<readonly HandlerLag[]> {

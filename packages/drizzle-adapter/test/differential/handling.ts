@@ -125,12 +125,6 @@ export class Handling {
     await this.#known.stores.ask(({ cursors }) => cursors.setPaused(handler, paused));
   }
 
-  async hasPassed(): Promise<void> {
-    const [handler, event] = [this.#known.of(handlerNames), this.#known.event()];
-    if (event === undefined) return;
-    await this.#known.stores.ask(({ name, cursors }) => cursors.hasPassed(handler, event[name]));
-  }
-
   async lag(): Promise<void> {
     await this.#known.stores.ask(
       ({ cursors }) => cursors.lag(),

@@ -34,7 +34,6 @@ const weighted = {
   read: { weight: 2, run: ({ handling }) => handling.read() },
   save: { weight: 2, run: ({ handling }) => handling.save() },
   setPaused: { weight: 1, run: ({ handling }) => handling.setPaused() },
-  hasPassed: { weight: 1, run: ({ handling }) => handling.hasPassed() },
   lag: { weight: 1, run: ({ handling }) => handling.lag() },
   retire: { weight: 1, run: ({ handling }) => handling.retire() },
   loadEvents: { weight: 1, run: ({ handling }) => handling.loadEvents() },

@@ -24,17 +24,10 @@ async function standing(
   event: DeliverableEvent,
   { handler, paused }: HandlerCursor,
 ): Promise<HandlerStanding> {
-  const passed = { handler, paused, kind: 'passed' } as const;
+  const asked = shards.slice(0, 1).map((shard) => ({ handler, eventId: event.id, shard }));
+  if ((await store.blocked.mayComeAgain(asked)).length === 0) return { handler, paused, kind: 'passed' };
   const head = await store.deadLetters.headOf({ ...event, handler });
-  const waits = head !== undefined && comparePositions(head.event, event) <= 0;
-  // What is behind an untried head may have been handled: the row moves once per batch.
-  const isTried = head?.error !== undefined || head?.attempts !== 0 || head.event.id === event.id;
-  if (waits && isTried) {
-    const asked = shards.slice(0, 1).map((shard) => ({ handler, eventId: event.id, shard }));
-    const isDone = (await store.blocked.mayComeAgain(asked)).length === 0;
-    return isDone ? passed : { handler, paused, ...blockedStanding(head, event) };
-  }
-  if (!waits && (await store.cursors.hasPassed(handler, event))) return passed;
+  if (head !== undefined && holdsUp(head, event)) return blockedStanding(head, paused, event);
   const lease = (await store.leases.list()).find(
     (each) => each.handler === handler && each.slot === event.slot,
   );
@@ -47,20 +40,21 @@ async function standing(
   };
 }
 
-type BlockedStanding = Extract<HandlerStanding, { readonly kind: 'dead-letter' | 'backing-off' | 'behind' }>;
-
-function blockedStanding(
-  head: BlockedRow,
-  { id }: DeliverableEvent,
-): DistributiveOmit<BlockedStanding, 'handler' | 'paused'> {
-  const { attempts, error, dead, nextAttemptDate } = head;
-  if (head.event.id !== id) return { kind: 'behind', behindEventId: head.event.id, behindDeadLetter: dead };
-  return dead
-    ? { kind: 'dead-letter', attempts, error }
-    : { kind: 'backing-off', attempts, error, untilDate: nextAttemptDate };
+/** Whether the head of a model is known to be why an event waits. */
+function holdsUp(head: BlockedRow, event: DeliverableEvent): boolean {
+  // What is behind an untried head may have been handled: the row moves once per batch.
+  const isTried = head.error !== undefined || head.attempts !== 0 || head.event.id === event.id;
+  return isTried && comparePositions(head.event, event) <= 0;
 }
 
-type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never;
+function blockedStanding(head: BlockedRow, paused: boolean, { id }: DeliverableEvent): HandlerStanding {
+  const { handler, attempts, error, dead, nextAttemptDate } = head;
+  const { id: behindEventId } = head.event;
+  if (behindEventId !== id) return { handler, paused, kind: 'behind', behindEventId, behindDeadLetter: dead };
+  return dead
+    ? { handler, paused, kind: 'dead-letter', attempts, error }
+    : { handler, paused, kind: 'backing-off', attempts, error, untilDate: nextAttemptDate };
+}
 
 /** The state of an event for one handler, and what it waits for. */
 export type HandlerStanding = { readonly handler: string; readonly paused: boolean } & (

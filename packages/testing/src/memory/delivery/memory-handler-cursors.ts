@@ -102,13 +102,6 @@ export class MemoryHandlerCursors implements HandlerCursors {
     });
   }
 
-  hasPassed(handler: string, { id, slot }: DeliverableEvent): Promise<boolean> {
-    return this.#access.answer('cursors.hasPassed', (tables) => {
-      const place = tables.log.findIndex((event) => event.id === id);
-      return place !== -1 && place < tables.cursor(handler, slot);
-    });
-  }
-
   lag(): Promise<readonly HandlerLag[]> {
     return this.#access.answer('cursors.lag', (tables) =>
       [...tables.handlers].map(([handler, paused]) => {
