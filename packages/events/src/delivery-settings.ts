@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@framework/core';
-import { type ConfigurationIssue, kebabCasePath } from '@framework/core/adapter';
+import { kebabCasePath } from '@framework/core/adapter';
 
 import { type DeliveryTuning, tuningFor, tuningIn } from './delivery-tuning.js';
 import type { HandlerRetry } from './handler/event-handler.js';
@@ -72,34 +72,9 @@ export type DeliveryOverrides = Partial<Omit<DeliverySettings, 'retry'>> & {
  * when the overrides are not an object
  */
 export function engineSettings(overrides: DeliveryOverrides = {}): EngineSettings {
-  const faults: ConfigurationIssue[] = [];
-  const { retry: givenRetry = {}, ...numbers } = sectionOf(overrides, ['delivery'], faults);
-  const retry = sectionOf(givenRetry, ['delivery', 'retry'], faults);
-  const settings = {
-    ...defaultDeliverySettings,
-    ...knownNumbers(set(numbers), defaultNumbers, ['delivery'], faults, joined),
-    retry: {
-      ...defaultRetry,
-      ...knownNumbers(set(retry), defaultRetry, ['delivery', 'retry'], faults, joined),
-    },
-  };
-  if (faults.length > 0) throw new ConfigurationError(faults);
+  const { retry, ...numbers } = checkedSettings(overrides, ['delivery'], (path) => path.join('.'));
+  const settings = { ...defaultDeliverySettings, ...numbers, retry: { ...defaultRetry, ...retry } };
   return { ...settings, ...tuningFor(settings), ...tuningIn(overrides) };
-}
-
-/** The settings that a program passes; none if it passes something that is not an object. */
-function sectionOf<T extends object>(
-  given: T,
-  path: readonly string[],
-  faults: ConfigurationIssue[],
-): Partial<T> {
-  if (isSection(given)) return given;
-  faults.push({ path: joined(path), message: 'is not an object: pass its settings by their names' });
-  return {};
-}
-
-function joined(path: readonly PropertyKey[]): string {
-  return path.join('.');
 }
 
 /** Removes `undefined` values, so that they do not replace defaults. */
@@ -153,7 +128,6 @@ function shown(bound: number): string {
   return bound.toLocaleString('en-US');
 }
 
-const sectionPath = ['framework', 'delivery'];
 const { retry: defaultRetry, ...defaultNumbers } = defaultDeliverySettings;
 
 /**
@@ -163,44 +137,55 @@ const { retry: defaultRetry, ...defaultNumbers } = defaultDeliverySettings;
  * @throws ConfigurationError `invalid-configuration` with the path of every name that is unknown, and of every value that is not
  * a whole number within its range; values are never shown
  */
-export function parseDeliverySettings({
-  retry,
-  ...numbers
-}: Readonly<Record<string, unknown>>): DeliveryOverrides {
-  const faults: ConfigurationIssue[] = [];
-  const overrides = {
-    ...knownNumbers(numbers, defaultNumbers, sectionPath, faults),
-    ...(retry !== undefined && { retry: retrySection(retry, faults) }),
-  };
-  if (faults.length > 0) throw new ConfigurationError(faults);
-  return overrides;
+export function parseDeliverySettings(section: Readonly<Record<string, unknown>>): DeliveryOverrides {
+  return checkedSettings(section, ['framework', 'delivery'], kebabCasePath);
 }
 
-function retrySection(retry: unknown, faults: ConfigurationIssue[]): Readonly<Record<string, number>> {
-  const path = [...sectionPath, 'retry'];
-  if (isSection(retry)) return knownNumbers(retry, defaultRetry, path, faults);
-  faults.push({ path: kebabCasePath(path), message: 'is not a section: write attempts-max: … below it' });
+type Section = Readonly<Record<string, unknown>>;
+
+interface Fault {
+  readonly path: readonly string[];
+  readonly message: string;
+}
+
+/** The settings that have a value; `written` turns the paths of faults into text. */
+function checkedSettings(
+  given: unknown,
+  path: readonly string[],
+  written: (path: readonly string[]) => string,
+): DeliveryOverrides {
+  const faults: Fault[] = [];
+  const { retry, ...numbers } = sectionOf(given, path, faults);
+  const retryPath = [...path, 'retry'];
+  const overrides = {
+    ...knownNumbers(numbers, defaultNumbers, path, faults),
+    ...(retry !== undefined && {
+      retry: knownNumbers(sectionOf(retry, retryPath, faults), defaultRetry, retryPath, faults),
+    }),
+  };
+  if (faults.length === 0) return overrides;
+  throw new ConfigurationError(faults.map((fault) => ({ ...fault, path: written(fault.path) })));
+}
+
+function sectionOf(given: unknown, path: readonly string[], faults: Fault[]): Section {
+  if (typeof given === 'object' && given !== null && !Array.isArray(given)) return given as Section;
+  faults.push({ path, message: 'is not a section: give its settings by their names' });
   return {};
 }
 
 function knownNumbers(
-  section: Readonly<Record<string, unknown>>,
+  section: Section,
   known: object,
   path: readonly string[],
-  faults: ConfigurationIssue[],
-  written = kebabCasePath,
+  faults: Fault[],
 ): Readonly<Record<string, number>> {
   const parsed: Record<string, number> = {};
-  for (const [name, value] of Object.entries(section)) {
+  for (const [name, value] of Object.entries(set(section))) {
     const message = Object.hasOwn(known, name)
       ? settingIssue(name as SettingName, value)
       : 'is not a known key';
     if (message === undefined) parsed[name] = value as number;
-    else faults.push({ path: written([...path, name]), message });
+    else faults.push({ path: [...path, name], message });
   }
   return parsed;
-}
-
-function isSection(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
