@@ -30,8 +30,13 @@ test('an answer lacks only the part of a database that is down', async () => {
   });
   const error = new Error('the database is down');
   const failures = [{ shards: [other], error }];
-  for (const method of ['cursors.lag', 'leases.list', 'deadLetters.find'] as const)
-    down.failures.set(method, [error, error]);
+  for (const method of [
+    'cursors.lag',
+    'leases.list',
+    'deadLetters.find',
+    'deadLetters.countBlocked',
+  ] as const)
+    down.failures.set(method, [error]);
   down.failures.set(
     'cursors.find',
     Array.from({ length: 8 }, () => error),

@@ -117,7 +117,7 @@ export async function changeBlocked(
   const workIn: PlannedChange['workIn'] = (database, handlerId) => {
     const own = { ...filter, dead: dead ?? true, ...(handlerId !== undefined && { handler: handlerId }) };
     return {
-      dryRun: () => operatorStoreOf(database).countBlocked(own, limit),
+      dryRun: () => database.store.deadLetters.countBlocked(own, limit),
       change: (onChanged) => inSteps(database, operation, { filter: own, limit }, onChanged),
     };
   };
@@ -135,7 +135,7 @@ async function inSteps(
   let left = limit;
   let after: string | undefined;
   do {
-    const place = { limit: Math.min(stepMax, left), ...(after !== undefined && { after }) };
+    const place = { limit: Math.min(stepMax, left), after };
     const { count, next } = await store.deadLetters[operation](filter, place);
     onChanged(count);
     left -= count;
@@ -160,7 +160,7 @@ export function changeHandler(
   const workIn: PlannedChange['workIn'] = (database, handlerId = handler) => {
     const countDiscarded = async (): Promise<number> =>
       isRetirement && discardBlocked
-        ? operatorStoreOf(database).countBlocked({ handler: handlerId }, limitMax)
+        ? database.store.deadLetters.countBlocked({ handler: handlerId }, limitMax)
         : 0;
     return {
       dryRun: countDiscarded,

@@ -115,10 +115,7 @@ export class Operator {
    */
   async blocked(filter: BlockedFilter = {}, page: PageOptions = {}): Promise<PartialPage<BlockedRow>> {
     const { limit = pageDefault, after } = page;
-    const { items, next, failures } = await this.#delivery.findBlocked(filter, {
-      limit,
-      ...(after !== undefined && { after }),
-    });
+    const { items, next, failures } = await this.#delivery.findBlocked(filter, { limit, after });
     return { items, next, failures: failures.map(({ shards, error }) => failureOf(shards, error)) };
   }
 

@@ -44,7 +44,7 @@ export function describeOperatorChanges(context: DeliveryContext): void {
     await context.fail({ event: first, dead: true, error: 'no\nluck' }, { event: ofB }, { event: ofC });
     await context.fail({ event: first, handler: 'elsewhere', dead: true, error: 'no' });
     const count = (filter: BlockedFilter, countMax = 10): Promise<number> =>
-      context.operator.countBlocked(filter, countMax);
+      context.store.deadLetters.countBlocked(filter, countMax);
     for (const [countMax, counted] of [
       [5, 4],
       [4, 4],
@@ -110,7 +110,7 @@ export function describeOperatorChanges(context: DeliveryContext): void {
     );
     const rows = await context.rows({ errorLine: `${line}ü` });
     expect(idsOf(rows.map(({ event }) => event)).toSorted()).toEqual(ids.slice(0, 3).toSorted());
-    expect(await context.operator.countBlocked({ errorLine: `${line}𝒴` }, 10)).toBe(1);
+    expect(await context.store.deadLetters.countBlocked({ errorLine: `${line}𝒴` }, 10)).toBe(1);
   });
 
   test('Errors without a first line are one group', async () => {

@@ -235,7 +235,7 @@ export interface DeadLettersStep {
 /** The range of dead letters for one step: a limited number of those after the previous step. */
 export interface StepPlace {
   readonly limit: number;
-  readonly after?: string;
+  readonly after?: string | undefined;
 }
 
 /** Port: shows operators the heads of the blocked models of one database that have failed, and changes them. */
@@ -249,8 +249,10 @@ export interface DeadLetters {
    */
   find(
     filter: BlockedFilter,
-    page: { readonly limit: number; readonly after?: string },
+    page: { readonly limit: number; readonly after?: string | undefined },
   ): Promise<Page<BlockedRow>>;
+  /** How many heads of blocked models match, counted up to `countMax`. */
+  countBlocked(filter: BlockedFilter, countMax: number): Promise<number>;
   /** The head of a blocked model, tried or not; it comes before all later events, however many there are. */
   headOf(model: BlockedModel): Promise<BlockedRow | undefined>;
   /** Gives dead letters their attempts back, so that they are tried again; oldest first, step by step. */

@@ -1,4 +1,3 @@
-import type { BlockedFilter } from './blocked-models.js';
 import type { DeliverableEvent } from './event-log.js';
 import type { Page } from './repository.js';
 
@@ -142,8 +141,6 @@ export interface RecordedChange extends OperatorChange {
 export interface OperatorStore {
   /** What the database is and has, without counting. */
   overview(): Promise<LogOverview>;
-  /** How many heads of blocked models match, counted up to `countMax`. */
-  countBlocked(filter: BlockedFilter, countMax: number): Promise<number>;
   /**
    * Dead letters by handler and first line of the error, ordered by these; each group is counted up to 10,000.
    *

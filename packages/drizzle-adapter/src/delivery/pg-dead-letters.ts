@@ -56,10 +56,7 @@ export class PgDeadLetters implements DeadLetters {
     this.#manager = manager;
   }
 
-  async find(
-    filter: BlockedFilter,
-    { limit, after }: { readonly limit: number; readonly after?: string },
-  ): Promise<Page<BlockedRow>> {
+  async find(filter: BlockedFilter, { limit, after }: StepPlace): Promise<Page<BlockedRow>> {
     const size = pageSize(limit);
     const { rows } = await this.#manager.db.execute<Row>(sql`
       with found as (
@@ -74,6 +71,14 @@ export class PgDeadLetters implements DeadLetters {
     const last = items.at(-1);
     const next = last !== undefined && last.found > items.length ? last.cursor : undefined;
     return { items: items.map(blockedRow), next };
+  }
+
+  async countBlocked(filter: BlockedFilter, countMax: number): Promise<number> {
+    const { rows } = await this.#manager.db.execute<{ count: number }>(sql`
+      select count(*)::integer as count
+      from (select from eventlog.blocked_models b where ${matching(filter)}
+            order by ${pageOrder} limit ${countMax}) each`);
+    return rows[0]?.count ?? 0;
   }
 
   async headOf({ handler, slot, modelName, modelId }: BlockedModel): Promise<BlockedRow | undefined> {
@@ -128,7 +133,7 @@ export class PgDeadLetters implements DeadLetters {
 export const errorLine = `"left"(split_part(coalesce(error, ''), E'\\n', 1), 200)`;
 
 /** The condition for blocked models `b` whose head has failed. */
-export function matching({
+function matching({
   handler,
   eventId,
   eventType,

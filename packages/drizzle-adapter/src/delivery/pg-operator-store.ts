@@ -1,6 +1,5 @@
 import { InvalidCursorError, InvariantViolationError, type Page } from '@framework/core';
 import {
-  type BlockedFilter,
   type DeadLetterGroup,
   type FoundKey,
   type LogFilter,
@@ -15,7 +14,6 @@ import {
   isStorableText,
   pageSize,
 } from '@framework/core/adapter';
-import { sql } from 'drizzle-orm';
 
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import { isEventId } from '../read/event-row.js';
@@ -29,7 +27,7 @@ import {
   trackedColumnsAt,
   trackedEvent,
 } from './log-search.js';
-import { cursorTexts, errorLine, matching } from './pg-dead-letters.js';
+import { cursorTexts, errorLine } from './pg-dead-letters.js';
 
 const groupsMax = 100;
 /** How many dead letters of a group are counted. */
@@ -98,14 +96,6 @@ export class PgOperatorStore implements OperatorStore {
     const [row] = rows;
     if (row === undefined) throw new InvariantViolationError('A query without a table has no row');
     return { ...row, newestEventDate: row.newestEventDate ?? undefined };
-  }
-
-  async countBlocked(filter: BlockedFilter, countMax: number): Promise<number> {
-    const { rows } = await this.#manager.db.execute<{ count: number }>(sql`
-      select count(*)::integer as count
-      from (select from eventlog.blocked_models b where ${matching(filter)}
-            order by blocked_date, handler, model_name, model_id limit ${countMax}) each`);
-    return rows[0]?.count ?? 0;
   }
 
   async groupDeadLetters(

@@ -4,6 +4,7 @@ import {
   type DeliveryStore,
   type BlockedFilter,
   type BlockedRow,
+  UnknownHandlerError,
   pageSize,
 } from '@framework/core/adapter';
 
@@ -15,25 +16,24 @@ export interface BlockedPage extends Page<BlockedRow>, DatabaseAnswers<BlockedRo
 /**
  * One page of the blocked events of all databases, one database after the other; a database that fails is skipped.
  *
+ * @throws UnknownHandlerError `unknown-handler` when the filter of a first page names a handler that no database knows
  * @throws InvalidCursorError `invalid-cursor` when `after` is not the `next` of an earlier page
  * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative
  */
 export async function findBlockedPage(
   databases: readonly DatabaseDelivery[],
   filter: BlockedFilter,
-  { limit = limitDefault, after }: { readonly limit?: number; readonly after?: string },
+  { limit = limitDefault, after }: { readonly limit?: number; readonly after?: string | undefined },
 ): Promise<BlockedPage> {
   const size = pageSize(limit);
   const { index: from, within } = place(after, databases.length);
   const items: BlockedRow[] = [];
   const failures: DatabaseFailure[] = [];
+  let isKnown = after !== undefined;
   for (const [offset, database] of databases.slice(from).entries()) {
     const index = from + offset;
     if (items.length === size) return { items, next: `${index}:`, failures };
-    const rest = {
-      limit: size - items.length,
-      ...(offset === 0 && within !== undefined && { after: within }),
-    };
+    const rest = { limit: size - items.length, after: offset === 0 ? within : undefined };
     const page = await askDatabases([database], async ({ store }) => {
       const own = await filterIn(store, filter);
       return own === undefined ? [] : [await store.deadLetters.find(own, rest)];
@@ -41,10 +41,14 @@ export async function findBlockedPage(
     for (const { error } of page.failures) if (error instanceof InvalidCursorError) throw error;
     failures.push(...page.failures);
     for (const { items: found, next } of page.items) {
+      isKnown = true;
       items.push(...found);
       if (next !== undefined) return { items, next: `${index}:${next}`, failures };
     }
   }
+  // A database that failed may know the handler.
+  const isUnknown = !isKnown && failures.length === 0;
+  if (filter.handler !== undefined && isUnknown) throw new UnknownHandlerError(filter.handler);
   return { items, next: undefined, failures };
 }
 

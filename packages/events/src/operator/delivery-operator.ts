@@ -22,9 +22,10 @@ import {
 } from './blocked-page.js';
 import { type EventExplanation, explainEvent } from './explain-event.js';
 
-const countPageMax = 1_000;
 /** The maximum number of dead letters that one statement changes. */
 const stepMax = 1_000;
+/** No database has more blocked models. */
+const countMax = 2 ** 31 - 1;
 
 /** How far a handler is behind in one database. */
 export interface ShardLag extends HandlerLag {
@@ -80,9 +81,8 @@ export class DeliveryOperator {
    */
   async findBlocked(
     filter: BlockedFilter = {},
-    page: { readonly limit?: number; readonly after?: string } = {},
+    page: { readonly limit?: number; readonly after?: string | undefined } = {},
   ): Promise<BlockedPage> {
-    await this.#assertKnown(filter);
     return findBlockedPage(this.#databases, filter, page);
   }
 
@@ -195,29 +195,11 @@ export class DeliveryOperator {
     if (known.length === 0) throw new UnknownHandlerError(handler);
   }
 
-  async #count(filter: BlockedFilter): Promise<number> {
-    let count = 0;
-    let after: string | undefined;
-    do {
-      const page = await this.findBlocked(filter, {
-        limit: countPageMax,
-        ...(after !== undefined && { after }),
-      });
-      throwFailures(page.failures);
-      count += page.items.length;
-      after = page.next;
-    } while (after !== undefined);
-    return count;
-  }
-
-  /** A handler counts as unknown only if every database has answered that it does not know it. */
-  async #assertKnown({ handler }: BlockedFilter): Promise<void> {
-    if (handler === undefined) return;
-    const { items, failures } = await askDatabases(this.#databases, async ({ store }) => {
-      const id = await store.cursors.find(handler);
-      return id === undefined ? [] : [id];
-    });
-    if (items.length === 0 && failures.length === 0) throw new UnknownHandlerError(handler);
+  #count(filter: BlockedFilter): Promise<number> {
+    return this.#sum(filter, async (letters, own) => ({
+      count: await letters.countBlocked(own, countMax),
+      next: undefined,
+    }));
   }
 
   async #sum(
@@ -230,10 +212,7 @@ export class DeliveryOperator {
       let count = 0;
       let after: string | undefined;
       do {
-        const step = await change(store.deadLetters, own, {
-          limit: stepMax,
-          ...(after !== undefined && { after }),
-        });
+        const step = await change(store.deadLetters, own, { limit: stepMax, after });
         count += step.count;
         after = step.next;
       } while (after !== undefined);

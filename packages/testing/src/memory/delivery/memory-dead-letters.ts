@@ -23,14 +23,17 @@ export class MemoryDeadLetters implements DeadLetters {
     this.#access = access;
   }
 
-  find(
-    filter: BlockedFilter,
-    { limit, after }: { readonly limit: number; readonly after?: string },
-  ): Promise<Page<BlockedRow>> {
+  find(filter: BlockedFilter, place: StepPlace): Promise<Page<BlockedRow>> {
     return this.#access.answer('deadLetters.find', (tables) => {
-      const { rows, next } = page(tables, filter, { limit, ...(after !== undefined && { after }) });
+      const { rows, next } = page(tables, filter, place);
       return { items: rows.map(blockedRow), next };
     });
+  }
+
+  countBlocked(filter: BlockedFilter, countMax: number): Promise<number> {
+    return this.#access.answer('deadLetters.countBlocked', (tables) =>
+      Math.min(matching(tables, filter).length, countMax),
+    );
   }
 
   headOf(model: BlockedModel): Promise<BlockedRow | undefined> {

@@ -5,7 +5,6 @@ import {
   type ShardIdentifier,
 } from '@framework/core';
 import {
-  type BlockedFilter,
   type DeadLetterGroup,
   type DeliverableEvent,
   type FoundKey,
@@ -81,12 +80,6 @@ export class MemoryOperatorStore implements OperatorStore {
         epoch: timeline,
       };
     });
-  }
-
-  countBlocked(filter: BlockedFilter, countMax: number): Promise<number> {
-    return this.#access.answer('operator.countBlocked', (tables) =>
-      Math.min(matching(tables, filter).length, countMax),
-    );
   }
 
   groupDeadLetters(handler: string | undefined, { limit, after }: PagePlace): Promise<Page<DeadLetterGroup>> {
