@@ -79,9 +79,9 @@ test('listeners for notifications leave nothing behind on the signal that closes
   const left = await leftBehind(
     async () => {
       let heardCount = 0;
-      const listener = new NotificationListener(settings, 'leaks', () => heardCount++);
+      const listener = new NotificationListener(settings, () => heardCount++);
       await vi.waitUntil(async () => {
-        await client.query('notify leaks');
+        await client.query('notify eventlog');
         return heardCount > 0;
       });
       await listener.close();

@@ -90,7 +90,6 @@ describe('the connections of delivery', () => {
     const { proxy, url } = await proxied(database);
     const listener = new NotificationListener(
       { client: () => ({ connectionString: url }), lifetimeMaxMs: 0 },
-      'eventlog',
       () => undefined,
     );
     const isListening = `select from pg_stat_activity where datname = current_database() and query = 'listen eventlog' and state = 'idle'`;

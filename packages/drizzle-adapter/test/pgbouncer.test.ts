@@ -120,7 +120,6 @@ describe.skipIf(pgBouncer === undefined)('PgBouncer in transaction mode', () => 
     let notifications = 0;
     const listener = new NotificationListener(
       { client: () => ({ connectionString: settings.href }), lifetimeMaxMs: 0 },
-      'eventlog',
       () => void notifications++,
     );
     onTestFinished(() => listener.close());

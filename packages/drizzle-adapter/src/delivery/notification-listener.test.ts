@@ -20,7 +20,7 @@ test('a notification listener closes while the server accepts its connection and
     client: () => ({ host: '127.0.0.1', port, user: 'anybody', database: 'anything' }),
     lifetimeMaxMs: 0,
   };
-  const listener = new NotificationListener(settings, 'eventlog', () => undefined);
+  const listener = new NotificationListener(settings, () => undefined);
   await connected;
   expect(await listener.close()).toBeUndefined();
 }, 30_000);
@@ -38,7 +38,7 @@ test('a notification listener runs outside any async context, even that of its c
   const heard = Promise.withResolvers<unknown>();
   const listener = request.run(
     'first',
-    () => new NotificationListener(settings, 'eventlog', () => heard.resolve(request.getStore())),
+    () => new NotificationListener(settings, () => heard.resolve(request.getStore())),
   );
   expect(await heard.promise).toBeUndefined();
   await listener.close();
@@ -57,7 +57,7 @@ test.each([
   const connected = once(server, 'connection') as Promise<[Socket]>;
   const client = (): { host: string; port: number } => ({ host: '127.0.0.1', port });
   let heardCount = 0;
-  const listener = new NotificationListener({ client, lifetimeMaxMs }, 'eventlog', () => heardCount++);
+  const listener = new NotificationListener({ client, lifetimeMaxMs }, () => heardCount++);
   const [socket] = await connected;
   vi.advanceTimersByTime(40);
   if (expected > 0) await once(socket.resume(), 'close');
@@ -73,7 +73,7 @@ test('a listener for notifications leaves nothing behind each time that it must 
   const { port } = server.address() as AddressInfo;
   let brokenCount = 0;
   const settings = { client: () => ({ host: '127.0.0.1', port }), lifetimeMaxMs: 600_000 };
-  const listener = new NotificationListener(settings, 'leaks', () => brokenCount++);
+  const listener = new NotificationListener(settings, () => brokenCount++);
   onTestFinished(() => listener.close());
   const left = await leftBehind(
     async () => {

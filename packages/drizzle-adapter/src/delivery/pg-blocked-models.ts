@@ -55,7 +55,7 @@ const failText = `
       handler text, token uuid, slot smallint, model_name text, model_id text, model_version bigint, ordinal integer,
       event_id uuid, event_type text, attempts integer, uncounted integer, error text, retry_after_ms double precision,
       dead boolean, done_ids uuid[], of_head boolean)
-  ), ${heldLeases('(g.handler, g.slot, g.token)')}, failed as (
+  ), ${heldLeases}, failed as (
     insert into eventlog.blocked_models as b (handler, slot, model_name, model_id, model_version, ordinal, event_id, event_type,
       attempts, uncounted, error, dead, done_ids, due_date)
     select distinct on (${rowOrder}) b.handler, b.slot, b.model_name, b.model_id, b.model_version, b.ordinal, b.event_id,
@@ -79,7 +79,7 @@ const holdText = `
   with given as (
     select * from unnest($1::text[], $2::smallint[], $3::uuid[], $4::text[], $5::text[], $6::bigint[], $7::integer[])
       as given (handler, slot, token, model_name, model_id, model_version, ordinal)
-  ), ${heldLeases('(g.handler, g.slot, g.token)')}, blocked as (
+  ), ${heldLeases}, blocked as (
     insert into eventlog.blocked_models (handler, slot, model_name, model_id, model_version, ordinal, due_date)
     select b.handler, b.slot, b.model_name, b.model_id, b.model_version, b.ordinal, clock_timestamp() - interval '876600 hours'
     from given b join held using (handler, slot, token) order by ${rowOrder}
@@ -91,7 +91,7 @@ const moveText = `
     select * from unnest($1::text[], $2::smallint[], $3::uuid[], $4::text[], $5::text[], $6::bigint[], $7::integer[], $8::boolean[],
         $9::boolean[])
       as given (handler, slot, token, model_name, model_id, model_version, ordinal, ends, keeps_attempts)
-  ), ${heldLeases('(g.handler, g.slot, g.token)')}, passed as (
+  ), ${heldLeases}, passed as (
     select g.* from given g join held using (handler, slot, token) join eventlog.blocked_models b on ${isRow('g')}
     where (b.model_version, b.ordinal) < (g.model_version, g.ordinal)
       or g.ends and (b.model_version, b.ordinal) = (g.model_version, g.ordinal) and b.event_id is null
@@ -160,7 +160,7 @@ const beginText = `
         $9::boolean[], $10::integer[], $11::integer[])
       with ordinality as given (handler, slot, token, model_name, model_id, model_version, ordinal, attempt, counted, attempts,
         uncounted, place)
-  ), ${heldLeases('(g.handler, g.slot, g.token)')}, unchanged as (
+  ), ${heldLeases}, unchanged as (
     select g.* from given g join held using (handler, slot, token) join eventlog.blocked_models b on ${isRow('g')}
     where not b.dead and (b.model_version, b.ordinal) = (g.model_version, g.ordinal)
       and (g.attempt = any(b.open_attempts) or (${attemptCount}, b.uncounted) = (g.attempts, g.uncounted))

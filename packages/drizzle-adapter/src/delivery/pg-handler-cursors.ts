@@ -37,7 +37,7 @@ const saveText = `
   with given as (
     select * from unnest($1::text[], $2::smallint[], $3::uuid[], $4::integer[], $5::text[], $6::text[])
       as given (handler, slot, token, epoch, snapshot, history)
-  ), ${heldLeases('(g.handler, g.slot, g.token)')}, saved as (
+  ), ${heldLeases}, saved as (
     update eventlog.cursors c set epoch = g.epoch, snapshot = g.snapshot::pg_snapshot
     from given g join held h using (token, handler, slot) join server using (history)
     where c.handler = g.handler and c.slot = g.slot

@@ -5,7 +5,7 @@ import type pg from 'pg';
 import { ClosingClient, isBehindPooler, streamOf } from '../connection/client.js';
 import type { Connection } from '../connection/connection.js';
 
-const eventLogChannel = 'eventlog';
+const channelName = 'eventlog';
 
 /** Lets processes notify each other of commits to one PostgreSQL database, with `notify` and `listen`. */
 export class PgNotificationChannel implements NotificationChannel {
@@ -19,13 +19,13 @@ export class PgNotificationChannel implements NotificationChannel {
   }
 
   async notify(): Promise<void> {
-    await this.#manager.query({ text: `notify ${eventLogChannel}` });
+    await this.#manager.query({ text: `notify ${channelName}` });
   }
 
   /** @throws DatabasesClosedError `databases-closed` once the database is closed */
   async listen(onNotification: () => void): Promise<() => Promise<void>> {
     this.#settings.closing?.throwIfAborted();
-    const listener = new NotificationListener(this.#settings, eventLogChannel, onNotification);
+    const listener = new NotificationListener(this.#settings, onNotification);
     return () => listener.close();
   }
 }
@@ -54,15 +54,13 @@ export interface NotificationSettings {
  */
 export class NotificationListener {
   readonly #settings: NotificationSettings;
-  readonly #channelName: string;
   readonly #onNotification: () => void;
   readonly #closing = new AbortController();
   readonly #signal: AbortSignal;
   readonly #running: Promise<void>;
 
-  constructor(settings: NotificationSettings, channelName: string, onNotification: () => void) {
+  constructor(settings: NotificationSettings, onNotification: () => void) {
     this.#settings = settings;
-    this.#channelName = channelName;
     this.#onNotification = onNotification;
     const { closing } = settings;
     const { signal } = this.#closing;
@@ -114,7 +112,7 @@ export class NotificationListener {
       await client.connect();
       const isPooled = await isBehindPooler(client);
       if (!isPooled) {
-        await client.query(`listen ${this.#channelName}`);
+        await client.query(`listen ${channelName}`);
         await ended;
       }
       return isPooled;

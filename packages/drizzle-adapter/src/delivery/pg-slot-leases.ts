@@ -76,16 +76,12 @@ export class PgSlotLeases implements SlotLeases {
  * An SQL clause `held` for statements that write under leases. It selects the leases of the rows of `given as g` that
  * are still valid, and locks them until the statement ends. A lease from another history of the database, before a
  * crash or failover, is not valid.
- *
- * @param key the handler, slot and token of a given row, as an SQL row
  */
-export function heldLeases(key: string): string {
-  return `server as materialized (
+export const heldLeases = `server as materialized (
     select eventlog.server_history() as history
   ), held as (
     select l.handler, l.slot, l.token from eventlog.leases l
-    where exists (select from given g where ${key} = (l.handler, l.slot, l.token))
+    where exists (select from given g where (g.handler, g.slot, g.token) = (l.handler, l.slot, l.token))
       and l.history = (select history from server)
     for share
   )`;
-}
