@@ -13,13 +13,11 @@ import {
   type EventTexts,
   bytesLimit,
   byPosition,
-  eventFromJson,
   eventTexts,
   interned,
   isEventId,
   selectEvents,
   selectText,
-  wholeEvent,
 } from '../read/event-row.js';
 import {
   type LogPlace,
@@ -82,11 +80,12 @@ const versionBeforeText = selectEvents(
 );
 
 /** Complete events, each through the primary key of its partition. */
-const loadText = `
-  select ${wholeEvent} as event
-  from unnest($1::uuid[], $2::uuid[], $3::integer[], $4::timestamptz[]) as asked (id, action_id, ordinal, created_date)
-  join eventlog.events e on e.action_id = asked.action_id and e.ordinal = asked.ordinal and e.id = asked.id
-    and e.created_date >= asked.created_date and e.created_date < asked.created_date + interval '1 millisecond'`;
+const loadText = selectEvents(
+  `${bytesLimit}`,
+  `unnest($1::uuid[], $2::uuid[], $3::integer[], $4::timestamptz[]) as asked (id, action_id, ordinal, created_date)
+    join eventlog.events e on e.action_id = asked.action_id and e.ordinal = asked.ordinal and e.id = asked.id
+      and e.created_date >= asked.created_date and e.created_date < asked.created_date + interval '1 millisecond'`,
+);
 
 /** A request to read the log, and the state of the database at that time. */
 interface ReadRange {
@@ -134,17 +133,12 @@ export class PgDeliveryLog implements DeliveryLog {
   }
 
   async load(events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]> {
-    const { rows } = await this.#manager.query<{ event: unknown }>({
-      name: 'framework_delivery_load',
-      text: loadText,
-      values: [
-        events.map(({ id }) => id),
-        events.map(({ actionId }) => actionId),
-        events.map(({ ordinal }) => ordinal),
-        events.map(({ createdDate }) => createdDate),
-      ],
-    });
-    const loaded = rows.map(({ event }) => eventFromJson(event));
+    const loaded = await this.#rows('framework_delivery_load', loadText, [
+      events.map(({ id }) => id),
+      events.map(({ actionId }) => actionId),
+      events.map(({ ordinal }) => ordinal),
+      events.map(({ createdDate }) => createdDate),
+    ]);
     const byId = new Map(loaded.map((event) => [event.id, event]));
     return events.map((event) => {
       const whole = byId.get(event.id);
