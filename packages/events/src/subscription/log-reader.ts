@@ -28,25 +28,21 @@ interface Entry {
   bytes: number;
 }
 
-/** How many batches are kept. Handlers at the same position ask at about the same time, so more would only use memory. */
+/** How many batches are kept. Handlers at the same position read at about the same time; more batches would only cost memory. */
 const entriesMax = 4;
 
 /** Reads the log of one database; handlers at the same position share one read. */
 export class LogReader {
   readonly #log: Pick<DeliveryLog, 'read'>;
-  readonly #readMax: number;
-  readonly #bytesMax: number;
-  readonly #keptBytesMax: number;
-  /** The batches that are kept, ordered by last use. */
+  readonly #settings: Pick<EngineSettings, 'readMax' | 'readBytesMax'>;
+  /** The batches that are kept, in the order in which their reading began. */
   readonly #entries = new Map<string, Entry>();
   #generation = 0;
   #foundCount = 0;
 
   constructor(log: Pick<DeliveryLog, 'read'>, settings: Pick<EngineSettings, 'readMax' | 'readBytesMax'>) {
     this.#log = log;
-    this.#readMax = settings.readMax;
-    this.#bytesMax = eventBytesMax(settings);
-    this.#keptBytesMax = settings.readBytesMax;
+    this.#settings = settings;
   }
 
   /** Increases whenever something may have been committed. */
@@ -77,13 +73,16 @@ export class LogReader {
       full: undefined,
       bytes: 0,
     };
-    this.#remember(key, entry);
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    this.#forget();
     void this.#settle(key, entry);
     return entry.batch;
   }
 
   async #read(slots: readonly number[], cursor: Cursor, generation: number): Promise<ReadBatch> {
-    const batch = await this.#log.read(slots, cursor, this.#readMax, this.#bytesMax);
+    const { readMax } = this.#settings;
+    const batch = await this.#log.read(slots, cursor, readMax, eventBytesMax(this.#settings));
     return { ...batch, generation };
   }
 
@@ -100,19 +99,13 @@ export class LogReader {
     }
   }
 
-  #remember(key: string, entry: Entry): void {
-    this.#entries.delete(key);
-    this.#entries.set(key, entry);
-    this.#forget();
-  }
-
-  /** Forgets all but the most recently used batches; the ones that are kept have at most as many bytes as one read may return. */
+  /** Forgets all but the newest batches; the ones that are kept have at most as many bytes as one read may return. */
   #forget(): void {
     let [count, bytes] = [0, 0];
     for (const [key, entry] of [...this.#entries].toReversed()) {
       count++;
       bytes += entry.bytes;
-      if (count > entriesMax || bytes > this.#keptBytesMax) this.#entries.delete(key);
+      if (count > entriesMax || bytes > this.#settings.readBytesMax) this.#entries.delete(key);
     }
   }
 }
