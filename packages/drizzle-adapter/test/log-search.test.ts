@@ -18,7 +18,7 @@ const writeText = `
   from generate_series($1::integer, $2::integer) n`;
 
 test.each([{}, { modelId: 'a' }])(
-  'a search with %j finds each event once, although others are written between its statements',
+  'a search with %j finds each event once, although others are written between its pages',
   async (filter) => {
     const { url } = await openStore();
     const client = new pg.Client({ connectionString: url });
@@ -30,19 +30,14 @@ test.each([{}, { modelId: 'a' }])(
       last += count;
     };
     await write(examinedMax + 150);
-    const connection: Pick<Connection, 'query'> = {
-      query: async <Row extends pg.QueryResultRow>(query: pg.QueryConfig | pg.QueryArrayConfig) => {
-        const isForEnd = query.text.includes('offset');
-        if (isForEnd) await write(150);
-        return client.query<Row>(query as pg.QueryConfig);
-      },
-    };
+    const connection = client as Pick<Connection, 'query'>;
     const found: number[] = [];
     let after: string | undefined;
     do {
       const page = await searchLog(connection, { ...filter, principal: 'bob' }, { limit: 1_000, after });
       found.push(...page.items.map(({ event }) => event.modelVersion));
       after = page.next;
+      await write(150);
     } while (after !== undefined);
     const before = Array.from({ length: 102 }, (_each, n) => 1 + 100 * n);
     expect(found.toReversed()).toEqual(before);

@@ -91,64 +91,60 @@ export async function searchLog(
     return searchModel(connection, { ...filter, modelId: filter.modelId }, size, after);
   const values: Values = [];
   const range = await rangeOf(connection, filter, after, values);
-  const examined =
-    filter.actionId === undefined
-      ? `select * from eventlog.events e where e.event_type is not null${range} order by ${newestFirst} limit ${examinedMax}`
-      : `select * from eventlog.events e where e.event_type is not null and e.action_id = ${bound(values, filter.actionId)}`;
-  const behind = filter.actionId === undefined ? '' : range;
-  const found = await connection.query<TrackedRow>({
-    text: `with e as ${filter.actionId === undefined ? 'not materialized' : 'materialized'} (${examined})
-      select ${trackedColumns} from e where true${behind}${conditions(filter, values)} order by ${newestFirst} limit ${size + 1}`,
+  if (filter.actionId === undefined) {
+    const search = { range, conditions: conditions(filter, values), order: newestFirst, place: logPlace };
+    return searchBack(connection, search, size, values);
+  }
+  const { rows } = await connection.query<TrackedRow>({
+    text: `with e as materialized (
+        select * from eventlog.events e where e.event_type is not null and e.action_id = ${bound(values, filter.actionId)})
+      select ${trackedColumns} from e where true${range}${conditions(filter, values)} order by ${newestFirst} limit ${size + 1}`,
     values,
   });
-  const page = pageOf(found.rows, size);
-  if (page.next !== undefined || filter.actionId !== undefined) return page;
-  return upTo(await lastExamined(connection, filter, after), page);
+  return pageOf(rows, size);
 }
+
+/** The SQL of a search through events `e`; each condition begins with `and`. */
+interface Search {
+  /** Which events are examined, apart from their number. */
+  readonly range: string;
+  readonly conditions: string;
+  readonly order: string;
+  /** The place of an event in that order. */
+  readonly place: string;
+}
+
+/** An event that was found or, with a date, the last one that was examined. */
+type SearchRow = TrackedRow & { readonly endDate: Date | null };
 
 /**
- * A page of which the search has found everything up to an end. Events that were written since the search make the end a newer one; what it
- * has found behind that is left to the next page, which would find it again.
+ * Examines a limited number of events. If these contain no full page, the last row is the end of the search. One statement finds
+ * both, so that they fit together whatever is written meanwhile. PostgreSQL checks the number of rows in `found` once, before it
+ * scans anything for the end.
  */
-function upTo(end: SearchEnd | undefined, page: LogSearch): LogSearch {
-  if (end === undefined) return page;
-  const items = page.items.filter(({ place }) => isUpTo(place, end.place));
-  return { items, next: end.place, reachedDate: end.created_date };
-}
-
-/** Whether a place is not behind an end, that is, not older. */
-function isUpTo(place: string, end: string): boolean {
-  const ends = numbersOf(end);
-  const different = numbersOf(place)
-    .map((number, index) => number - (ends[index] ?? 0n))
-    .find((difference) => difference !== 0n);
-  return different === undefined || different > 0n;
-}
-
-function numbersOf(place: string): readonly bigint[] {
-  return place.split(/[ .]/).map(BigInt);
-}
-
-/** The last event that a search has examined. */
-interface SearchEnd {
-  readonly place: string;
-  readonly created_date: Date;
-}
-
-/** The place of the last event that a search examines, if there are more behind it. */
-async function lastExamined(
+async function searchBack(
   connection: Pick<Connection, 'query'>,
-  filter: LogFilter,
-  after: string | undefined,
-): Promise<SearchEnd | undefined> {
-  const values: Values = [];
-  const range = await rangeOf(connection, filter, after, values);
-  const { rows } = await connection.query<SearchEnd>({
-    text: `select ${logPlace} as place, e.created_date from eventlog.events e
-      where e.event_type is not null${range} order by ${newestFirst} offset ${examinedMax - 1} limit 1`,
+  { range, conditions: wanted, order, place }: Search,
+  size: number,
+  values: Values,
+): Promise<LogSearch> {
+  const events = `eventlog.events e where e.event_type is not null${range}`;
+  const { rows } = await connection.query<SearchRow>({
+    text: `with found as materialized (
+        select ${trackedColumnsAt(place)} from (select * from ${events} order by ${order} limit ${examinedMax}) e
+        where true${wanted} order by ${order} limit ${size + 1})
+      select *, null::timestamptz as "endDate" from found
+      union all
+      (select null, ${place}, null, e.created_date from ${events} and (select count(*) from found) <= ${size}
+       order by ${order} offset ${examinedMax - 1} limit 1)`,
     values,
   });
-  return rows[0];
+  const page = pageOf(
+    rows.filter(({ endDate }) => endDate === null),
+    size,
+  );
+  const end = rows.at(-1);
+  return end?.endDate ? { ...page, next: end.place, reachedDate: end.endDate } : page;
 }
 
 /** The part of the index between the times of a filter, and behind a place. */
@@ -197,23 +193,14 @@ async function searchModel(
   const start = after === undefined ? [] : modelPlaceOf(after);
   values.push(...start);
   const behind = after === undefined ? '' : ` and ${modelOrder} < ($2::bigint, $3::integer, $4::bigint)`;
-  const order = 'e.model_version desc, e.ordinal desc, e.position desc';
-  const examined = `select * from eventlog.events e where e.model_id = $1 and e.event_type is not null${behind}
-    order by ${order} limit ${examinedMax}`;
   const action = filter.actionId === undefined ? '' : ` and e.action_id = ${bound(values, filter.actionId)}`;
-  const { rows } = await connection.query<TrackedRow>({
-    text: `select ${trackedColumnsAt(modelPlace)} from (${examined}) e where true${action}${conditions(filter, values)} order by ${order} limit ${size + 1}`,
-    values,
-  });
-  const page = pageOf(rows, size);
-  if (page.next !== undefined) return page;
-  const bounds = [filter.modelId, ...start];
-  const { rows: ends } = await connection.query<SearchEnd>({
-    text: `select ${modelPlace} as place, e.created_date from eventlog.events e
-      where e.model_id = $1 and e.event_type is not null${behind} order by ${order} offset ${examinedMax - 1} limit 1`,
-    values: bounds,
-  });
-  return upTo(ends[0], page);
+  const search = {
+    range: ` and e.model_id = $1${behind}`,
+    conditions: `${action}${conditions(filter, values)}`,
+    order: 'e.model_version desc, e.ordinal desc, e.position desc',
+    place: modelPlace,
+  };
+  return searchBack(connection, search, size, values);
 }
 
 function conditions({ action, type, principal, since, until }: LogFilter, values: Values): string {
