@@ -2,7 +2,7 @@ import { ConfigurationError } from '@framework/core';
 import { kebabCasePath } from '@framework/core/adapter';
 
 import { type DeliveryTuning, tuningFor, tuningIn } from './delivery-tuning.js';
-import type { HandlerRetry } from './handler/event-handler.js';
+import { type HandlerRetry, set } from './handler/event-handler.js';
 
 /** The settings of delivery, which apply per process and database unless stated otherwise. */
 export interface DeliverySettings {
@@ -75,13 +75,6 @@ export function engineSettings(overrides: DeliveryOverrides = {}): EngineSetting
   const { retry, ...numbers } = checkedSettings(overrides, ['delivery'], (path) => path.join('.'));
   const settings = { ...defaultDeliverySettings, ...numbers, retry: { ...defaultRetry, ...retry } };
   return { ...settings, ...tuningFor(settings), ...tuningIn(overrides) };
-}
-
-/** Removes `undefined` values, so that they do not replace defaults. */
-export function set<T extends object>(settings: T): { [Name in keyof T]?: Exclude<T[Name], undefined> } {
-  return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined)) as {
-    [Name in keyof T]?: Exclude<T[Name], undefined>;
-  };
 }
 
 interface NumberRange {

@@ -3,7 +3,6 @@ import { isDeepStrictEqual } from 'node:util';
 import { type EventClass, InvariantViolationError } from '@framework/core';
 import { type StartFrom, eventTypeOf, isStorableText } from '@framework/core/adapter';
 
-import { set } from '../delivery-settings.js';
 import {
   type AnyEventHandler,
   type EventHandlerClass,
@@ -13,6 +12,7 @@ import {
   type NamedHandlerOptions,
   decoratorOptions,
   discoveredHandlers,
+  set,
 } from './event-handler.js';
 
 /** An idempotency key of 255 characters must have room for this name, the event's id and the action's name. */

@@ -232,6 +232,13 @@ export function retryAfterMs(
   return ((1 + random) / 2) * Math.min(maxMs, backoffMaxMs, backoffBaseMs * growth ** (attempts - 1));
 }
 
+/** Removes `undefined` values, so that they do not replace others. */
+export function set<T extends object>(settings: T): { [Name in keyof T]?: Exclude<T[Name], undefined> } {
+  return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined)) as {
+    [Name in keyof T]?: Exclude<T[Name], undefined>;
+  };
+}
+
 /**
  * How one execution by a handler differs from the executor's defaults. Such an execution has an idempotency key, so it cannot
  * span shards: each step of a saga is an action on one shard.

@@ -3,9 +3,9 @@ import type { AttemptCounts, BlockedFailure, DeliverableEvent } from '@framework
 
 import { type AttemptVerdict, askedWaitMs, attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
-import { type EngineSettings, type SettingName, set, settingIssue } from '../delivery-settings.js';
+import { type EngineSettings, type SettingName, settingIssue } from '../delivery-settings.js';
 import type { RegisteredHandler } from '../handler/event-handler-registry.js';
-import { type HandlerRetry, retryAfterMs } from '../handler/event-handler.js';
+import { type HandlerRetry, retryAfterMs, set } from '../handler/event-handler.js';
 import type { WorkerContext } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
 import { type EventWork, type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
