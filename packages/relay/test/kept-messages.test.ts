@@ -43,6 +43,8 @@ const brokers: readonly [string, () => Promise<Broker>][] = [
   ],
 ];
 
+const execute = (): Promise<never> => Promise.reject(new Error('A relay executes nothing'));
+
 test.each(brokers)('a relay to %s keeps nothing of what it has published', async (_name, open) => {
   const broker = await open();
   onTestFinished(() => broker.close());
@@ -59,7 +61,6 @@ test.each(brokers)('a relay to %s keeps nothing of what it has published', async
     );
     const { signal } = new AbortController();
     rounds.push(envelopes.map((envelope) => new WeakRef(envelope)));
-    const execute = (): Promise<never> => Promise.reject(new Error('A relay executes nothing'));
     await publisher.handleBatch(envelopes, { attempt: 1, signal, execute });
     await pause(1);
   }

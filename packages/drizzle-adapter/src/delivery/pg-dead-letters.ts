@@ -133,14 +133,7 @@ export class PgDeadLetters implements DeadLetters {
 export const errorLine = `"left"(split_part(coalesce(error, ''), E'\\n', 1), 200)`;
 
 /** The condition for blocked models `b` whose head has failed. */
-function matching({
-  handler,
-  eventId,
-  eventType,
-  modelId,
-  dead,
-  errorLine: line,
-}: BlockedFilter): SQL {
+function matching({ handler, eventId, eventType, modelId, dead, errorLine: line }: BlockedFilter): SQL {
   const texts = [handler, eventType, modelId, line].filter((text) => text !== undefined);
   if (!texts.every(isStorableText)) return sql`false`;
   const conditions = [

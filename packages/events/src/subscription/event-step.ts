@@ -283,7 +283,7 @@ export function handlerPolicy(
  * @param calls how many such calls were made, from 1
  * @param random a number from 0 to 1
  */
-export function uncountedWaitMs(
+function uncountedWaitMs(
   { retry, outageBackoffMaxMs }: HandlerPolicy,
   calls: number,
   thrown: unknown,

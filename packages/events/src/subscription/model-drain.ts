@@ -61,26 +61,40 @@ export class ModelDrain {
   async #isDrained(recovery: ModelRecovery): Promise<boolean> {
     const { clock, settings, stopping } = this.#context;
     const { slot } = recovery;
+    let earlier = Promise.resolve(true);
     let isEmpty = false;
     for (let reading = this.#reads.read(recovery); ;) {
       const read = await reading;
-      if (read === undefined || !slot.held || stopping.aborted) return false;
+      if (read === undefined || !slot.held || stopping.aborted) return (await earlier) && false;
       const { events, hasMore } = read;
       const last = events.at(-1);
       const next = last === undefined ? recovery.position : positionAfter(last);
-      const done = this.#handle(recovery, events, hasMore);
+      // The next batch is read while this one waits for the one before it, and while it is handled.
       if (hasMore) reading = this.#reads.read(recovery, next);
-      if (!(await done)) return false;
-      recovery.position = next;
-      recovery.pass(events);
-      if (!hasMore && (recovery.hasCaughtUp || (isEmpty && last === undefined))) return true;
-      if (last !== undefined) void this.#moves.add(slot, moveOf(recovery));
+      if (!(await earlier)) return false;
+      earlier = this.#handleAndMove(recovery, read, next);
       if (hasMore) continue;
+      if (!(await earlier)) return false;
+      if (recovery.hasCaughtUp || (isEmpty && last === undefined)) return true;
       // What a source streams may be visible in the log a little later.
       isEmpty = last === undefined;
       if (isEmpty) await clock.sleep(settings.pollMinMs, AbortSignal.any([slot.lost, stopping]));
-      reading = this.#reads.read(recovery, next);
+      reading = this.#reads.read(recovery);
     }
+  }
+
+  /** Resolves when all events are done, and the model is behind them: with false if one has failed, or the slot is lost. */
+  async #handleAndMove(
+    recovery: ModelRecovery,
+    { events, hasMore }: ModelRead,
+    next: ModelPosition,
+  ): Promise<boolean> {
+    if (!(await this.#handle(recovery, events, hasMore))) return false;
+    recovery.position = next;
+    recovery.pass(events);
+    if (events.length > 0 && (hasMore || !recovery.hasCaughtUp))
+      void this.#moves.add(recovery.slot, moveOf(recovery));
+    return true;
   }
 
   /** Resolves when all events are done: with false if one has failed, or the slot is lost. */

@@ -155,7 +155,7 @@ function lastTurn(group: readonly SlotPosition[]): number {
 }
 
 /** Events of one slot that were read together: the cursor may move beyond them when all are done or left to blocked models. */
-export interface ProgressStep {
+interface ProgressStep {
   readonly next: Cursor;
   /** Whether the step ends within a transaction that continues after it. */
   readonly isPartial: boolean;
@@ -167,7 +167,7 @@ export interface ProgressStep {
  * How far one handler's cursor may move in one slot: up to the first event that is neither done nor left to a blocked model, and never into a
  * transaction, because a position within one cannot be saved.
  */
-export class SlotProgress {
+class SlotProgress {
   readonly #steps: ProgressStep[] = [];
   readonly #onMoved: (cursor: Cursor, wantedCount: number) => void;
   /**
