@@ -63,12 +63,13 @@ export class ModelDrain {
     const { slot } = recovery;
     let earlier = Promise.resolve(true);
     let isEmpty = false;
+    let next = recovery.position;
     for (let reading = this.#reads.read(recovery); ;) {
       const read = await reading;
       if (read === undefined || !slot.held || stopping.aborted) return (await earlier) && false;
       const { events, hasMore } = read;
       const last = events.at(-1);
-      const next = last === undefined ? recovery.position : positionAfter(last);
+      if (last !== undefined) next = positionAfter(last);
       // The next batch is read while this one waits for the one before it, and while it is handled.
       if (hasMore) reading = this.#reads.read(recovery, next);
       if (!(await earlier)) return false;
