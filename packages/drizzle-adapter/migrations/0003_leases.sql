@@ -44,7 +44,7 @@ begin
   end if;
   delete from eventlog.processes p where p.until_date < now_date;
   -- Who renews lives, and keeps what it held: under other tokens where the ones before hold no more.
-  update eventlog.leases l set token = gen_random_uuid(), history = own_history, abandoned = false
+  update eventlog.leases l set token = gen_random_uuid(), history = own_history
     where l.process_id = own_id and (was_late or l.history <> own_history);
 
   -- Who does not renew has vanished, in whichever history its leases were given.
@@ -57,7 +57,7 @@ begin
     select l.handler, l.slot, row_number() over (partition by l.handler order by l.slot) as place
     from eventlog.leases l where l.process_id = own_id
   )
-  update eventlog.leases l set process_id = null, token = gen_random_uuid(), abandoned = false
+  update eventlog.leases l set process_id = null, token = gen_random_uuid()
     from held left join shares using (handler)
     where (l.handler, l.slot) = (held.handler, held.slot) and held.place > coalesce(shares.share, 0);
 

@@ -225,6 +225,25 @@ describe('the retries of a batch handler', () => {
     expect(models.slice(0, last).join('')).not.toMatch(/[eim]{2}/);
   });
 
+  test('are all made, even if others are due again and again', async () => {
+    const bench = new DeliveryBench();
+    const handler = batchHandlerOf(
+      { name: 'one', batchMax: 1, retry: { backoffMaxMs: 500 } },
+      async (ids) => {
+        await bench.clock.sleep(100);
+        if (!ids.includes('new')) throw new Error('no');
+      },
+    );
+    for (let model = 0; model < 20; model++)
+      blockElsewhere(bench, 'one', deposited(`m${model}-`, 1, { slot: 0 }));
+    bench.start([handler]);
+    await bench.clock.advance(60_000);
+    const models = new Set(handler.batches.flat());
+    expect(models.size).toBe(20);
+    const counts = [...models].map((id) => handler.batches.flat().filter((each) => each === id).length);
+    expect(Math.min(...counts)).toBeGreaterThan(Math.max(...counts) / 3);
+  });
+
   test('are made while another batch of their slot waits for its dependency', async () => {
     const bench = new DeliveryBench();
     const handler = batchHandlerOf({ name: 'one', whenBatchFails: 'wait' }, (ids) =>

@@ -1,8 +1,9 @@
 import type { DeliverableEvent } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
+import { PartialBatchError } from '../src/index.js';
 import { deposited } from './account.js';
-import { die, down as manyDown, sentBy } from './bench-store.js';
+import { batchHandlerOf, blockElsewhere, die, down as manyDown, sentBy } from './bench-store.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, operatorOf } from './delivery-bench.js';
 import { readInParts } from './read-in-parts.js';
 
@@ -195,4 +196,102 @@ describe('the suspects of a process that died', () => {
     expect(bench.database.blockedOf('one')).toMatchObject([{ modelId: 'a', position: { modelVersion: 1 } }]);
     expect(handler.seen).toEqual(['b1']);
   });
+
+  test('stay suspects when their slot is given back before they are tried', async () => {
+    const bench = await diedWith(...versionsOf('a', 40));
+    const slow = () => handlerOf({ name: 'one' }, () => bench.clock.sleep(1_000));
+    bench.start([slow()], { leaseMs });
+    await bench.clock.advance(leaseMs + 4_000);
+    // The first of two processes gives slot 0 back.
+    giveBack(bench);
+    const handler = slow();
+    const { access } = bench.start([handler], { leaseMs });
+    await bench.clock.advance(30_000);
+    expect(handler.seen.length).toBeGreaterThan(0);
+    expect(access.calls.get('blocked.begin')).toBeGreaterThan(0);
+  });
+
+  test('leave no attempt open after a pause, or when their process stops', async () => {
+    const bench = await diedWith(...versionsOf('a', 300));
+    const handler = handlerOf({ name: 'one' }, () => bench.clock.sleep(200));
+    const { delivery } = bench.start([handler], { leaseMs });
+    await bench.clock.advance(leaseMs + 2_000);
+    const open = () => bench.database.blockedOf('one').map(({ openAttempts }) => openAttempts.size);
+    for (let times = 0; times < 3; times++) {
+      await operatorOf(bench).pause('one');
+      await bench.clock.advance(4_000);
+      expect(open()).toEqual([0]);
+      await operatorOf(bench).resume('one');
+      await bench.clock.advance(4_000);
+    }
+    const stopped = delivery.stop({ timeoutMs: 5_000 });
+    await bench.clock.advance(10_000);
+    await stopped;
+    expect(open()).toEqual([0]);
+  });
+
+  test('of a batch handler are tried together', async () => {
+    const bench = new DeliveryBench();
+    bench.database.commit(...versionsOf('a', 100));
+    const { access } = bench.start([batchHandlerOf({ name: 'one' }, () => new Promise(() => undefined))], {
+      leaseMs,
+    });
+    await bench.clock.advance(300);
+    access.kill();
+    const handler = batchHandlerOf({ name: 'one' }, (ids) => {
+      if (ids.includes('a50')) throw new PartialBatchError([{ eventId: 'a50', error: new Error('no') }]);
+    });
+    bench.start([handler], { leaseMs });
+    await bench.clock.advance(leaseMs + 5_000);
+    expect(handler.batches.length).toBeLessThan(10);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'a50' } }]);
+    const ids = handler.batches.flat().filter((id) => id !== 'a50');
+    expect(new Set(ids).size).toBe(ids.length);
+  });
 });
+
+test('an event that ends processes gets exactly its attempts behind another one of its model', async () => {
+  const bench = await diedWith(deposited('a', 1), deposited('a', 2));
+  const attempts: number[] = [];
+  for (let life = 0; life < 10; life++) {
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, ({ eventId, attempt }) => {
+      if (eventId === 'a1') return undefined;
+      attempts.push(attempt);
+      access.kill();
+      return new Promise(() => undefined);
+    });
+    const { access } = bench.start([handler], { leaseMs });
+    await bench.clock.advance(60_000);
+  }
+  expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'a2' }, attempts: 2, dead: true }]);
+  expect(attempts.at(-1)).toBe(2);
+});
+
+test('an event that ends processes behind done ones is found with few deaths', async () => {
+  const bench = new DeliveryBench();
+  const done = versionsOf('a', 61).slice(1);
+  bench.database.commit(...versionsOf('a', 80));
+  blockElsewhere(bench, 'one', deposited('a', 1), { openCount: 1, doneIds: done.map(({ id }) => id) });
+  bench.database.cursors.set('one 0', 80);
+  const calls: string[] = [];
+  let deaths = 0;
+  for (; deaths < 30 && !bench.database.blockedOf('one').some(({ dead }) => dead); deaths++) {
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, ({ eventId }) => {
+      calls.push(eventId);
+      if (eventId !== 'a70') return undefined;
+      access.kill();
+      return new Promise(() => undefined);
+    });
+    const { access } = bench.start([handler], { leaseMs });
+    await bench.clock.advance(60_000);
+  }
+  expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'a70' }, dead: true }]);
+  expect(deaths).toBeLessThan(10);
+  expect(calls.filter((id) => done.some((event) => event.id === id))).toEqual([]);
+});
+
+/** Lets the holder of slot 0 give it back, as it would to a process that has just begun to deliver. */
+function giveBack({ database }: DeliveryBench): void {
+  const { abandoned } = database.leaseOf('one', 0);
+  database.hand({ handler: 'one', slot: 0 }, undefined, abandoned);
+}

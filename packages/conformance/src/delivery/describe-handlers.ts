@@ -127,11 +127,24 @@ export function describeLeases(context: DeliveryContext): void {
     expect(after.every(({ abandoned }) => abandoned)).toBe(true);
     const tokens = new Set(before.map(({ token }) => token));
     expect(after.some(({ token }) => tokens.has(token))).toBe(false);
-    // The slots are reported as abandoned again, because the first answer may have been lost. Once they are given back, they are
-    // like any others.
+    // The slots are reported as abandoned again, because the first answer may have been lost.
     expect((await renew('two')).leases).toEqual(after);
+  });
+
+  test('A slot stays abandoned until a holder has recovered it', async () => {
+    await withHandlers();
+    await renew('one');
+    await context.fixture.pass(leaseMs + 1);
+    const [first, ...others] = (await renew('two')).leases;
+    await context.store.leases.recovered([at([first], 0)?.token ?? '', context.lostToken]);
+    // Another process takes half of the slots, and the first one is late, and gives the rest back.
+    for (let round = 0; round < 2; round++) for (const id of ['two', 'three']) await renew(id);
+    await context.fixture.pass(leaseMs + 1);
+    await renew('two');
     await context.store.leases.release('two');
-    expect((await renew('three')).leases.some(({ abandoned }) => abandoned)).toBe(false);
+    const all = (await renew('three')).leases;
+    expect(all.filter(({ abandoned }) => !abandoned).map(({ slot }) => slot)).toEqual([first?.slot]);
+    expect(all).toHaveLength(others.length + 1);
   });
 
   test('Slots do not count as abandoned when the database was away for longer than a lease', async () => {

@@ -52,7 +52,10 @@ export interface BlockedAttempt {
 export interface AttemptCounts {
   /** How many attempts count: those that failed for a reason of their own, and those that were made alone and did not end. */
   readonly attempts: number;
-  /** How many calls did not count as attempts, because storage or another shard was unavailable; the backoff depends on it. */
+  /**
+   * How many calls did not count as attempts, because storage or another shard was unavailable; the backoff depends on it. A replay
+   * adds one, so that a failure from before it that is reported late is not taken for a new one.
+   */
   readonly uncounted: number;
 }
 
@@ -152,7 +155,7 @@ export interface BlockedModels {
   /**
    * Records attempts before they are made, because the calls may end the process; or that an attempt that is open counts or does not.
    * Answers for each whether it is recorded: it is not when the lease was lost or the head has changed since it was read. Recording an
-   * attempt twice counts it once.
+   * attempt twice counts it once. The model moves to the head's event, so that its failure is found there.
    *
    * @param attempts at most one of each model
    */

@@ -70,7 +70,7 @@ export interface SlotLease {
   readonly slot: number;
   /** Different for every lease, so that the database refuses what an earlier holder still writes. */
   readonly token: string;
-  /** Whether the previous holder died while holding it: an event after the cursor may have killed it. */
+  /** Whether a holder died while holding it, and it has not recovered since: an event after the cursor may have killed that holder. */
   readonly abandoned: boolean;
 }
 
@@ -124,6 +124,13 @@ export interface SlotLeases {
     leaseMs: number,
     shards?: readonly string[],
   ): Promise<LeaseRenewal>;
+  /**
+   * Records that slots are abandoned no more, because everything that their dead holder may have been handling has been tried. Until
+   * then they stay abandoned, whoever holds them, gives them back or takes them.
+   *
+   * @param tokens the tokens of their leases; one that is lost changes nothing
+   */
+  recovered(tokens: readonly string[]): Promise<void>;
   /** Gives all slots of the process back, so that others can take them at once. */
   release(processId: string): Promise<void>;
   /** Which process works in each slot of each handler now, for operators; one row each. */

@@ -157,16 +157,17 @@ const withAttempt = (list: string): string => `array_append(array_remove(${list}
 const beginText = `
   with given as (
     select * from unnest($1::text[], $2::smallint[], $3::uuid[], $4::text[], $5::text[], $6::bigint[], $7::integer[], $8::text[],
-        $9::boolean[], $10::integer[], $11::integer[])
+        $9::boolean[], $10::integer[], $11::integer[], $12::bigint[], $13::integer[])
       with ordinality as given (handler, slot, token, model_name, model_id, model_version, ordinal, attempt, counted, attempts,
-        uncounted, place)
+        uncounted, event_version, event_ordinal, place)
   ), ${heldLeases}, unchanged as (
     select g.* from given g join held using (handler, slot, token) join eventlog.blocked_models b on ${isRow('g')}
-    where not b.dead and (b.model_version, b.ordinal) = (g.model_version, g.ordinal)
+    where not b.dead and (b.model_version, b.ordinal) in ((g.model_version, g.ordinal), (g.event_version, g.event_ordinal))
       and (g.attempt = any(b.open_attempts) or (${attemptCount}, b.uncounted) = (g.attempts, g.uncounted))
     order by ${rowOrder} for update of b
   )
-  update eventlog.blocked_models b set open_attempts = ${withAttempt('b.open_attempts')},
+  update eventlog.blocked_models b set model_version = g.event_version, ordinal = g.event_ordinal,
+    open_attempts = ${withAttempt('b.open_attempts')},
     lone_attempts = case when g.counted then ${withAttempt('b.lone_attempts')} else array_remove(b.lone_attempts, g.attempt) end
   from unchanged g where ${isRow('g')} returning g.place::integer as place`;
 
@@ -287,6 +288,8 @@ export class PgBlockedModels implements BlockedModels {
       attempts.map(({ attempt }) => attempt.counted),
       heads.map((head) => head.attempts),
       heads.map(({ uncounted }) => uncounted),
+      heads.map(({ event, position }) => (event ?? position).modelVersion),
+      heads.map(({ event, position }) => (event ?? position).ordinal),
     ]);
     const begun = new Set(rows.map(({ place }) => place));
     return attempts.map((_attempt, index) => begun.has(index + 1));

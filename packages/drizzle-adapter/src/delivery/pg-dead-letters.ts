@@ -92,7 +92,7 @@ export class PgDeadLetters implements DeadLetters {
     return this.#change(
       { ...filter, dead: true },
       step,
-      `dead = false, attempts = 0, uncounted = 0, open_attempts = '{}', lone_attempts = '{}', due_date = clock_timestamp()`,
+      `dead = false, attempts = 0, uncounted = b.uncounted + 1, open_attempts = '{}', lone_attempts = '{}', due_date = clock_timestamp()`,
     );
   }
 

@@ -44,12 +44,19 @@ export class PgSlotLeases implements SlotLeases {
     return { leases, alone: others?.alone ?? false, othersEndInMs: others?.endsInMs ?? undefined };
   }
 
+  async recovered(tokens: readonly string[]): Promise<void> {
+    await this.#manager.query({
+      name: 'framework_slots_recovered',
+      text: 'update eventlog.leases set abandoned = false where token = any($1::uuid[])',
+      values: [[...tokens]],
+    });
+  }
+
   async release(processId: string): Promise<void> {
     await this.#manager.query({
       name: 'framework_release_handler_leases',
       text: `with gone as (delete from eventlog.processes where process_id = $1)
-             update eventlog.leases set process_id = null, token = gen_random_uuid(), abandoned = false
-             where process_id = $1`,
+             update eventlog.leases set process_id = null, token = gen_random_uuid() where process_id = $1`,
       values: [processId],
     });
   }

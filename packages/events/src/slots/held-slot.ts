@@ -23,6 +23,8 @@ export class HeldSlot {
    * cursor may have been the cause.
    */
   readonly abandoned: boolean;
+  /** Whether everything that a dead holder may have been handling after the cursor has been tried. */
+  isOpen = false;
   /** The blocked models in the slot, by {@link modelKey}. */
   readonly blocked = new Map<string, ModelRecovery>();
   /** Those that are open again, and only remembered until the slot has been read up to where they were drained. */
@@ -44,6 +46,12 @@ export class HeldSlot {
   /** Aborted when the slot is lost or given back. */
   get lost(): AbortSignal {
     return this.#lost.signal;
+  }
+
+  /** Whether everything that a dead holder may have been handling has been tried, also in blocked models. */
+  get hasRecovered(): boolean {
+    const models = [...this.blocked.values()];
+    return this.isOpen && models.every(({ suspectCount, hasFailed }) => suspectCount === 0 || hasFailed);
   }
 
   lose(): void {
@@ -90,9 +98,9 @@ export interface DrainedBatch {
 }
 
 /** How many suspects of a model are tried in one attempt while no process has died in one. */
-const suspectsMax = 512;
+const suspectsMax = 128;
 /** How many times fewer they are after each process that has. */
-const narrowing = 32;
+const narrowing = 16;
 
 type Named = Pick<BlockedModel, 'modelName' | 'modelId'> & Partial<Pick<BlockedHead, 'hasFailed'>>;
 
@@ -105,8 +113,8 @@ export class ModelRecovery {
   suspectCount: number;
   /** The attempt in which suspects are being tried; it stays open until all are passed. */
   attempt: BlockedAttempt | undefined;
-  /** Whether its head had failed already when this process gained the slot. */
-  readonly hadFailed: boolean;
+  /** Whether an event of it had failed when this process gained the slot, or has failed while suspects were tried. */
+  hasFailed: boolean;
   /** Whether a late statement blocked it, after the slot had been read past all of its events. */
   isLate = false;
   /** Everything before it is done, as far as this process knows. */
@@ -135,7 +143,7 @@ export class ModelRecovery {
     suspectCount = 0,
   ) {
     this.slot = slot;
-    this.hadFailed = hasFailed;
+    this.hasFailed = hasFailed;
     this.modelName = modelName;
     this.modelId = modelId;
     this.#phase = phase;

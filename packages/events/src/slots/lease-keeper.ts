@@ -26,7 +26,7 @@ export type LeaseLossHook = (loss: LeaseLoss) => void;
 
 interface LeaseKeeperOptions {
   readonly context: WorkerContext;
-  readonly leases: Pick<SlotLeases, 'renew' | 'release'>;
+  readonly leases: Pick<SlotLeases, 'renew' | 'recovered' | 'release'>;
   readonly processId: string;
   readonly shards: readonly string[];
   readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
@@ -43,6 +43,8 @@ export class LeaseKeeper {
   readonly #backoff: StoreBackoff;
   /** The slots that are held, by their tokens. */
   readonly #slots = new Map<string, HeldSlot>();
+  /** The slots that the database knows to have recovered. */
+  readonly #known = new WeakSet<HeldSlot>();
   #handlers: readonly string[] = [];
   #alone = false;
   #renewedMs = Infinity;
@@ -105,11 +107,22 @@ export class LeaseKeeper {
     this.#stopped = true;
     this.#wakeSignal.wake();
     this.#cancelExpiry();
+    const recovered = this.#recovered();
     for (const token of this.#slots.keys()) this.#lose(token);
     // A renewal in progress would take the slots again after they were given back.
     await this.#renewing;
     const { leases, processId, context } = this.#options;
-    await leases.release(processId).catch(context.onError);
+    try {
+      if (recovered.length > 0) await leases.recovered(recovered.map(({ token }) => token));
+      await leases.release(processId);
+    } catch (error) {
+      context.onError(error);
+    }
+  }
+
+  /** Abandoned slots that have recovered, which the database does not know yet. */
+  #recovered(): readonly HeldSlot[] {
+    return this.slots.filter((slot) => slot.abandoned && !this.#known.has(slot) && slot.hasRecovered);
   }
 
   /** @returns the time until the next renewal is due, in milliseconds */
@@ -119,6 +132,11 @@ export class LeaseKeeper {
     const { leaseMs } = context.settings;
     const startedMs = clock.elapsedMs();
     try {
+      const recovered = this.#recovered();
+      if (recovered.length > 0) {
+        await leases.recovered(recovered.map(({ token }) => token));
+        for (const slot of recovered) this.#known.add(slot);
+      }
       const renewal = await leases.renew(processId, this.#handlers, leaseMs, shards);
       this.#backoff.succeeded();
       // An answer that took longer than a lease says nothing about the present.

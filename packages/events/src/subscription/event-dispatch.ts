@@ -1,5 +1,12 @@
 import type { ActionExecutor } from '@framework/core';
-import type { BlockedHead, BlockedModels, DeliverableEvent, DeliveryLog } from '@framework/core/adapter';
+import type {
+  BlockedAttempt,
+  BlockedHead,
+  BlockedModel,
+  BlockedModels,
+  DeliverableEvent,
+  DeliveryLog,
+} from '@framework/core/adapter';
 
 import type { AbandonedCalls } from '../call/call-deadlines.js';
 import { HandlerCaller } from '../call/handler-caller.js';
@@ -196,6 +203,11 @@ export class EventDispatch {
   /** Ends an attempt whose success was not written before its slot was lost. */
   endUnrecorded(head: BlockedHead, done: DoneAttempt): Promise<void> {
     return this.#retries.endUnrecorded(head, done);
+  }
+
+  /** Takes back an attempt that is not made. */
+  giveBack(model: BlockedModel, attempt: BlockedAttempt): Promise<void> {
+    return this.#retries.giveBack(model, attempt);
   }
 
   /** Makes no further call while the handler is paused, not even with events that were read; running calls may finish. */

@@ -5,7 +5,7 @@ import type { RetryWork } from './retry-step.js';
 /** Work that must be done strictly one after the other: that of one model, or of one slot for a batch handler. */
 export interface KeyedQueue {
   readonly key: string;
-  /** Heads of blocked models that wait for an attempt, the newest first. */
+  /** Heads of blocked models that wait for an attempt, the oldest first. */
   readonly retries: RetryWork[];
   /** Events that wait; each step takes some from the front. */
   events: EventWork[];
@@ -49,9 +49,9 @@ export class KeyedQueues {
     this.#queue(key).events.push(work);
   }
 
-  /** Adds a retry to its queue, before events, and starts it. */
+  /** Adds a retry to its queue, and starts it. */
   retry(key: string, work: RetryWork): void {
-    this.#queue(key).retries.unshift(work);
+    this.#queue(key).retries.push(work);
     this.resume();
   }
 

@@ -41,7 +41,7 @@ export async function holdSuspects(
     if (known === undefined) added.push(first);
     blocked.set(key, recovery);
     // No process can have been handling events behind a failed one.
-    if (known === undefined || !known.hadFailed) {
+    if (known === undefined || !known.hasFailed) {
       recovery.suspectCount += own.length;
       suspects.push(recovery);
     }

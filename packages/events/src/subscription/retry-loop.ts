@@ -188,8 +188,7 @@ export class RetryLoop {
       } else {
         counts.set(subscription, count + 1);
         this.#trying.add(recovery);
-        const recovering = this.#recover(recovery).finally(() => this.#recovering.delete(recovering));
-        this.#recovering.add(recovering);
+        this.#track(this.#recover(recovery));
       }
     }
     this.#next = next;
@@ -198,7 +197,12 @@ export class RetryLoop {
   /** Leaves a model to a later round, or to the next process that delivers. */
   #leave(recovery: Recovery): void {
     this.#busy.delete(recovery);
-    recovery.model.wait();
+    this.#track(recovery.subscription.leave(recovery.model));
+  }
+
+  #track(work: Promise<void>): void {
+    const tracked = work.finally(() => this.#recovering.delete(tracked));
+    this.#recovering.add(tracked);
   }
 
   async #recover(recovery: Recovery): Promise<void> {

@@ -2,6 +2,7 @@ import {
   type AttemptCounts,
   type BlockedAttempt,
   type BlockedHead,
+  type BlockedModel,
   type BlockedModels,
   type DeliverableEvent,
   type ModelPosition,
@@ -131,7 +132,7 @@ export class RetryStep {
     if (outcome.kind === 'done' || (outcome.kind === 'held-back' && passed.count > 0))
       return { attempt, startedMs, ...passed };
     if (outcome.kind === 'held-back') {
-      await this.#giveBack(head, attempt);
+      await this.giveBack(head, attempt);
       return 'left';
     }
     if (outcome.kind === 'dropped') {
@@ -146,26 +147,29 @@ export class RetryStep {
     return 'failed';
   }
 
-  /** Calls the handler with one event after the other, up to the first one that is not done. */
-  async #callEach({ head, behind, slot }: RetryWork): Promise<{
-    readonly outcome: CallOutcome;
-    /** The last event that the handler was called with. */
-    readonly at: TriedHead;
-    readonly position: ModelPosition;
-    readonly count: number;
-  }> {
-    let [at, position, count]: [TriedHead, ModelPosition, number] = [head, head.position, 0];
-    let outcome: CallOutcome = { kind: 'done' };
-    for (const event of [head.event, ...behind]) {
-      if (count > 0) at = { ...head, event, position: event };
-      if (count > 0 && this.#context.stopping.aborted) outcome = { kind: 'held-back' };
-      else if (wantsEvent(this.#policy, event.type))
-        outcome = await this.#caller.call([event], head.attempts + 1, slot);
-      if (outcome.kind !== 'done') break;
-      position = positionAfter(event);
-      count++;
+  /** Calls the handler with one event after the other, up to the first one that is not done; a batch handler gets several at once. */
+  async #callEach({ head, behind, slot }: RetryWork): Promise<TrialOutcome> {
+    const events = [head.event, ...behind];
+    let [position, count]: [ModelPosition, number] = [head.position, 0];
+    let together = behind.length > 0 && this.#policy.batches ? this.#policy.batchMax : 1;
+    while (count < events.length) {
+      const at = count === 0 ? head : atEvent(head, events[count]);
+      if (count > 0 && this.#context.stopping.aborted)
+        return { outcome: { kind: 'held-back' }, at, position, count };
+      const part = events.slice(count, count + together);
+      const [first, ...others] = part.filter(({ type }) => wantsEvent(this.#policy, type));
+      const outcome = first && (await this.#caller.call([first, ...others], head.attempts + 1, slot));
+      if (outcome?.kind === 'failed' && part.length > 1) {
+        // It is not known yet which of them has failed.
+        together = 1;
+        continue;
+      }
+      if (outcome?.kind === 'partly-failed') return partOf(outcome, { head, part, count });
+      if (outcome !== undefined && outcome.kind !== 'done') return { outcome, at, position, count };
+      position = positionAfter(part.at(-1) ?? position);
+      count += part.length;
     }
-    return { outcome, at, position, count };
+    return { outcome: { kind: 'done' }, at: head, position, count };
   }
 
   /**
@@ -240,14 +244,14 @@ export class RetryStep {
         const begun = await this.#writes.begin.add({ head, attempt });
         // The slot may have been lost while the answer was on its way.
         if (begun && slot.held && !ended.aborted) return true;
-        if (begun || unsure) await this.#giveBack(head, attempt);
+        if (begun || unsure) await this.giveBack(head, attempt);
         return false;
       } catch (error) {
         onError(error);
         await backoff.failed(AbortSignal.any([slot.lost, stopping]));
       }
     }
-    await this.#giveBack(head, attempt);
+    await this.giveBack(head, attempt);
     return false;
   }
 
@@ -294,7 +298,7 @@ export class RetryStep {
   ): Promise<void> {
     const { event } = head;
     if (attempt === undefined || event === undefined) return;
-    if (!this.#watch.stoodSince(startedMs)) return this.#giveBack(head, attempt);
+    if (!this.#watch.stoodSince(startedMs)) return this.giveBack(head, attempt);
     const number = head.attempts + 1;
     // The process that makes it a dead letter reports the last attempt.
     if (attempt.counted && number >= this.#policy.retry.attemptsMax) return;
@@ -304,13 +308,13 @@ export class RetryStep {
   }
 
   /** Takes the attempt back; an outage of the database delays that. */
-  async #giveBack(head: BlockedHead, attempt: BlockedAttempt | undefined): Promise<void> {
+  async giveBack(model: BlockedModel, attempt: BlockedAttempt | undefined): Promise<void> {
     if (attempt === undefined) return;
     const { ended, onError } = this.#context;
     const backoff = new StoreBackoff(this.#context);
     for (let tries = 0; !ended.aborted || tries < lastTriesMax; tries += ended.aborted ? 1 : 0) {
       try {
-        return await this.#blocked.giveBack(head, attempt);
+        return await this.#blocked.giveBack(model, attempt);
       } catch (error) {
         onError(error);
         await backoff.failed();
@@ -321,9 +325,38 @@ export class RetryStep {
 
 type TriedHead = RetryWork['head'];
 
+interface TrialOutcome {
+  readonly outcome: CallOutcome;
+  /** The first event that is not done, or the head. */
+  readonly at: TriedHead;
+  /** Everything before this is done. */
+  readonly position: ModelPosition;
+  readonly count: number;
+}
+
 /** The counts of a head after a call that does not count. */
 function postponed({ attempts, uncounted }: AttemptCounts): AttemptCounts & Pick<FailedState, 'dead'> {
   return { attempts, uncounted: uncounted + 1, dead: false };
+}
+
+function atEvent(head: TriedHead, event: DeliverableEvent = head.event): TriedHead {
+  return { ...head, event, position: event };
+}
+
+/** What has become of events that were tried together, and of which some have failed: the first one of these is the head now. */
+function partOf(
+  outcome: Extract<CallOutcome, { readonly kind: 'partly-failed' }>,
+  { head, part, count }: { head: TriedHead; part: readonly DeliverableEvent[]; count: number },
+): TrialOutcome {
+  const index = part.findIndex(({ id }) => outcome.errors.has(id));
+  const doneIds = part.slice(index).flatMap(({ id }) => (outcome.errors.has(id) ? [] : [id]));
+  const at = count + index === 0 ? head : atEvent(head, part[index]);
+  return {
+    outcome,
+    at: { ...at, doneIds: [...head.doneIds, ...doneIds] },
+    position: at.position,
+    count: count + index,
+  };
 }
 
 function chanceKey({ event, token }: TriedHead): string {

@@ -77,6 +77,7 @@ export class SubscriptionSlots {
       partCount: 0,
       heldCount: 0,
     };
+    slot.isOpen = position.phase === 'open';
     this.#positions.set(slot.slot, position);
     slot.lost.addEventListener('abort', () => this.#lose(position));
     this.#onReadable();
@@ -106,6 +107,7 @@ export class SubscriptionSlots {
   #openIfTried(position: SlotPosition): void {
     if (position.phase !== 'in-quarantine' || position.suspects.size > 0) return;
     position.phase = 'open';
+    position.slot.isOpen = true;
     this.#onReadable();
   }
 

@@ -3,6 +3,8 @@ import {
   type BlockedModel,
   type Cursor,
   type DeliverableEvent,
+  type ModelPosition,
+  positionAfter,
 } from '@framework/core/adapter';
 
 import { eventBytesMax } from '../delivery-settings.js';
@@ -118,12 +120,15 @@ export class Subscription {
   async tryHead(trial: Trial, model: ModelRecovery, alone: AbortSignal | undefined): Promise<AttemptEnd> {
     const { event, hasFailed, openCount, position } = trial.head;
     const isSuspect = model.suspectCount > 0;
-    if (event === undefined || !(hasFailed || isSuspect || openCount > 0))
+    if (event === undefined || model.isDone(event.id) || !(hasFailed || isSuspect || openCount > 0))
       return { attempt: undefined, startedMs: this.#around.watch.now(), position, count: 0 };
     const { slot, attempt } = model;
     const head = { ...trial.head, event };
     const end = await this.dispatch.retry({ ...trial, head, slot, attempt, isSuspect, alone });
-    if (end === 'failed') this.slots.tried(model);
+    if (end === 'failed') {
+      model.hasFailed = true;
+      this.slots.tried(model);
+    }
     if (end === 'failed' || end === 'left') model.wait();
     else model.position = end.position;
     return end;
@@ -133,7 +138,7 @@ export class Subscription {
   async passHead({ head }: Trial, model: ModelRecovery, done: DoneAttempt): Promise<boolean> {
     model.suspectCount = head.event === undefined ? 0 : Math.max(0, model.suspectCount - done.count);
     if (done.attempt === undefined) return true;
-    const keepsAttempts = model.suspectCount > 0;
+    const keepsAttempts = model.suspectCount > 0 && !this.#paused && !this.#around.context.stopping.aborted;
     model.attempt = keepsAttempts ? done.attempt : undefined;
     // At once, because the call may have stopped the event loop for so long that the lease is about to end.
     if (await this.#around.writes.move.add(model.slot, { ...moveOf(model), keepsAttempts })) return true;
@@ -148,8 +153,17 @@ export class Subscription {
     const { leased, position, doneIds } = model;
     try {
       const bytesMax = eventBytesMax(context.settings);
-      const [events = []] = await blocked.read([{ ...leased, position }], model.suspectsMax, bytesMax);
-      const [event, ...behind] = events.filter(({ id }) => !model.isDone(id));
+      const read = async (from: ModelPosition): Promise<readonly DeliverableEvent[]> => {
+        const [events = []] = await blocked.read(
+          [{ ...leased, position: from }],
+          model.suspectsMax,
+          bytesMax,
+        );
+        const last = events.at(-1);
+        const left = events.filter(({ id }) => !model.isDone(id));
+        return left.length === 0 && last !== undefined ? read(positionAfter(last)) : left;
+      };
+      const [event, ...behind] = await read(position);
       if (event === undefined) model.suspectCount = 0;
       const untried = { attempts: 0, uncounted: 0, openCount: 0, hasFailed: false };
       return (
@@ -163,12 +177,16 @@ export class Subscription {
 
   /** Drains what waits behind the head of a model; if there are suspects, these are left to the next round. */
   async drain(model: ModelRecovery): Promise<void> {
-    if (model.suspectCount > 0) {
-      model.wait();
-      return;
-    }
+    if (model.suspectCount > 0) return this.leave(model);
     this.slots.tried(model);
     await this.#drain.run(model);
+  }
+
+  /** Leaves a model to a later round, or to the next process that delivers; nobody has died in an attempt that is open for it. */
+  async leave(model: ModelRecovery): Promise<void> {
+    const { leased, attempt } = model;
+    model.wait();
+    if (attempt !== undefined) await this.dispatch.giveBack(leased, attempt);
   }
 
   setPaused(paused: boolean): void {

@@ -130,6 +130,7 @@ export class GracefulStop {
         this.#deliveryId = processId;
         return store.leases.renew(processId, ...rest);
       },
+      recovered: (tokens) => store.leases.recovered(tokens),
       release: (processId) => store.leases.release(processId),
       list: () => store.leases.list(),
     };

@@ -221,6 +221,7 @@ const deliveryWrites: ReadonlySet<string> = new Set([
   'cursors.save',
   'leases.renew',
   'leases.release',
+  'leases.recovered',
   'blocked.fail',
   'blocked.hold',
   'blocked.begin',

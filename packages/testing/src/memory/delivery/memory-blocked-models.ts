@@ -123,8 +123,10 @@ export class MemoryBlockedModels implements BlockedModels {
       attempts.map(({ head, attempt: { id, counted } }) => {
         const row = tables.blocked.get(modelKey(head.handler, head));
         if (row === undefined || row.dead || !tables.holds(head.handler, head.slot, head.token)) return false;
-        if (comparePositions(row.position, head.position) !== 0) return false;
+        const place = head.event ?? head.position;
+        if (![head.position, place].some((each) => comparePositions(row.position, each) === 0)) return false;
         if (!row.openAttempts.has(id) && !hasCounts(row, head)) return false;
+        row.position = { modelVersion: place.modelVersion, ordinal: place.ordinal };
         row.openAttempts.add(id);
         if (counted) row.loneAttempts.add(id);
         else row.loneAttempts.delete(id);

@@ -50,7 +50,8 @@ export class MemoryDeadLetters implements DeadLetters {
       const { rows, next } = page(tables, { ...filter, dead: true }, step);
       for (const { row } of rows) {
         const { error, doneIds } = row;
-        Object.assign(row, { ...untried(), error, doneIds, nextMs: tables.nowMs });
+        const uncounted = row.uncounted + 1;
+        Object.assign(row, { ...untried(), uncounted, error, doneIds, nextMs: tables.nowMs });
       }
       return { count: rows.length, next };
     });

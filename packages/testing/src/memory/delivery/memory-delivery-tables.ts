@@ -155,6 +155,11 @@ export class MemoryDeliveryTables {
     this.#leases.set(`${handler} ${slot}`, { handler, slot, processId, token, abandoned });
   }
 
+  /** Marks a slot as abandoned no more; its lease stays the same. */
+  recover(lease: MemoryLease): void {
+    this.#leases.set(`${lease.handler} ${lease.slot}`, { ...lease, abandoned: false });
+  }
+
   /** Marks the holder of every slot as vanished. */
   abandonAll(): void {
     for (const lease of this.leases) this.hand(lease, undefined, true);

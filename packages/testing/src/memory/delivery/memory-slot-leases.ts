@@ -31,10 +31,16 @@ export class MemorySlotLeases implements SlotLeases {
     });
   }
 
+  recovered(tokens: readonly string[]): Promise<void> {
+    return this.#access.answer('leases.recovered', (tables) => {
+      for (const lease of tables.leases) if (tokens.includes(lease.token)) tables.recover(lease);
+    });
+  }
+
   release(processId: string): Promise<void> {
     return this.#access.answer('leases.release', (tables) => {
       tables.processes.delete(processId);
-      for (const lease of held(tables, processId)) tables.hand(lease, undefined, false);
+      for (const lease of held(tables, processId)) tables.hand(lease, undefined, lease.abandoned);
     });
   }
 
@@ -67,7 +73,7 @@ function stayAlive(
   const untilMs = nowMs + leaseMs;
   if ((processes.get(processId)?.untilMs ?? Infinity) <= nowMs) {
     for (const [id, other] of processes) if (other.untilMs <= nowMs) processes.set(id, { ...other, untilMs });
-    for (const lease of held(tables, processId)) tables.hand(lease, processId, false);
+    for (const lease of held(tables, processId)) tables.hand(lease, processId, lease.abandoned);
   }
   processes.set(processId, { ...has, untilMs, leaseMs });
 }
@@ -89,7 +95,7 @@ function share(tables: MemoryDeliveryTables, handler: string, processId: string)
   const fairCount = isSharing ? Math.ceil(tables.slotCount / sharing.length) : 0;
   const slots = Array.from({ length: tables.slotCount }, (_unused, slot) => tables.leaseOf(handler, slot));
   const mine = slots.filter((lease) => lease.processId === processId);
-  for (const lease of mine.slice(fairCount)) tables.hand(lease, undefined, false);
+  for (const lease of mine.slice(fairCount)) tables.hand(lease, undefined, lease.abandoned);
   const free = slots.filter((lease) => lease.processId === undefined);
   for (const lease of free.slice(0, Math.max(0, fairCount - mine.length))) {
     tables.hand(lease, processId, lease.abandoned);
