@@ -35,6 +35,7 @@ const entriesMax = 4;
 export class LogReader {
   readonly #log: Pick<DeliveryLog, 'read'>;
   readonly #settings: Pick<EngineSettings, 'readMax' | 'readBytesMax'>;
+  readonly #bytesMax: number;
   /** The batches that are kept, in the order in which their reading began. */
   readonly #entries = new Map<string, Entry>();
   #generation = 0;
@@ -43,6 +44,7 @@ export class LogReader {
   constructor(log: Pick<DeliveryLog, 'read'>, settings: Pick<EngineSettings, 'readMax' | 'readBytesMax'>) {
     this.#log = log;
     this.#settings = settings;
+    this.#bytesMax = eventBytesMax(settings);
   }
 
   /** Increases whenever something may have been committed. */
@@ -82,7 +84,7 @@ export class LogReader {
 
   async #read(slots: readonly number[], cursor: Cursor, generation: number): Promise<ReadBatch> {
     const { readMax } = this.#settings;
-    const batch = await this.#log.read(slots, cursor, readMax, eventBytesMax(this.#settings));
+    const batch = await this.#log.read(slots, cursor, readMax, this.#bytesMax);
     return { ...batch, generation };
   }
 

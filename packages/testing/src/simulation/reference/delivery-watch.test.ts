@@ -244,6 +244,26 @@ test('an event that is handled again under the same lease is a violation', async
   expect(violations).toEqual([expect.stringContaining('again, which it has handled under the same lease')]);
 });
 
+test('an event that was drained may be handled again when its model is open', async () => {
+  const { one, violations } = await watchedDatabase();
+  const token = await one.renew();
+  await one.store.blocked.fail([{ ...failed, token, attempts: 1, dead: false }]);
+  one.handle();
+  const { slot, modelName, modelId } = event;
+  const move = {
+    handler,
+    slot,
+    token,
+    modelName,
+    modelId,
+    position: { modelVersion: 1, ordinal: 1 },
+    ends: true,
+  };
+  await one.store.blocked.move([move]);
+  one.handle();
+  expect(violations).toEqual([]);
+});
+
 test.each([
   ['has attempts left after two batches that failed as a whole', () => new Error('all'), 1],
   [
