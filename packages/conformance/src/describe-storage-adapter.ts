@@ -16,8 +16,9 @@ import {
 import { describePages, describeReads, describeSoftDelete } from './behaviours/describe-reads.js';
 import { describeCrossShard, describePlacement } from './behaviours/describe-sharding.js';
 import { describeRefusals, describeUnstorableValues, describeValues } from './behaviours/describe-values.js';
-import { describeAttempts, describeDeadLetters } from './delivery/describe-attempts.js';
+import { describeAttempts } from './delivery/describe-attempts.js';
 import { describeBlockedModels, describeDueModels } from './delivery/describe-blocked-models.js';
+import { describeDeadLetters } from './delivery/describe-dead-letters.js';
 import { describeCursors, describeHandlerNames, describeLeases } from './delivery/describe-handlers.js';
 import { describeLateReads, describeLateStarts, describeLog } from './delivery/describe-log.js';
 import { describeOperatorChanges } from './delivery/describe-operator-changes.js';

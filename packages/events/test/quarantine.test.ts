@@ -198,17 +198,26 @@ describe('the suspects of a process that died', () => {
   });
 
   test('stay suspects when their slot is given back before they are tried', async () => {
-    const bench = await diedWith(...versionsOf('a', 40));
+    // The last slot goes to the second process.
+    const bench = await diedWith(...versionsOf('d', 40));
     const slow = () => handlerOf({ name: 'one' }, () => bench.clock.sleep(1_000));
     bench.start([slow()], { leaseMs });
     await bench.clock.advance(leaseMs + 4_000);
-    // The first of two processes gives slot 0 back.
-    giveBack(bench);
-    const handler = slow();
-    const { access } = bench.start([handler], { leaseMs });
-    await bench.clock.advance(30_000);
-    expect(handler.seen.length).toBeGreaterThan(0);
+    const second = slow();
+    const { access } = bench.start([second], { leaseMs });
+    await bench.clock.advance(20_000);
+    expect(second.seen.length).toBeGreaterThan(0);
     expect(access.calls.get('blocked.begin')).toBeGreaterThan(0);
+  });
+
+  test('are forgotten once they have been tried, also by the database', async () => {
+    const bench = await diedWith(...versionsOf('d', 3));
+    const { access, losses } = bench.start([handlerOf({ name: 'one' })], { leaseMs });
+    access.failures.set('leases.recovered', manyDown(3));
+    await bench.clock.advance(leaseMs + 5_000);
+    expect(bench.database.leaseOf('one', 3).abandoned).toBe(true);
+    await bench.clock.advance(20_000);
+    expect([bench.database.leaseOf('one', 3).abandoned, losses]).toEqual([false, []]);
   });
 
   test('leave no attempt open after a pause, or when their process stops', async () => {
@@ -228,6 +237,25 @@ describe('the suspects of a process that died', () => {
     await bench.clock.advance(10_000);
     await stopped;
     expect(open()).toEqual([0]);
+  });
+
+  test('of a batch handler are tried alone after they have failed together', async () => {
+    const bench = new DeliveryBench();
+    bench.database.commit(...versionsOf('a', 20));
+    const { access } = bench.start([batchHandlerOf({ name: 'one' }, () => new Promise(() => undefined))], {
+      leaseMs,
+    });
+    await bench.clock.advance(300);
+    access.kill();
+    const handler = batchHandlerOf({ name: 'one' }, (ids) => {
+      if (ids.includes('a5')) throw new Error('no');
+    });
+    const { failures } = bench.start([handler], { leaseMs });
+    await bench.clock.advance(leaseMs + 3_500);
+    expect(failures.slice(0, 2)).toMatchObject([
+      { eventCount: 19, counted: false, willRetry: true },
+      { event: { id: 'a5' }, eventCount: 1, counted: true },
+    ]);
   });
 
   test('of a batch handler are tried together', async () => {
@@ -289,9 +317,3 @@ test('an event that ends processes behind done ones is found with few deaths', a
   expect(deaths).toBeLessThan(10);
   expect(calls.filter((id) => done.some((event) => event.id === id))).toEqual([]);
 });
-
-/** Lets the holder of slot 0 give it back, as it would to a process that has just begun to deliver. */
-function giveBack({ database }: DeliveryBench): void {
-  const { abandoned } = database.leaseOf('one', 0);
-  database.hand({ handler: 'one', slot: 0 }, undefined, abandoned);
-}

@@ -7,16 +7,7 @@ import {
 import { expect, test } from 'vitest';
 
 import { at, firstShard } from '../suite-context.js';
-import {
-  type DeliveryContext,
-  alone,
-  beside,
-  contentOf,
-  idsOf,
-  modelOf,
-  never,
-  step,
-} from './delivery-context.js';
+import { type DeliveryContext, alone, contentOf, idsOf, modelOf, never, step } from './delivery-context.js';
 
 /** Registers tests of how models are blocked, read and moved. */
 export function describeBlockedModels(context: DeliveryContext): void {
@@ -248,22 +239,6 @@ export function describeBlockedModels(context: DeliveryContext): void {
     expect(await again()).toEqual([second.id, events[3].id]);
     await context.store.deadLetters.skip({}, step);
     expect(await again()).toEqual([events[3].id]);
-  });
-
-  test('A model that moves on keeps its open attempts on request, and none of them counts then', async () => {
-    const [first, second, third] = await context.holdWith('a', 1, 2, 3);
-    await context.hold(first);
-    const head = await context.head();
-    await context.begin(head, beside('of a dead process'));
-    await context.begin({ ...head, attempts: 0 }, alone('first'));
-    await context.move(first, positionAfter(first), { keepsAttempts: true });
-    const next = await context.head();
-    expect(next).toMatchObject({ event: { id: second.id }, hasFailed: false, attempts: 0, openCount: 2 });
-    await context.store.blocked.giveBack(next, alone('first'));
-    expect((await context.head()).openCount).toBe(1);
-    // The attempt fails at a later event.
-    await context.fail({ event: third, attempt: beside('of a dead process') });
-    expect(await context.head()).toMatchObject({ event: { id: third.id }, attempts: 1, openCount: 0 });
   });
 }
 

@@ -70,7 +70,7 @@ export interface SlotLease {
   readonly slot: number;
   /** Different for every lease, so that the database refuses what an earlier holder still writes. */
   readonly token: string;
-  /** Whether a holder died while holding it, and it has not recovered since: an event after the cursor may have killed that holder. */
+  /** Whether a holder died, and the slot has not recovered since: an event after the cursor may have killed that process. */
   readonly abandoned: boolean;
 }
 
@@ -125,8 +125,8 @@ export interface SlotLeases {
     shards?: readonly string[],
   ): Promise<LeaseRenewal>;
   /**
-   * Records that slots are abandoned no more, because everything that their dead holder may have been handling has been tried. Until
-   * then they stay abandoned, whoever holds them, gives them back or takes them.
+   * Records that slots are no longer abandoned, because everything that the dead holder may have been handling has been tried. Until
+   * then a slot stays abandoned, even if it is given back and another process takes it.
    *
    * @param tokens the tokens of their leases; one that is lost changes nothing
    */

@@ -23,7 +23,7 @@ export class HeldSlot {
    * cursor may have been the cause.
    */
   readonly abandoned: boolean;
-  /** Whether everything that a dead holder may have been handling after the cursor has been tried. */
+  /** Whether the slot is read on: no event after the cursor is a suspect that must be tried first. */
   isOpen = false;
   /** The blocked models in the slot, by {@link modelKey}. */
   readonly blocked = new Map<string, ModelRecovery>();
@@ -48,7 +48,7 @@ export class HeldSlot {
     return this.#lost.signal;
   }
 
-  /** Whether everything that a dead holder may have been handling has been tried, also in blocked models. */
+  /** Whether everything that a dead holder may have been handling has been tried, in blocked models as well. */
   get hasRecovered(): boolean {
     const models = [...this.blocked.values()];
     return this.isOpen && models.every(({ suspectCount, hasFailed }) => suspectCount === 0 || hasFailed);
@@ -130,7 +130,7 @@ export class ModelRecovery {
   #openCount = 0;
   /** Up to where a batch has failed as a whole, and how many events may be read at once until then. */
   #failed: { readonly to: ModelPosition; readonly readMax: number } | undefined;
-  /** What was known about commits when it was opened: a later read of the slot began after that. */
+  /** The commit generation when it was opened: a read of the slot with a later one began after that. */
   #openedGeneration = Infinity;
   #batch: DrainedBatch | undefined;
   #interrupted: DrainedBatch | undefined;
@@ -274,7 +274,7 @@ export class ModelRecovery {
   /**
    * Opens the model: its row is gone.
    *
-   * @param generation what is known about commits
+   * @param generation the present commit generation, see `LogReader.generation`
    * @returns what was kept, in order: what is done, and what is to be handled
    */
   open(generation: number): { readonly done: readonly EventWork[]; readonly next: readonly EventWork[] } {
@@ -294,7 +294,7 @@ export class ModelRecovery {
   /**
    * Forgets an open model if its slot has been read as far as the model was drained.
    *
-   * @param generation what was known about commits when the slot was last read, up to its end
+   * @param generation the commit generation of a read of the slot that reached the end of the log
    */
   forget(generation: number): void {
     if (generation > this.#openedGeneration) this.#forget();

@@ -112,17 +112,25 @@ export class LeaseKeeper {
     // A renewal in progress would take the slots again after they were given back.
     await this.#renewing;
     const { leases, processId, context } = this.#options;
-    try {
-      if (recovered.length > 0) await leases.recovered(recovered.map(({ token }) => token));
-      await leases.release(processId);
-    } catch (error) {
-      context.onError(error);
-    }
+    await this.#tellRecovered(recovered);
+    await leases.release(processId).catch(context.onError);
   }
 
   /** Abandoned slots that have recovered, which the database does not know yet. */
   #recovered(): readonly HeldSlot[] {
     return this.slots.filter((slot) => slot.abandoned && !this.#known.has(slot) && slot.hasRecovered);
+  }
+
+  /** A database that refuses it must keep the process neither from renewing its leases nor from giving them back. */
+  async #tellRecovered(slots: readonly HeldSlot[]): Promise<void> {
+    if (slots.length === 0) return;
+    const { leases, context } = this.#options;
+    try {
+      await leases.recovered(slots.map(({ token }) => token));
+      for (const slot of slots) this.#known.add(slot);
+    } catch (error) {
+      context.onError(error);
+    }
   }
 
   /** @returns the time until the next renewal is due, in milliseconds */
@@ -132,15 +140,11 @@ export class LeaseKeeper {
     const { leaseMs } = context.settings;
     const startedMs = clock.elapsedMs();
     try {
-      const recovered = this.#recovered();
-      if (recovered.length > 0) {
-        await leases.recovered(recovered.map(({ token }) => token));
-        for (const slot of recovered) this.#known.add(slot);
-      }
       const renewal = await leases.renew(processId, this.#handlers, leaseMs, shards);
       this.#backoff.succeeded();
       // An answer that took longer than a lease says nothing about the present.
       if (clock.elapsedMs() - startedMs < leaseMs) this.#take(renewal, startedMs);
+      await this.#tellRecovered(this.#recovered());
       // A living process renews its leases before they end; those of a dead one are requested as soon as they have ended.
       return Math.min(leaseMs / 3, (renewal.othersEndInMs ?? Infinity) + marginMs);
     } catch (error) {

@@ -212,6 +212,7 @@ function blockedModel(slot: HeldSlot, key: string, event: DeliverableEvent): Mod
     known.interrupt();
     return known;
   }
+  if (known !== undefined) slot.opened.delete(known);
   const recovery = new ModelRecovery(slot, event, 'blocking');
   slot.blocked.set(key, recovery);
   return recovery;

@@ -40,8 +40,11 @@ export class RetryLoop {
   readonly #trying = new Set<Recovery>();
   /** Those that are next: for each handler, up to as many as may be tried at once, so that it never waits for the database. */
   #next: ReadonlySet<Recovery> = new Set();
-  /** How many heads of each handler could be read last, and when. */
-  readonly #reads = new WeakMap<Subscription, { readonly headsMax: number; readonly readMs: number }>();
+  /** How many heads of each handler could be read last, when, and whether there were so many. */
+  readonly #reads = new WeakMap<
+    Subscription,
+    { readonly headsMax: number; readonly readMs: number; readonly isFull: boolean }
+  >();
 
   constructor(options: {
     readonly context: WorkerContext;
@@ -115,6 +118,7 @@ export class RetryLoop {
     const tried = busy.filter((recovery) => this.#next.has(recovery) || this.#trying.has(recovery));
     const triedCounts = countBy(tried, ({ subscription }) => subscription);
     const triedOfSlots = countBy(tried, ({ model }) => model.slot);
+    const asked = new Map<Subscription, number>();
     const places = this.#keeper.slots.flatMap((held) => {
       const { handler, slot } = held;
       const subscription = this.#subscriptionOf(held);
@@ -122,25 +126,38 @@ export class RetryLoop {
       const { retriesOfSlotMax, waitMaxMs } = subscription.dispatch;
       if ((triedOfSlots.get(held) ?? 0) >= retriesOfSlotMax) return [];
       if ((countsOfSlots.get(held) ?? 0) >= recoveriesMax) return [];
-      const headsMax = this.#headsMax(subscription, readMs) - (triedCounts.get(subscription) ?? 0);
+      const allowed = asked.get(subscription) ?? this.#headsMax(subscription, readMs);
+      asked.set(subscription, allowed);
+      const headsMax = allowed - (triedCounts.get(subscription) ?? 0);
       return headsMax > 0 ? [{ handler, slot, waitMaxMs, headsMax }] : [];
     });
     if (places.length === 0) return [];
     const except = busy.map(({ model }) => model.leased);
     const options = { bytesMax: eventBytesMax(settings), except };
     const heads = await this.#blocked.dueHeads(places, settings.dueMax, options);
-    return heads.flatMap((head) => this.#recovery({ head, behind: [], readMs }) ?? []);
+    const due = heads.flatMap((head) => this.#recovery({ head, behind: [], readMs }) ?? []);
+    const dueCounts = countBy([...tried, ...due], ({ subscription }) => subscription);
+    for (const [subscription, headsMax] of asked)
+      this.#reads.set(subscription, {
+        headsMax,
+        readMs,
+        isFull: (dueCounts.get(subscription) ?? 0) >= headsMax,
+      });
+    return due;
   }
 
-  /** How many heads of a handler may be read or tried: twice as many as last time if those have been used up already. */
-  #headsMax(subscription: Subscription, readMs: number): number {
+  /**
+   * How many heads of a handler may be read or tried: twice as many as last time if there were so many, and they were used up at once;
+   * otherwise half as many.
+   */
+  #headsMax(subscription: Subscription, nowMs: number): number {
     const last = this.#reads.get(subscription);
-    if (last?.readMs === readMs) return last.headsMax;
-    const { retriesMax } = subscription.dispatch;
-    const isFast = last !== undefined && readMs - last.readMs < freshMs && !this.#hasNext(subscription);
-    const headsMax = isFast ? Math.min(2 * last.headsMax, headsPerRetry * retriesMax) : 2 * retriesMax;
-    this.#reads.set(subscription, { headsMax, readMs });
-    return headsMax;
+    const { retriesMax, retriesOfSlotMax } = subscription.dispatch;
+    if (last === undefined || retriesOfSlotMax !== Infinity) return 2 * retriesMax;
+    const isUsedUp = last.isFull && nowMs - last.readMs < freshMs && !this.#hasNext(subscription);
+    return isUsedUp
+      ? Math.min(2 * last.headsMax, headsPerRetry * retriesMax)
+      : Math.max(2 * retriesMax, Math.floor(last.headsMax / 2));
   }
 
   #hasNext(subscription: Subscription): boolean {

@@ -25,7 +25,7 @@ type FailedCall = Extract<CallOutcome, { readonly kind: 'failed' | 'partly-faile
 const unwantedMaxMs = 300_000;
 
 /** How long after it was read a head may be tried without making sure that no operator has skipped it. */
-export const freshMs = 100;
+export const freshMs = 250;
 
 /** The maximum number of tries to take an attempt back once delivery must end; before that, there is no limit. */
 const lastTriesMax = 3;
@@ -160,7 +160,8 @@ export class RetryStep {
       const [first, ...others] = part.filter(({ type }) => wantsEvent(this.#policy, type));
       const outcome = first && (await this.#caller.call([first, ...others], head.attempts + 1, slot));
       if (outcome?.kind === 'failed' && part.length > 1) {
-        // It is not known yet which of them has failed.
+        // It is not known yet which of them has failed: each is called alone, and only then uses an attempt.
+        this.#tell(at, head.attempts + 1, outcome.error, 0, { counted: false, eventCount: part.length });
         together = 1;
         continue;
       }
@@ -260,7 +261,7 @@ export class RetryStep {
     const thrown = isPartial ? failure.errors.get(head.event.id) : failure.error;
     const verdict = isPartial ? attemptVerdict(thrown) : verdictOf(this.#policy, thrown);
     const failed = failedState(this.#policy, head, thrown, verdict, this.#context.random());
-    this.#tell(head, head.attempts + 1, thrown, failed.retryAfterMs, verdict !== 'outage');
+    this.#tell(head, head.attempts + 1, thrown, failed.retryAfterMs, { counted: verdict !== 'outage' });
     return failed;
   }
 
@@ -269,11 +270,11 @@ export class RetryStep {
     attempt: number,
     error: unknown,
     afterMs: number | undefined,
-    counted = true,
+    { counted = true, eventCount = 1 } = {},
   ): void {
     const willRetry = afterMs !== undefined;
     const handler = this.#caller.handler;
-    const told = { handler, event, eventCount: 1, attempt, error, counted, willRetry, retryAfterMs: afterMs };
+    const told = { handler, event, eventCount, attempt, error, counted, willRetry, retryAfterMs: afterMs };
     this.#context.onAttemptFailed(told);
   }
 
@@ -304,7 +305,7 @@ export class RetryStep {
     if (attempt.counted && number >= this.#policy.retry.attemptsMax) return;
     const { leaseMs } = this.#context.settings;
     const message = `The event loop was blocked during attempt ${number}, so that the lease of ${leaseMs} ms was not renewed in time`;
-    this.#tell({ event }, number, new Error(message), 0, attempt.counted);
+    this.#tell({ event }, number, new Error(message), 0, { counted: attempt.counted });
   }
 
   /** Takes the attempt back; an outage of the database delays that. */

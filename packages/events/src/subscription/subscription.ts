@@ -37,7 +37,7 @@ import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
  *
  * This file reads, and puts slots into quarantine. `event-dispatch.ts` queues events by model; `event-step.ts` calls the handler
  * with them, and blocks models; `retry-loop.ts` finds models that are due; `retry-step.ts` tries their heads, and `model-drain.ts`
- * reads and handles what waits behind these. `held-slot.ts` has what a process knows of a slot and its blocked models.
+ * reads and handles what waits behind these. `held-slot.ts` holds what the process knows about a slot and its blocked models.
  */
 
 /** Delivers the events of one database to one handler, at its own pace: no other handler waits for it. */
@@ -182,7 +182,7 @@ export class Subscription {
     await this.#drain.run(model);
   }
 
-  /** Leaves a model to a later round, or to the next process that delivers; nobody has died in an attempt that is open for it. */
+  /** Leaves a model to a later round or another process. Takes back an attempt that is open for it, because that would mean a death. */
   async leave(model: ModelRecovery): Promise<void> {
     const { leased, attempt } = model;
     model.wait();
