@@ -114,10 +114,11 @@ const isAskedFor = `(b.handler, b.model_name, b.model_id) not in (
 /**
  * Reads two ranges of the index per place: what is due, and what is due later than the longest possible wait, because
  * the clock must have gone back. Each handler has its own limit, so that no handler crowds out another. Slots without a
- * valid lease are left out: their events could not be tried, and would be read again at once.
+ * valid lease are left out: their events could not be tried, and would be read again at once. The common table expression is
+ * materialized because a planner without statistics of the leases would read the models once per lease.
  */
 const dueHeadsText = `
-  with due as (
+  with due as materialized (
     select b.* from (
       select handler, least($3::integer, max(heads_max)) as heads_max, array_agg(slot) as slots, array_agg(wait_max_ms) as waits
       from unnest($1::text[], $2::smallint[], $5::double precision[], $6::integer[]) as place (handler, slot, wait_max_ms, heads_max)
