@@ -13,6 +13,7 @@ import { query } from './fixtures/query.js';
 const eventCount = 20_000;
 const eventsOfTransaction = 10;
 const lateCount = 40;
+const headsMax = 120;
 
 /** Writes many events of one model. */
 const writeModelText = `
@@ -21,9 +22,17 @@ const writeModelText = `
   select gen_random_uuid(), gen_random_uuid(), 0, 'test', 'Write', '{}', 'test', 'm', 'Thing', n, 'ThingChangedEvent', '{}', '{}', now(), 0
   from generate_series(1, ${eventCount}) n`;
 
-/** Rows of the log that the transaction has read so far. */
+/** Leases all slots of a handler and blocks 600 models in each. */
+const blockModelsText = `
+  with leased as (
+    update eventlog.leases set process_id = 'p', history = eventlog.server_history() where handler = $1 returning handler, slot
+  )
+  insert into eventlog.blocked_models (handler, slot, model_name, model_id, model_version, ordinal, due_date)
+  select handler, slot, 'Thing', slot || ' ' || n, 1, 0, now() from leased, generate_series(1, 600) n`;
+
+/** Rows that the transaction has read so far from the tables with such a name. */
 const rowsRead = `select coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::integer as count
-  from pg_stat_xact_user_tables where schemaname = 'eventlog' and relname like 'events%'`;
+  from pg_stat_xact_user_tables where schemaname = 'eventlog' and relname like $1`;
 
 describe.each(['missing', 'from an empty log', 'current'])('with statistics that are %s', (statistics) => {
   test.each(['auto', 'force_generic_plan'])(
@@ -77,6 +86,18 @@ describe.each(['missing', 'from an empty log', 'current'])('with statistics that
   );
 });
 
+test('the due models are read once, not once per lease, while only they have statistics', async () => {
+  const { store, url } = await openStore();
+  const handler = await store.cursors.register({ name: 'notify', aliases: [], startFrom: 'beginning' });
+  const { session } = await logOf(url, 'auto');
+  await session.query(blockModelsText, [handler]);
+  await session.query('analyze eventlog.blocked_models');
+  await session.query('begin');
+  const places = allSlots.map((slot) => ({ handler, slot }));
+  expect(await new PgBlockedModels(session).dueHeads(places, headsMax)).toHaveLength(headsMax);
+  expect(await rowsReadIn(session, 'blocked_models')).toBeLessThanOrEqual(2 * headsMax * allSlots.length);
+});
+
 test.each([
   ['many transactions', writeBacklog],
   ['one large transaction', (url: string) => query(url, writeModelText)],
@@ -114,7 +135,7 @@ async function writeBacklog(url: string): Promise<void> {
   await client.end();
 }
 
-async function rowsReadIn(session: pg.Client): Promise<number> {
-  const { rows } = await session.query<{ count: number }>(rowsRead);
+async function rowsReadIn(session: pg.Client, tables = 'events%'): Promise<number> {
+  const { rows } = await session.query<{ count: number }>(rowsRead, [tables]);
   return rows[0]!.count;
 }
