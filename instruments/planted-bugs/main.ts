@@ -107,7 +107,10 @@ async function search(bug: Bug, sound: string): Promise<Result> {
   if (result.violation === undefined || result.simulation === undefined) return result;
   const again = await runSeeds(sound, ['one', result.simulation, String(result.seed)]);
   if (again.violation === undefined) return result;
-  return { isBroken: true, reason: `${result.simulation}, seed ${result.seed}, fails without it: ${again.violation}` };
+  return {
+    isBroken: true,
+    reason: `${result.simulation}, seed ${result.seed}, fails without it: ${again.violation}`,
+  };
 }
 
 /** Bundles the simulations and everything that they run into one file; uses files of the copy if it has them. */
