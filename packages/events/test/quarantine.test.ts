@@ -210,7 +210,7 @@ describe('the suspects of a process that died', () => {
     expect(access.calls.get('blocked.begin')).toBeGreaterThan(0);
   });
 
-  test('are forgotten once they have been tried, also by the database', async () => {
+  test('are forgotten once they have been tried, by the database as well', async () => {
     const bench = await diedWith(...versionsOf('d', 3));
     const { access, losses } = bench.start([handlerOf({ name: 'one' })], { leaseMs });
     access.failures.set('leases.recovered', manyDown(3));

@@ -40,7 +40,7 @@ export class RetryLoop {
   readonly #trying = new Set<Recovery>();
   /** Those that are next: for each handler, up to as many as may be tried at once, so that it never waits for the database. */
   #next: ReadonlySet<Recovery> = new Set();
-  /** How many heads of each handler could be read last, when, and whether there were so many. */
+  /** The last read of each handler's heads: its limit, its time, and whether it reached the limit. */
   readonly #reads = new WeakMap<
     Subscription,
     { readonly headsMax: number; readonly readMs: number; readonly isFull: boolean }
@@ -147,8 +147,8 @@ export class RetryLoop {
   }
 
   /**
-   * How many heads of a handler may be read or tried: twice as many as last time if there were so many, and they were used up at once;
-   * otherwise half as many.
+   * How many heads of a handler may be read or tried: twice the last limit if the last read reached it and its heads were used up
+   * at once; otherwise half of it, but at least twice as many as may be tried at the same time.
    */
   #headsMax(subscription: Subscription, nowMs: number): number {
     const last = this.#reads.get(subscription);
