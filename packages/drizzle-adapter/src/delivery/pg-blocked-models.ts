@@ -120,19 +120,20 @@ const isAskedFor = `(b.handler, b.model_name, b.model_id) not in (
 const dueHeadsText = `
   with due as materialized (
     select b.* from (
-      select handler, least($3::integer, max(heads_max)) as heads_max, array_agg(slot) as slots, array_agg(wait_max_ms) as waits
+      select handler, least($3::integer, max(heads_max)) as heads_max, array_agg(slot) as slots, array_agg(wait_max_ms) as waits,
+        1 + 2 * least($3::integer, max(heads_max)) / count(*) as slot_max
       from unnest($1::text[], $2::smallint[], $5::double precision[], $6::integer[]) as place (handler, slot, wait_max_ms, heads_max)
       group by handler) as asked
     join eventlog.handlers h using (handler) cross join lateral (
       select b.* from unnest(asked.slots, asked.waits) as held (slot, wait_max_ms) cross join lateral (
         (select * from eventlog.blocked_models b
          where b.handler = asked.handler and b.slot = held.slot and b.due_date <= statement_timestamp() and ${isAskedFor}
-         order by b.due_date limit asked.heads_max)
+         order by b.due_date limit asked.slot_max)
         union all
         (select * from eventlog.blocked_models b
          where b.handler = asked.handler and b.slot = held.slot
            and b.due_date > statement_timestamp() + held.wait_max_ms * interval '1 millisecond' and ${isAskedFor}
-         order by b.due_date limit asked.heads_max)) b
+         order by b.due_date limit asked.slot_max)) b
       order by b.due_date limit asked.heads_max) b
     where not h.paused
   )

@@ -27,7 +27,7 @@ export class HeldSlot {
   isOpen = false;
   /** The blocked models in the slot, by {@link modelKey}. */
   readonly blocked = new Map<string, ModelRecovery>();
-  /** Those that are open again, and only remembered until the slot has been read up to where they were drained. */
+  /** Those that are open again, and only remembered until the slot has been read past everything that was drained. */
   readonly opened = new Set<ModelRecovery>();
   readonly #lost = new AbortController();
 
@@ -52,6 +52,17 @@ export class HeldSlot {
   get hasRecovered(): boolean {
     const models = [...this.blocked.values()];
     return this.isOpen && models.every(({ suspectCount, hasFailed }) => suspectCount === 0 || hasFailed);
+  }
+
+  /** The recovery of a model; a new one in the given phase unless the model is known to be blocked. */
+  recoveryOf(model: Named, phase: 'blocking' | 'waiting'): ModelRecovery {
+    const key = modelKey(model);
+    const known = this.blocked.get(key);
+    if (known !== undefined && known.phase !== 'open') return known;
+    if (known !== undefined) this.opened.delete(known);
+    const recovery = new ModelRecovery(this, model, phase);
+    this.blocked.set(key, recovery);
+    return recovery;
   }
 
   lose(): void {
@@ -115,8 +126,6 @@ export class ModelRecovery {
   attempt: BlockedAttempt | undefined;
   /** Whether an event of it had failed when this process gained the slot, or has failed while suspects were tried. */
   hasFailed: boolean;
-  /** Whether a late statement blocked it, after the slot had been read past all of its events. */
-  isLate = false;
   /** Everything before it is done, as far as this process knows. */
   position: ModelPosition = { modelVersion: 0, ordinal: 0 };
   #phase: RecoveryPhase;
@@ -132,6 +141,8 @@ export class ModelRecovery {
   #failed: { readonly to: ModelPosition; readonly readMax: number } | undefined;
   /** The commit generation when it was opened: a read of the slot with a later one began after that. */
   #openedGeneration = Infinity;
+  /** Whether the slot has been read as far as it was drained. An earlier event may still come: see {@link forget}. */
+  #isMet = false;
   #batch: DrainedBatch | undefined;
   #interrupted: DrainedBatch | undefined;
 
@@ -169,7 +180,7 @@ export class ModelRecovery {
   meet(work: EventWork): 'handle' | 'keep' | 'leave' {
     const { event } = work;
     if (this.#phase === 'open') {
-      if (comparePositions(positionAfter(event), this.position) >= 0) this.#forget();
+      this.#isMet ||= comparePositions(positionAfter(event), this.position) >= 0;
       return comparePositions(event, this.position) < 0 ? 'leave' : 'handle';
     }
     if (this.#phase === 'blocking' || this.#phase === 'joining') {
@@ -284,23 +295,23 @@ export class ModelRecovery {
     const from = kept.findIndex(({ event }) => comparePositions(event, this.position) >= 0);
     const next = from === -1 ? [] : kept.slice(from);
     const readTo = next[0]?.event ?? kept.at(-1)?.event ?? this.#leftTo;
-    // Otherwise reading the slot will meet what was drained.
-    if (this.isLate || (readTo !== undefined && comparePositions(positionAfter(readTo), this.position) >= 0))
-      this.#forget();
-    else this.slot.opened.add(this);
+    this.#isMet = readTo !== undefined && comparePositions(positionAfter(readTo), this.position) >= 0;
+    this.slot.opened.add(this);
     return { done: from === -1 ? kept : kept.slice(0, from), next };
   }
 
   /**
-   * Forgets an open model if its slot has been read as far as the model was drained.
+   * Forgets an open model if no read of its slot can return what was drained.
    *
-   * @param generation the commit generation of a read of the slot that reached the end of the log
+   * Called after a read of the slot that reached its end. An event that the slot has met may have a higher version, and yet an earlier
+   * place, than one that was drained; up to the end, everything that was committed before it has been met.
+   *
+   * @param generation the commit generation of that read; `undefined` if it was a read of the handler's own source, which may be behind
+   * the log
    */
-  forget(generation: number): void {
-    if (generation > this.#openedGeneration) this.#forget();
-  }
-
-  #forget(): void {
+  forget(generation: number | undefined): void {
+    const isPassed = generation === undefined ? this.#isMet : generation > this.#openedGeneration;
+    if (!isPassed) return;
     const { blocked, opened } = this.slot;
     const key = modelKey(this);
     opened.delete(this);

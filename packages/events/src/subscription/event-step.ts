@@ -1,5 +1,5 @@
 import { InvariantViolationError } from '@framework/core';
-import type { AttemptCounts, BlockedFailure, DeliverableEvent } from '@framework/core/adapter';
+import type { AttemptCounts, BlockedFailure } from '@framework/core/adapter';
 
 import { type AttemptVerdict, askedWaitMs, attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
@@ -8,7 +8,7 @@ import type { RegisteredHandler } from '../handler/event-handler-registry.js';
 import { type HandlerRetry, retryAfterMs, set } from '../handler/event-handler.js';
 import type { WorkerContext } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
-import { type EventWork, type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
+import { type EventWork, modelKey } from '../slots/held-slot.js';
 
 /** Events that are neither done nor blocked, and must be tried again together. */
 export interface LeftEvents {
@@ -130,7 +130,7 @@ export class EventStep {
     const [first] = works;
     if (first === undefined) return;
     const { slot } = first;
-    const blocked = [...Map.groupBy(works, ({ event }) => modelKey(event))].flatMap(([key, own]) => {
+    const blocked = [...Map.groupBy(works, ({ event }) => modelKey(event)).values()].flatMap((own) => {
       const head = own.find((work) => !isDone(work));
       if (head === undefined) return [];
       const { event } = head;
@@ -138,7 +138,8 @@ export class EventStep {
         .slice(own.indexOf(head))
         .filter(isDone)
         .map((work) => work.event.id);
-      const recovery = blockedModel(slot, key, event);
+      const recovery = slot.recoveryOf(event, 'blocking');
+      recovery.interrupt();
       const state = { handler: this.#handler, token: slot.token, event, attempt: undefined };
       const failure = { ...state, ...stateOf(head), doneIds: [...recovery.doneIds, ...doneIds] };
       return { recovery, failure };
@@ -203,19 +204,6 @@ export function failedState(
   const dead = verdict === 'final' || made >= retry.attemptsMax;
   const afterMs = dead ? undefined : retryAfterMs(retry, made, random);
   return { attempts: made, uncounted, error, dead, retryAfterMs: afterMs };
-}
-
-/** The recovery of a model whose event has failed, which waits once that is written. */
-function blockedModel(slot: HeldSlot, key: string, event: DeliverableEvent): ModelRecovery {
-  const known = slot.blocked.get(key);
-  if (known !== undefined && known.phase !== 'open') {
-    known.interrupt();
-    return known;
-  }
-  if (known !== undefined) slot.opened.delete(known);
-  const recovery = new ModelRecovery(slot, event, 'blocking');
-  slot.blocked.set(key, recovery);
-  return recovery;
 }
 
 /** Whether an event stays in the log, because its model is blocked. */

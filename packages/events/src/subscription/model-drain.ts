@@ -13,7 +13,10 @@ import type { EventDispatch } from './event-dispatch.js';
 import type { DrainedBatch, ModelRecovery } from '../slots/held-slot.js';
 
 /** How many models one statement reads at most; each gets an equal part of what may be read. */
-const modelsMax = 50;
+const modelsMax = 100;
+
+/** How many statements read at the same time, so that one is executed while the events of the other are handled. */
+const readsMax = 2;
 
 /** Handles drained events, and those that were kept until their model is open. */
 type Drained = Pick<EventDispatch, 'full' | 'wants' | 'drain' | 'open'>;
@@ -138,7 +141,7 @@ class ModelReads {
   readonly #hasRoom: () => boolean;
   readonly #requests: ReadRequest[] = [];
   readonly #room: WakeSignal;
-  #reading = false;
+  #readCount = 0;
 
   constructor(context: WorkerContext, blocked: Pick<BlockedModels, 'read'>, hasRoom: () => boolean) {
     this.#context = context;
@@ -157,12 +160,12 @@ class ModelReads {
     return new Promise((answer) => {
       this.#requests.push({ recovery, position, answer });
       this.#room.wake();
-      if (!this.#reading) void this.#readAll();
+      if (this.#readCount < readsMax) void this.#readAll();
     });
   }
 
   async #readAll(): Promise<void> {
-    this.#reading = true;
+    this.#readCount++;
     const { settings, stopping, onError } = this.#context;
     const backoff = new StoreBackoff(this.#context);
     // Requests from the same turn of the event loop are combined.
@@ -170,10 +173,12 @@ class ModelReads {
     while (this.#requests.length > 0) {
       const asked = this.#takeRequests();
       if (asked.length === 0) {
+        // One waits for room.
+        if (this.#readCount > 1) break;
         await this.#room.wait();
         continue;
       }
-      const limit = Math.max(1, Math.floor(drainMax(settings) / asked.length));
+      const limit = Math.max(1, Math.min(drainMax(settings), Math.floor(settings.readMax / asked.length)));
       try {
         const models = asked.map(({ recovery: { leased }, position }) => ({ ...leased, position }));
         const found = await this.#blocked.read(models, limit, eventBytesMax(settings));
@@ -189,7 +194,7 @@ class ModelReads {
         await backoff.failed(stopping);
       }
     }
-    this.#reading = false;
+    this.#readCount--;
   }
 
   /** The next requests; only those of models that keep what is read from their slot while there is no room. */

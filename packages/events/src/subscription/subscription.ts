@@ -107,13 +107,8 @@ export class Subscription {
    * blocked by a statement that arrived late: its events are delivered again.
    */
   take(slot: HeldSlot, head: BlockedHead): ModelRecovery | undefined {
-    const key = modelKey(head);
-    const known = slot.blocked.get(key);
-    const model = known ?? new ModelRecovery(slot, head, 'waiting');
-    if (known === undefined) model.isLate = true;
-    if (!model.take(head)) return undefined;
-    slot.blocked.set(key, model);
-    return model;
+    const model = slot.recoveryOf(head, 'waiting');
+    return model.take(head) ? model : undefined;
   }
 
   /** Tries the head of a blocked model, unless the model only has to be read on; resolves when the attempt has ended. */
@@ -250,9 +245,9 @@ export class Subscription {
     await allEnded(
       group.map((position) => this.#pass(position, batch, bySlot.get(position.slot.slot) ?? [])),
     );
-    // A source of its own may be behind the log from which models were drained.
-    if (batch.more || this.#handler.options.source !== undefined) return;
-    for (const { slot } of group) for (const model of slot.opened) model.forget(batch.generation);
+    if (batch.more) return;
+    const generation = this.#handler.options.source === undefined ? batch.generation : undefined;
+    for (const { slot } of group) for (const model of slot.opened) model.forget(generation);
   }
 
   /**

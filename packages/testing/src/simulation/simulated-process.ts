@@ -164,7 +164,7 @@ export class SimulatedProcess implements PassingProcess {
 
   doneLate(passage: MemoryPassage): void {
     const { watch, server } = this.#around;
-    watch.answered(this, passage, server.memory.tables(passage.shard));
+    watch.answered(this, passage, server.memory.tables(passage.shard), true);
   }
 
   isCutOff(shard: ShardIdentifier): boolean {

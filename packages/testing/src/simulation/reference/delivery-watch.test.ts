@@ -3,7 +3,13 @@ import type { DeliverableEvent, BlockedHead } from '@framework/core/adapter';
 import { PartialBatchError } from '@framework/events';
 import { expect, test } from 'vitest';
 
-import { MemoryAccess, MemoryDeliveryStore, MemoryFaults, MemoryTables } from '../../memory/index.js';
+import {
+  ConnectionLostError,
+  MemoryAccess,
+  MemoryDeliveryStore,
+  MemoryFaults,
+  MemoryTables,
+} from '../../memory/index.js';
 import { VirtualClock } from '../../virtual-clock.js';
 import { History } from '../history.js';
 import { StepOwner } from '../scheduler.js';
@@ -86,12 +92,12 @@ async function watchedDatabase() {
         isPartial: false,
       });
     };
-    return { owner, store, renew, call, handle };
+    return { owner, faults, store, renew, call, handle };
   };
   const [one, other] = [processOf('p1', 0), processOf('p2', 1)];
   await one.store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
   tables.delivery.commit(event);
-  return { clock, tables, history, violations: history.violations, one, other };
+  return { clock, tables, watch, history, violations: history.violations, one, other };
 }
 
 const failed = { handler, event, attempt: undefined, uncounted: 0, error: 'x', retryAfterMs: 0 };
@@ -244,24 +250,30 @@ test('an event that is handled again under the same lease is a violation', async
   expect(violations).toEqual([expect.stringContaining('again, which it has handled under the same lease')]);
 });
 
-test('an event that was drained may be handled again when its model is open', async () => {
-  const { one, violations } = await watchedDatabase();
+test('an event of a model that opens is not handled again, unless a late statement blocks the model', async () => {
+  const { tables, watch, one, violations } = await watchedDatabase();
   const token = await one.renew();
-  await one.store.blocked.fail([{ ...failed, token, attempts: 1, dead: false }]);
-  one.handle();
+  const failure = { ...failed, token, attempts: 1, dead: false };
   const { slot, modelName, modelId } = event;
-  const move = {
-    handler,
-    slot,
-    token,
-    modelName,
-    modelId,
-    position: { modelVersion: 1, ordinal: 1 },
-    ends: true,
-  };
+  const position = { modelVersion: 1, ordinal: 1 };
+  const move = { handler, slot, token, modelName, modelId, position, ends: true };
+  await one.store.blocked.fail([failure]);
+  one.handle();
   await one.store.blocked.move([move]);
   one.handle();
-  expect(violations).toEqual([]);
+  expect(violations).toEqual([expect.stringContaining('again, which it has handled under the same lease')]);
+  const late = Promise.withResolvers<void>();
+  one.faults.inject((passage) => {
+    const onDone = () => {
+      watch.answered({ owner: one.owner, version: 0 }, passage, tables, true);
+      late.resolve();
+    };
+    return Promise.reject(new ConnectionLostError({ arrival: Promise.resolve(), onDone }));
+  });
+  await expect(one.store.blocked.fail([failure])).rejects.toThrow();
+  await late.promise;
+  one.handle();
+  expect(violations).toHaveLength(1);
 });
 
 test.each([

@@ -86,11 +86,16 @@ export class DeliveryWatch {
     });
   }
 
-  /** Checks the changes that a process's request has made, after it was carried out and before the process knows. */
+  /**
+   * Checks the changes that a process's request has made, after it was carried out and before the process knows.
+   *
+   * @param isLate whether the process gave up waiting for it before: a model that it blocks may be past its events
+   */
   answered(
     { owner: { name }, version }: WatchedProcess,
     { operation }: Pick<MemoryPassage, 'operation'>,
     tables: MemoryTables,
+    isLate = false,
   ): void {
     const watch = this.#databases.find((each) => each.tables === tables);
     if (watch === undefined) return;
@@ -108,8 +113,7 @@ export class DeliveryWatch {
     else if (mayWrite.has(operation))
       watch.attempts.look(leaseOf, ({ handler, slot, ...model }) => {
         const key = modelKey(handler, model);
-        // A version that was drained may be read from the slot after a later one, and is handled again then.
-        if (!tables.delivery.blocked.has(key)) watch.done.delete(key);
+        if (isLate) watch.done.delete(key);
         if (watch.leases.holds(name, handler, slot)) return;
         this.#violated(`${name} writes blocked models of ${handler} in slot ${slot}, which it does not hold`);
       });
