@@ -228,7 +228,10 @@ export class DatabaseWorker {
       // Abandoned attempts are taken back first, so that the next holder of the slots does not see them counted.
       this.#within(
         timeoutMs / 2,
-        Promise.all(subscriptions.map((subscription) => subscription.dispatch.idle())),
+        Promise.all([
+          ...subscriptions.map((subscription) => subscription.dispatch.idle()),
+          this.#retries.idle(),
+        ]),
       )
         .then(() => this.#around.writes.move.idle())
         .then(() => this.#guarded(() => this.#saver.save(true)))

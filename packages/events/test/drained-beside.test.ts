@@ -1,4 +1,5 @@
 import { UnknownActionError } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
 import { type BatchEventHandler, type EventEnvelope, PartialBatchError } from '../src/index.js';
@@ -153,5 +154,64 @@ describe('80 models that are drained for minutes', () => {
     executor.committed();
     await bench.clock.advance(60_000);
     expect(seenOf(seen, 'b')).toEqual(['b1', 'b1']);
+  });
+});
+
+describe('beside a backlog', () => {
+  test('heads of blocked models and what waits behind them get up to half of the calls', async () => {
+    const bench = new DeliveryBench();
+    const failed = new Set<string>();
+    let recoveredCount = 0;
+    const handler = handlerOf({ name: 'one' }, async ({ eventId, modelId }) => {
+      await bench.clock.sleep(20);
+      if (!modelId.startsWith('y')) return;
+      if (failed.has(modelId)) recoveredCount++;
+      else if (failed.add(modelId)) throw new Error(`once, at ${eventId}`);
+    });
+    for (let index = 0; index < 400; index++)
+      for (const version of [1, 2, 3])
+        bench.database.commit(deposited(`y${index}-`, version, { slot: index % 4 }));
+    for (let index = 0; index < 8_000; index++)
+      bench.database.commit(
+        deposited(`f${index % 2_000}-`, 1 + Math.floor(index / 2_000), { slot: index % 4 }),
+      );
+    bench.start([handler]);
+    await bench.clock.advance(8_000);
+    expect(recoveredCount).toBe(3 * 400);
+    expect(handler.seen.filter((id) => id.startsWith('f')).length).toBeLessThan(8_000);
+  });
+
+  test('the events that are read ahead of drains are limited like all that are unfinished', async () => {
+    const bench = new DeliveryBench();
+    const held = new Map<string, number>();
+    let [isDown, bytes, bytesMax] = [true, 0, 0];
+    const handler = handlerOf({ name: 'one', retry: { backoffMaxMs: 2_000 } }, async ({ eventId }) => {
+      if (isDown) throw new Error('down');
+      await bench.clock.sleep(20);
+      bytes -= held.get(eventId) ?? 0;
+      held.delete(eventId);
+    });
+    const payload = { amount: 1, note: 'x'.repeat(300) };
+    for (let version = 1; version <= 40; version++)
+      for (let index = 0; index < 400; index++)
+        bench.database.commit(deposited(`m${index}-`, version, { slot: index % 4, payload }));
+    const { access } = bench.start([handler], { readMax: 100, readBytesMax: 100_000 });
+    await bench.clock.advance(10_000);
+    const answer = access.answer.bind(access);
+    access.answer = async (method, work) => {
+      await bench.clock.sleep(20);
+      const result = await answer(method, work);
+      if (method === 'blocked.read')
+        for (const event of (result as readonly (readonly DeliverableEvent[])[]).flat()) {
+          if (!held.has(event.id)) bytes += event.bytes ?? 0;
+          held.set(event.id, event.bytes ?? 0);
+        }
+      bytesMax = Math.max(bytesMax, bytes);
+      return result;
+    };
+    isDown = false;
+    await bench.clock.advance(30_000);
+    expect(bytesMax).toBeGreaterThan(100_000);
+    expect(bytesMax).toBeLessThanOrEqual(4 * 100_000);
   });
 });

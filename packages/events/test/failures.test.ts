@@ -234,7 +234,7 @@ describe('an attempt', () => {
     expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 3, dead: true }]);
   });
 
-  test('is made within the longest backoff even if the clock of the database was set back while the event waited', async () => {
+  test('is made at once if it is due later than the longest wait, because the clock of the database was set back', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' }, ({ attempt }) => {
       if (attempt === 1) throw new Error('once');
@@ -243,7 +243,7 @@ describe('an attempt', () => {
     bench.start([handler]);
     for (let waits = 0; bench.database.blocked.size === 0 && waits < 100; waits++)
       await bench.clock.advance(10);
-    for (const row of bench.database.blocked.values()) row.nextMs += 2 * hourMs;
+    for (const row of bench.database.blocked.values()) row.nextMs += 27 * hourMs;
     await bench.clock.advance(60_000);
     expect(handler.seen).toHaveLength(2);
     expect(bench.database.blocked.size).toBe(0);

@@ -32,6 +32,25 @@ describe('a handler that asks to be called later', () => {
     }
   });
 
+  test('an event that a handler has postponed is not called earlier because another process delivers now', async () => {
+    const bench = new DeliveryBench();
+    const calledAtMs: number[] = [];
+    const handler = () =>
+      handlerOf({ name: 'one' }, () => {
+        calledAtMs.push(bench.clock.elapsedMs());
+        throw new RetryLaterError({ afterMs: 6 * 3_600_000 });
+      });
+    bench.database.commit(deposited('a', 1));
+    const first = bench.start([handler()]);
+    await bench.clock.advance(60_000);
+    const stopped = first.delivery.stop();
+    await bench.clock.advance(1_000);
+    await stopped;
+    bench.start([handler()]);
+    await bench.clock.advance(60_000);
+    expect(calledAtMs).toHaveLength(1);
+  });
+
   test('is called again within a few seconds if it names no time', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', retry }, () => {

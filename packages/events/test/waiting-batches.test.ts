@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
+import { PartialBatchError } from '../src/index.js';
 import { deposited } from './account.js';
 import { batchHandlerOf, giveAway } from './bench-store.js';
 import { DeliveryBench, gate, operatorOf } from './delivery-bench.js';
@@ -91,4 +92,33 @@ describe('a batch that waits for its dependency', () => {
     await bench.clock.advance(2_000);
     expect(bench.database.cursors.get('one 0')).toBe(1);
   });
+});
+
+test('a batch that waits holds up no other slot, even if its slot keeps many events of a drained model', async () => {
+  const bench = new DeliveryBench();
+  let failsOnce = true;
+  const handler = batchHandlerOf(waits, async (ids) => {
+    if (ids[0] === 'a1' && failsOnce) {
+      failsOnce = false;
+      throw new PartialBatchError([{ eventId: 'a1', error: new Error('once') }]);
+    }
+    if (!ids.includes('a2')) return;
+    await bench.clock.sleep(5_000);
+    throw new Error('down');
+  });
+  const commit = (modelId: string, from: number, to: number, slot: number): void => {
+    for (let version = from; version <= to; version++)
+      bench.database.commit(deposited(modelId, version, { slot }));
+    executor.committed();
+  };
+  const { executor } = bench.start([handler]);
+  commit('a', 1, 1, 0);
+  await bench.clock.advance(300);
+  commit('a', 2, 2, 0);
+  await bench.clock.advance(2_000);
+  commit('a', 3, 4_000, 0);
+  await bench.clock.advance(60_000);
+  commit('b', 1, 1, 1);
+  await bench.clock.advance(1_000);
+  expect(handler.batches.flat()).toContain('b1');
 });

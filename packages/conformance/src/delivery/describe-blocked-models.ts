@@ -318,6 +318,17 @@ export function describeDueModels(context: DeliveryContext): void {
     expect(await due(context.places(), 10)).toEqual([]);
   });
 
+  test('As many due models are returned as are asked for, even if all are in one of many slots', async () => {
+    await context.holdAll();
+    const written = Array.from({ length: 100 }, (_, index) => ({ modelId: `m${index}`, modelVersion: 1 }));
+    await context.writeAtOnce(...written);
+    const events = await context.logged();
+    const inOneSlot = events.filter(({ slot }) => slot === at(events, 0).slot);
+    expect(inOneSlot.length).toBeGreaterThan(1);
+    await context.fail(...inOneSlot.map((event) => ({ event })));
+    expect(await due(context.places(), inOneSlot.length)).toHaveLength(inOneSlot.length);
+  });
+
   test('The models of one handler do not crowd out those of another one, and each has its own limit', async () => {
     await context.holdWith('a', 1);
     for (const id of ['b', 'c', 'd']) await context.write(id, 1);

@@ -121,7 +121,9 @@ const dueHeadsText = `
   with due as materialized (
     select b.* from (
       select handler, least($3::integer, max(heads_max)) as heads_max, array_agg(slot) as slots, array_agg(wait_max_ms) as waits,
-        1 + 2 * least($3::integer, max(heads_max)) / count(*) as slot_max
+        1 + 2 * least($3::integer, max(heads_max)) / greatest(1, count(*) filter (where exists (
+          select from eventlog.blocked_models b
+          where (b.handler, b.slot) = (place.handler, place.slot) and b.due_date <= statement_timestamp()))) as slot_max
       from unnest($1::text[], $2::smallint[], $5::double precision[], $6::integer[]) as place (handler, slot, wait_max_ms, heads_max)
       group by handler) as asked
     join eventlog.handlers h using (handler) cross join lateral (

@@ -144,6 +144,9 @@ function isTakenId(known: FrameworkError): boolean {
 /** How much longer than asked for a wait is at most, as a part of it: events that were postponed together spread out. */
 const askedSpread = 0.1;
 
+/** The longest wait that a handler can ask for, in milliseconds. */
+export const askedMaxMs: number = RetryLaterError.afterMaxMs * (1 + askedSpread);
+
 /**
  * How long to wait, in milliseconds, because what was thrown asks for it; `undefined` when it does not. Never throws.
  *

@@ -15,7 +15,7 @@ import {
 } from '@framework/core/adapter';
 
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
-import { askedWaitMs, partialFailure } from './attempt-failure.js';
+import { partialFailure } from './attempt-failure.js';
 import type { HandlerContext, HandlerExecution } from '../handler/event-handler.js';
 import type { EnvelopeFactory } from '../handler/row-envelope.js';
 import { type AbandonedCalls, CallDeadlines, type TurnTime } from './call-deadlines.js';
@@ -73,7 +73,6 @@ interface HandlerCallerOptions {
 export class HandlerCaller {
   readonly #options: HandlerCallerOptions;
   readonly #running: CallDeadlines<RunningCall>;
-  #askedMaxMs = 0;
   /** Calls that wait for a turn of the event loop in which there is time left. */
   readonly #waiting: (() => void)[] = [];
 
@@ -90,11 +89,6 @@ export class HandlerCaller {
   /** The handler's durable name. */
   get handler(): string {
     return this.#options.handler.name;
-  }
-
-  /** The longest wait that a call has asked for, in milliseconds. A longer one means that a clock was set back. */
-  get askedMaxMs(): number {
-    return this.#askedMaxMs;
   }
 
   /** Calls the handler with the events, at least one, all from one slot. Never rejects. */
@@ -219,8 +213,6 @@ export class HandlerCaller {
 
   #failureOf(error: unknown, events: readonly DeliverableEvent[]): CallOutcome {
     const errors = partialFailure(error, events);
-    for (const thrown of errors?.values() ?? [error])
-      this.#askedMaxMs = Math.max(this.#askedMaxMs, askedWaitMs(thrown, 1) ?? 0);
     return errors === undefined ? { kind: 'failed', error } : { kind: 'partly-failed', errors };
   }
 

@@ -54,3 +54,15 @@ test('a model that is remembered as open is taken when a late statement has bloc
   expect([...slot.blocked.values()]).toEqual([again]);
   expect(slot.opened.size).toBe(0);
 });
+
+test('of the models that the slot has met, only some are remembered as open', () => {
+  openedModel(5, 6);
+  for (let index = 0; index < 1_000; index++) {
+    const recovery = slot.recoveryOf({ modelName: 'Wallet', modelId: `met-${index}` }, 'waiting');
+    recovery.leave({ modelVersion: 1, ordinal: 0 });
+    recovery.position = { modelVersion: 1, ordinal: 1 };
+    recovery.open(3);
+  }
+  expect(slot.opened.size).toBe(256);
+  expect(slot.blocked.has(modelKey(model))).toBe(true);
+});

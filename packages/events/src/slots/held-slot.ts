@@ -108,6 +108,8 @@ export interface DrainedBatch {
   readonly onEnded: (isDone: boolean) => void;
 }
 
+/** How many open models of a slot are remembered although the slot has met what was drained. */
+const rememberedMax = 256;
 /** How many suspects of a model are tried in one attempt while no process has died in one. */
 const suspectsMax = 128;
 /** How many times fewer they are after each process that has. */
@@ -180,7 +182,7 @@ export class ModelRecovery {
   meet(work: EventWork): 'handle' | 'keep' | 'leave' {
     const { event } = work;
     if (this.#phase === 'open') {
-      this.#isMet ||= comparePositions(positionAfter(event), this.position) >= 0;
+      if (comparePositions(positionAfter(event), this.position) >= 0) this.#remember();
       return comparePositions(event, this.position) < 0 ? 'leave' : 'handle';
     }
     if (this.#phase === 'blocking' || this.#phase === 'joining') {
@@ -295,8 +297,8 @@ export class ModelRecovery {
     const from = kept.findIndex(({ event }) => comparePositions(event, this.position) >= 0);
     const next = from === -1 ? [] : kept.slice(from);
     const readTo = next[0]?.event ?? kept.at(-1)?.event ?? this.#leftTo;
-    this.#isMet = readTo !== undefined && comparePositions(positionAfter(readTo), this.position) >= 0;
     this.slot.opened.add(this);
+    if (readTo !== undefined && comparePositions(positionAfter(readTo), this.position) >= 0) this.#remember();
     return { done: from === -1 ? kept : kept.slice(0, from), next };
   }
 
@@ -310,8 +312,16 @@ export class ModelRecovery {
    * the log
    */
   forget(generation: number | undefined): void {
-    const isPassed = generation === undefined ? this.#isMet : generation > this.#openedGeneration;
-    if (!isPassed) return;
+    if (generation === undefined ? this.#isMet : generation > this.#openedGeneration) this.#forget();
+  }
+
+  /** Remembers that the slot has met what was drained; if many models are remembered, forgets this one, at the risk of a repeat. */
+  #remember(): void {
+    this.#isMet = true;
+    if (this.slot.opened.size > rememberedMax) this.#forget();
+  }
+
+  #forget(): void {
     const { blocked, opened } = this.slot;
     const key = modelKey(this);
     opened.delete(this);

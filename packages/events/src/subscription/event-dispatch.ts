@@ -8,6 +8,7 @@ import type {
   DeliveryLog,
 } from '@framework/core/adapter';
 
+import { askedMaxMs } from '../call/attempt-failure.js';
 import type { AbandonedCalls } from '../call/call-deadlines.js';
 import { HandlerCaller } from '../call/handler-caller.js';
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
@@ -22,9 +23,18 @@ import {
   type LeftEvents,
   finish,
   handlerPolicy,
+  isLeft,
   wantsEvent,
 } from './event-step.js';
-import { type KeyedQueue, KeyedQueues, type Load, loadOf, nothing, takeEvents } from './keyed-queue.js';
+import {
+  type KeyedQueue,
+  KeyedQueues,
+  type Load,
+  isTurnOfRetries,
+  loadOf,
+  nothing,
+  takeEvents,
+} from './keyed-queue.js';
 import type { LogReader } from './log-reader.js';
 import { type AttemptEnd, type DoneAttempt, RetryStep, type RetryWork } from './retry-step.js';
 import { type EventWork, type HeldSlot, type ModelRecovery, modelKey } from '../slots/held-slot.js';
@@ -44,6 +54,10 @@ export class EventDispatch {
   /** The queues, each of one slot, whose first events failed and wait to be tried again in the same batch. */
   readonly #waiting = new Map<KeyedQueue, Waiting>();
   #unfinished = nothing;
+  /** Those of the unfinished events that are in no queue, by slot: kept until their model is open, or read ahead of a drain. */
+  readonly #aside = new Map<HeldSlot, Load>();
+  /** How many reads are in progress. */
+  #readCount = 0;
   #startsSoon = false;
   #paused = false;
 
@@ -87,8 +101,9 @@ export class EventDispatch {
       policy,
       caller,
       failures: writes.fail,
-      onBlocked: (kept) => {
-        this.#finish(kept);
+      onBlocked: (slot, kept) => {
+        this.#setAside(slot, kept, -1);
+        finish(kept);
         onBlocked();
       },
     });
@@ -116,12 +131,26 @@ export class EventDispatch {
   get readRoom(): number {
     const { unfinishedMax, readBytesMax } = this.#around.context.settings;
     let { count, bytes } = this.#unfinished;
-    for (const [{ events }, { tried }] of this.#waiting) {
-      const waiting = loadOf(events);
-      count -= waiting.count + tried.count;
-      bytes -= waiting.bytes + tried.bytes;
+    for (const [{ events }, { tried, slot }] of this.#waiting) {
+      for (const load of [loadOf(events), tried, this.#aside.get(slot) ?? nothing]) {
+        count -= load.count;
+        bytes -= load.bytes;
+      }
     }
-    return count >= unfinishedMax ? 0 : Math.max(0, readsMax - Math.ceil(bytes / readBytesMax));
+    const room = readsMax - this.#readCount - Math.ceil(bytes / readBytesMax);
+    return count >= unfinishedMax ? 0 : Math.max(0, room);
+  }
+
+  /** Reads, and counts the read until it has ended. */
+  async reading<Result>(read: () => Promise<Result>): Promise<Result> {
+    this.#readCount++;
+    try {
+      return await read();
+    } finally {
+      const wasFull = this.full;
+      this.#readCount--;
+      if (wasFull && !this.full) this.#onRoom();
+    }
   }
 
   /** Whether the handler wants an event. */
@@ -131,13 +160,12 @@ export class EventDispatch {
 
   /** The slots from which nothing more may be read, because their events wait to be tried again, or are being tried again. */
   get waitingSlots(): ReadonlySet<number> {
-    return new Set([...this.#waiting.values()].map(({ slot }) => slot));
+    return new Set([...this.#waiting.values()].map(({ slot }) => slot.slot));
   }
 
-  /** The longest wait: the backoff, what the handler has asked for, or the time in which a late end of an attempt is reported. */
+  /** The longest wait for an attempt, in milliseconds. A longer one means that the clock of the database was set back. */
   get waitMaxMs(): number {
-    const { leaseMs } = this.#around.context.settings;
-    return Math.max(this.#policy.retry.backoffMaxMs, this.#caller.askedMaxMs, leaseMs);
+    return Math.max(this.#policy.retry.backoffMaxMs, askedMaxMs, this.#around.context.settings.leaseMs);
   }
 
   /** How many heads of blocked models may be tried at the same time, so that new events have room left. */
@@ -168,9 +196,10 @@ export class EventDispatch {
     for (const event of events) {
       const work: EventWork = { event, slot, onFinished };
       const fate = slot.blocked.get(modelKey(event))?.meet(work) ?? 'handle';
-      if (fate !== 'leave') this.#count([work], 1);
       if (fate === 'leave') onFinished();
+      if (fate === 'keep') this.#setAside(slot, [work], 1);
       if (fate !== 'handle') continue;
+      this.#count(loadOf([work]), 1);
       this.#queues.add(this.#keyOf(event), work);
       isQueued = true;
     }
@@ -178,9 +207,27 @@ export class EventDispatch {
     else if (isQueued && !this.#startsSoon) this.#startSoon();
   }
 
+  /** Counts events that were read ahead of a drain, until they are released. */
+  hold(slot: HeldSlot, events: readonly DeliverableEvent[]): void {
+    this.#setAside(
+      slot,
+      events.map((event) => ({ event })),
+      1,
+    );
+  }
+
+  /** Counts such events no more, because they are drained or dropped now. */
+  release(slot: HeldSlot, events: readonly DeliverableEvent[]): void {
+    this.#setAside(
+      slot,
+      events.map((event) => ({ event })),
+      -1,
+    );
+  }
+
   /** Handles drained events in order, behind earlier ones of their model. */
   drain(works: readonly EventWork[]): void {
-    this.#count(works, 1);
+    this.#count(loadOf(works), 1);
     for (const work of works) this.#queues.add(this.#keyOf(work.event), work);
     this.#queues.resume();
   }
@@ -188,7 +235,9 @@ export class EventDispatch {
   /** Opens a model, and continues with the events that were kept until then. */
   open(model: ModelRecovery): void {
     const { done, next } = model.open(this.#around.reader.generation);
-    this.#finish(done);
+    this.#setAside(model.slot, [...done, ...next], -1);
+    finish(done);
+    this.#count(loadOf(next), 1);
     for (const work of next) this.#queues.add(this.#keyOf(work.event), work);
     this.#queues.resume();
   }
@@ -226,30 +275,24 @@ export class EventDispatch {
   drop(reason: unknown, slot?: HeldSlot): void {
     this.#caller.drop(reason, slot);
     this.#leaveRetries((retry) => slot === undefined || retry.slot === slot);
-    for (const recovery of slot?.blocked.values() ?? []) this.#count(recovery.drop(), -1);
+    if (slot !== undefined)
+      for (const recovery of slot.blocked.values()) this.#setAside(slot, recovery.drop(), -1);
     this.#queues.resume();
   }
 
   /** Ends retries that wait for capacity, so that no caller waits for one that is not tried here, or not now. */
   #leaveRetries(isOff: (retry: RetryWork) => boolean): void {
-    for (const { onEnded } of this.#queues.removeRetries(isOff)) onEnded('left');
-  }
-
-  /** Finishes events that were counted, but are in no queue. */
-  #finish(works: readonly EventWork[]): void {
-    this.#count(works, -1);
-    finish(works);
+    for (const { onEnded } of this.#queues.removeRetries(isOff)) onEnded('untried');
   }
 
   #keyOf(event: DeliverableEvent): string {
     return this.#policy.batches ? `${event.slot}` : modelKey(event);
   }
 
-  /** Tries a head, or handles events: in the queue of a slot they take turns, because retries may never end. */
+  /** Tries a head, or handles events. */
   #step(queue: KeyedQueue): Promise<void> {
     if (this.#paused) this.#leave(queue);
-    const isTurnOfEvents = queue.hasRetried && queue.events.length > 0;
-    const retry = isTurnOfEvents ? undefined : queue.retries.shift();
+    const retry = isTurnOfRetries(queue) ? queue.retries.shift() : undefined;
     queue.hasRetried = retry !== undefined;
     if (retry !== undefined) return this.#runRetry(retry);
     const [first] = queue.events;
@@ -270,9 +313,9 @@ export class EventDispatch {
    * holder of the slots reads these events again.
    */
   #leave(queue: KeyedQueue): void {
-    for (const { onEnded } of queue.retries.splice(0)) onEnded('left');
+    for (const { onEnded } of queue.retries.splice(0)) onEnded('untried');
     const left = queue.events.splice(0);
-    this.#count(left, -1);
+    this.#count(loadOf(left), -1);
     for (const { batch } of left) batch?.onEnded(false);
   }
 
@@ -284,8 +327,20 @@ export class EventDispatch {
     });
   }
 
-  #count(works: readonly EventWork[], sign: 1 | -1): void {
-    const { count, bytes } = loadOf(works);
+  /** Counts unfinished events that are in no queue. */
+  #setAside(slot: HeldSlot, works: readonly Pick<EventWork, 'event'>[], sign: 1 | -1): void {
+    const load = loadOf(works);
+    const before = this.#aside.get(slot) ?? nothing;
+    const after = {
+      count: before.count + sign * load.count,
+      bytes: before.bytes + sign * load.bytes,
+    };
+    if (after.count === 0) this.#aside.delete(slot);
+    else this.#aside.set(slot, after);
+    this.#count(load, sign);
+  }
+
+  #count({ count, bytes }: Load, sign: 1 | -1): void {
     const wasFull = sign < 0 && this.full;
     this.#unfinished = {
       count: this.#unfinished.count + sign * count,
@@ -296,7 +351,7 @@ export class EventDispatch {
 
   async #runEvents(first: EventWork, queue: KeyedQueue): Promise<void> {
     const waited = this.#waiting.get(queue);
-    const works = takeEvents(queue, waited ?? this.#events.takeMax);
+    const works = takeEvents(queue, waited ?? this.#events.takeMax, isLeft);
     // The queue counts as waiting until the batch has succeeded: otherwise each attempt would let more of its slot be read.
     if (waited !== undefined) this.#waiting.set(queue, { ...waited, tried: loadOf(works) });
     const attempt = (waited?.attempt ?? 0) + 1;
@@ -306,11 +361,11 @@ export class EventDispatch {
     } finally {
       // This includes abandoned calls: the next holder of their slot reads the events again.
       this.#waiting.delete(queue);
-      this.#count(works, -1);
-      if (left !== undefined) this.#count(left.works, 1);
+      this.#count(loadOf(works), -1);
+      if (left !== undefined) this.#count(loadOf(left.works), 1);
       if (left !== undefined) {
         queue.events = [...left.works, ...queue.events];
-        const together = { slot: first.slot.slot, count: left.works.length, tried: nothing };
+        const together = { slot: first.slot, count: left.works.length, tried: nothing };
         if (left.waitMs === undefined) {
           if (waited !== undefined) this.#waiting.set(queue, { ...waited, ...together });
         } else if (this.#around.context.stopping.aborted) {
@@ -335,7 +390,7 @@ export class EventDispatch {
 
 /** Events of one slot that failed together. */
 interface Waiting {
-  readonly slot: number;
+  readonly slot: HeldSlot;
   readonly count: number;
   /** How often the events were tried. */
   readonly attempt: number;

@@ -8,7 +8,7 @@ import type { RegisteredHandler } from '../handler/event-handler-registry.js';
 import { type HandlerRetry, retryAfterMs, set } from '../handler/event-handler.js';
 import type { WorkerContext } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
-import { type EventWork, modelKey } from '../slots/held-slot.js';
+import { type EventWork, type HeldSlot, modelKey } from '../slots/held-slot.js';
 
 /** Events that are neither done nor blocked, and must be tried again together. */
 export interface LeftEvents {
@@ -24,7 +24,7 @@ export class EventStep {
   readonly #policy: HandlerPolicy;
   readonly #caller: HandlerCaller;
   readonly #failures: BlockedWrites['fail'];
-  readonly #onBlocked: (left: readonly EventWork[]) => void;
+  readonly #onBlocked: (slot: HeldSlot, left: readonly EventWork[]) => void;
 
   constructor(options: {
     readonly context: WorkerContext;
@@ -32,8 +32,8 @@ export class EventStep {
     readonly policy: HandlerPolicy;
     readonly caller: HandlerCaller;
     readonly failures: BlockedWrites['fail'];
-    /** Called when a model has been blocked, with the events that were kept until then. */
-    readonly onBlocked: (left: readonly EventWork[]) => void;
+    /** Called when models of a slot have been blocked, with the events that were kept until then. */
+    readonly onBlocked: (slot: HeldSlot, left: readonly EventWork[]) => void;
   }) {
     this.#context = options.context;
     this.#handler = options.handler;
@@ -147,7 +147,7 @@ export class EventStep {
     if (!(await this.#failures.add(slot, ...blocked.map(({ failure }) => failure))) || !slot.held) return;
     const kept = blocked.flatMap(({ recovery, failure }) => recovery.wait(failure.event, failure.doneIds));
     for (const work of works) leave(work);
-    this.#onBlocked(kept);
+    this.#onBlocked(slot, kept);
   }
 
   /**
@@ -207,7 +207,7 @@ export function failedState(
 }
 
 /** Whether an event stays in the log, because its model is blocked. */
-function isLeft(work: EventWork): boolean {
+export function isLeft(work: EventWork): boolean {
   return work.slot.blocked.get(modelKey(work.event))?.admits(work) === false;
 }
 

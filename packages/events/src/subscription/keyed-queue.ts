@@ -16,16 +16,21 @@ export interface KeyedQueue {
   held: boolean;
 }
 
-/** Runs a limited number of queues in parallel, each one step at a time. */
+/**
+ * Runs a limited number of queues in parallel, each one step at a time. Queues with work of blocked models get up to half of the
+ * capacity before all others, so that models recover during a backlog.
+ */
 export class KeyedQueues {
   readonly #concurrency: number;
+  readonly #recoveriesMax: number;
   readonly #mayStart: () => boolean;
   readonly #step: (queue: KeyedQueue) => Promise<void>;
   readonly #onError: (error: unknown) => void;
   readonly #queues = new Map<string, KeyedQueue>();
-  /** The queues with work, in the order of their next step. */
-  readonly #ready = new Set<KeyedQueue>();
+  /** The queues with work, in the order of their next step: those whose next work is that of a blocked model, and the others. */
+  readonly #ready = { recoveries: new Set<KeyedQueue>(), others: new Set<KeyedQueue>() };
   #activeCount = 0;
+  #recoveryCount = 0;
   readonly #onIdle: (() => void)[] = [];
 
   /**
@@ -39,6 +44,7 @@ export class KeyedQueues {
     readonly onError: (error: unknown) => void;
   }) {
     this.#concurrency = options.concurrency;
+    this.#recoveriesMax = Math.max(1, Math.floor(options.concurrency / 2));
     this.#mayStart = options.mayStart;
     this.#step = options.step;
     this.#onError = options.onError;
@@ -46,12 +52,15 @@ export class KeyedQueues {
 
   /** Adds an event to its queue; {@link KeyedQueues.resume} starts it, so that events added together are handled together. */
   add(key: string, work: EventWork): void {
-    this.#queue(key).events.push(work);
+    const queue = this.#queue(key);
+    if (queue.events.push(work) === 1) this.#mark(queue);
   }
 
   /** Adds a retry to its queue, and starts it. */
   retry(key: string, work: RetryWork): void {
-    this.#queue(key).retries.push(work);
+    const queue = this.#queue(key);
+    queue.retries.push(work);
+    this.#mark(queue);
     this.resume();
   }
 
@@ -68,8 +77,9 @@ export class KeyedQueues {
 
   /** Starts every step that may start. */
   resume(): void {
-    for (const queue of this.#ready) {
-      if (this.#activeCount >= this.#concurrency || !this.#mayStart()) return;
+    while (this.#activeCount < this.#concurrency && this.#mayStart()) {
+      const queue = this.#next();
+      if (queue === undefined) return;
       this.#run(queue);
     }
   }
@@ -87,43 +97,79 @@ export class KeyedQueues {
     return this.#queues.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve));
   }
 
+  /** Puts a queue into the order of next steps, unless it is in it already or may have none now. */
+  #mark(queue: KeyedQueue): void {
+    if (queue.active || queue.held || isEmpty(queue)) return;
+    const { recoveries, others } = this.#ready;
+    if (isRecovery(queue)) {
+      others.delete(queue);
+      recoveries.add(queue);
+    } else {
+      recoveries.delete(queue);
+      others.add(queue);
+    }
+  }
+
+  #unmark(queue: KeyedQueue): void {
+    this.#ready.recoveries.delete(queue);
+    this.#ready.others.delete(queue);
+  }
+
+  #next(): KeyedQueue | undefined {
+    const { recoveries, others } = this.#ready;
+    const isTurnOfOthers = this.#recoveryCount >= this.#recoveriesMax && others.size > 0;
+    const [queue] = isTurnOfOthers || recoveries.size === 0 ? others : recoveries;
+    return queue;
+  }
+
   #queue(key: string): KeyedQueue {
     let queue = this.#queues.get(key);
     if (queue === undefined) {
       queue = { key, retries: [], events: [], hasRetried: false, active: false, held: false };
       this.#queues.set(key, queue);
     }
-    if (!queue.active && !queue.held) this.#ready.add(queue);
     return queue;
   }
 
   #run(queue: KeyedQueue): void {
-    this.#ready.delete(queue);
+    const recoveryCount = isRecovery(queue) ? 1 : 0;
+    this.#unmark(queue);
     queue.active = true;
     this.#activeCount++;
-    this.#step(queue).then(
-      () => this.#ended(queue),
-      (error: unknown) => {
-        this.#onError(error);
-        this.#ended(queue);
-      },
-    );
-  }
-
-  #ended(queue: KeyedQueue): void {
-    this.#activeCount--;
-    queue.active = false;
-    this.#settle(queue);
+    this.#recoveryCount += recoveryCount;
+    const onEnded = (): void => {
+      this.#activeCount--;
+      this.#recoveryCount -= recoveryCount;
+      queue.active = false;
+      this.#settle(queue);
+    };
+    this.#step(queue).then(onEnded, (error: unknown) => {
+      this.#onError(error);
+      onEnded();
+    });
   }
 
   #settle(queue: KeyedQueue): void {
-    const isEmpty = queue.retries.length + queue.events.length === 0;
-    if (queue.held || isEmpty) this.#ready.delete(queue);
-    else this.#ready.add(queue);
-    if (!queue.held && isEmpty) this.#queues.delete(queue.key);
+    this.#unmark(queue);
+    if (isEmpty(queue) && !queue.held) this.#queues.delete(queue.key);
+    this.#mark(queue);
     this.resume();
     if (this.#queues.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
   }
+}
+
+function isEmpty({ retries, events }: KeyedQueue): boolean {
+  return retries.length + events.length === 0;
+}
+
+/** Whether retries are next: they and events take turns in the queue of a slot, because retries may never end. */
+export function isTurnOfRetries({ retries, events, hasRetried }: KeyedQueue): boolean {
+  return retries.length > 0 && !(hasRetried && events.length > 0);
+}
+
+/** Whether the next step of a queue is work of a blocked model. */
+function isRecovery(queue: KeyedQueue): boolean {
+  return isTurnOfRetries(queue) || queue.events[0]?.batch !== undefined;
 }
 
 /** Events in memory. */
@@ -134,20 +180,27 @@ export interface Load {
 
 export const nothing: Load = { count: 0, bytes: 0 };
 
-export function loadOf(works: readonly EventWork[]): Load {
+export function loadOf(works: readonly Pick<EventWork, 'event'>[]): Load {
   return { count: works.length, bytes: works.reduce((sum, { event }) => sum + heldBytes(event), 0) };
 }
 
-/** Removes the first events from a queue, at most this many and this many bytes, but at least one. */
+/**
+ * Removes the first events from a queue: at most this many and this many bytes, but at least one. Those that are left to their blocked
+ * models do not count.
+ */
 export function takeEvents(
   { events }: KeyedQueue,
   { count: countMax, bytes: bytesMax = Infinity }: { readonly count: number; readonly bytes?: number },
+  isLeft: (work: EventWork) => boolean,
 ): readonly EventWork[] {
-  let [count, bytes] = [0, 0];
-  for (const { event } of events) {
-    bytes += event.bytes ?? 0;
-    if (count === countMax || (bytes > bytesMax && count > 0)) break;
-    count++;
+  let [count, bytes, taken] = [0, 0, 0];
+  for (const work of events) {
+    if (!isLeft(work)) {
+      bytes += work.event.bytes ?? 0;
+      if (count === countMax || (bytes > bytesMax && count > 0)) break;
+      count++;
+    }
+    taken++;
   }
-  return events.splice(0, count);
+  return events.splice(0, taken);
 }

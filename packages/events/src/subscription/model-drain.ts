@@ -19,7 +19,7 @@ const modelsMax = 100;
 const readsMax = 2;
 
 /** Handles drained events, and those that were kept until their model is open. */
-type Drained = Pick<EventDispatch, 'full' | 'wants' | 'drain' | 'open'>;
+type Drained = Pick<EventDispatch, 'full' | 'reading' | 'hold' | 'release' | 'wants' | 'drain' | 'open'>;
 
 /** Drains the blocked models of one handler: reads the events behind their heads from the log, and lets them be handled. */
 export class ModelDrain {
@@ -37,7 +37,7 @@ export class ModelDrain {
     this.#context = context;
     this.#moves = moves;
     this.#drained = drained;
-    this.#reads = new ModelReads(context, blocked, () => !drained.full);
+    this.#reads = new ModelReads(context, blocked, drained);
   }
 
   /** Reads on, because less is unfinished now. */
@@ -67,24 +67,39 @@ export class ModelDrain {
     let earlier = Promise.resolve(true);
     let isEmpty = false;
     let next = recovery.position;
-    for (let reading = this.#reads.read(recovery); ;) {
-      const read = await reading;
-      if (read === undefined || !slot.held || stopping.aborted) return (await earlier) && false;
-      const { events, hasMore } = read;
-      const last = events.at(-1);
-      if (last !== undefined) next = positionAfter(last);
-      // The next batch is read while this one waits for the one before it, and while it is handled.
-      if (hasMore) reading = this.#reads.read(recovery, next);
-      if (!(await earlier)) return false;
-      earlier = this.#handleAndMove(recovery, read, next);
-      if (hasMore) continue;
-      if (!(await earlier)) return false;
-      if (recovery.hasCaughtUp || (isEmpty && last === undefined)) return true;
-      // What a source streams may be visible in the log a little later.
-      isEmpty = last === undefined;
-      if (isEmpty) await clock.sleep(settings.pollMinMs, AbortSignal.any([slot.lost, stopping]));
-      reading = this.#reads.read(recovery);
+    let reading: Promise<ModelRead | undefined> | undefined;
+    try {
+      for (;;) {
+        const read = await (reading ?? this.#reads.read(recovery));
+        reading = undefined;
+        if (read === undefined || !slot.held || stopping.aborted) {
+          this.#release(recovery, read);
+          return (await earlier) && false;
+        }
+        const { events, hasMore } = read;
+        const last = events.at(-1);
+        if (last !== undefined) next = positionAfter(last);
+        // The next batch is read while this one waits for the one before it, and while it is handled.
+        if (hasMore) reading = this.#reads.read(recovery, next);
+        const mayHandle = await earlier;
+        this.#release(recovery, read);
+        if (!mayHandle) return false;
+        earlier = this.#handleAndMove(recovery, read, next);
+        if (hasMore) continue;
+        if (!(await earlier)) return false;
+        if (recovery.hasCaughtUp || (isEmpty && last === undefined)) return true;
+        // What a source streams may be visible in the log a little later.
+        isEmpty = last === undefined;
+        if (isEmpty) await clock.sleep(settings.pollMinMs, AbortSignal.any([slot.lost, stopping]));
+      }
+    } finally {
+      void reading?.then((read) => this.#release(recovery, read));
     }
+  }
+
+  /** Counts what was read no more as read ahead: it is handled now, or not at all. */
+  #release({ slot }: ModelRecovery, read: ModelRead | undefined): void {
+    if (read !== undefined) this.#drained.release(slot, read.events);
   }
 
   /** Resolves when all events are done, and the model is behind them: with false if one has failed, or the slot is lost. */
@@ -138,15 +153,15 @@ interface ReadRequest {
 class ModelReads {
   readonly #context: WorkerContext;
   readonly #blocked: Pick<BlockedModels, 'read'>;
-  readonly #hasRoom: () => boolean;
+  readonly #drained: Drained;
   readonly #requests: ReadRequest[] = [];
   readonly #room: WakeSignal;
   #readCount = 0;
 
-  constructor(context: WorkerContext, blocked: Pick<BlockedModels, 'read'>, hasRoom: () => boolean) {
+  constructor(context: WorkerContext, blocked: Pick<BlockedModels, 'read'>, drained: Drained) {
     this.#context = context;
     this.#blocked = blocked;
-    this.#hasRoom = hasRoom;
+    this.#drained = drained;
     this.#room = new WakeSignal(context.clock);
   }
 
@@ -178,15 +193,18 @@ class ModelReads {
         await this.#room.wait();
         continue;
       }
-      const limit = Math.max(1, Math.min(drainMax(settings), Math.floor(settings.readMax / asked.length)));
+      const limit = Math.max(1, Math.floor(settings.readMax / asked.length));
       try {
         const models = asked.map(({ recovery: { leased }, position }) => ({ ...leased, position }));
-        const found = await this.#blocked.read(models, limit, eventBytesMax(settings));
+        const found = await this.#drained.reading(() =>
+          this.#blocked.read(models, limit, eventBytesMax(settings)),
+        );
         backoff.succeeded();
         for (const [index, { recovery, answer }] of asked.entries()) {
           const readMax = Math.min(limit, recovery.readMax);
-          const events = found[index] ?? [];
-          answer({ events: events.slice(0, readMax), hasMore: events.length >= readMax });
+          const events = (found[index] ?? []).slice(0, readMax);
+          this.#drained.hold(recovery.slot, events);
+          answer({ events, hasMore: events.length === readMax });
         }
       } catch (error) {
         onError(error);
@@ -200,7 +218,7 @@ class ModelReads {
   /** The next requests; only those of models that keep what is read from their slot while there is no room. */
   #takeRequests(): readonly ReadRequest[] {
     const { stopping } = this.#context;
-    const hasRoom = this.#hasRoom();
+    const hasRoom = !this.#drained.full;
     const taken: ReadRequest[] = [];
     for (const request of this.#requests.splice(0)) {
       const { recovery, answer } = request;
@@ -210,9 +228,4 @@ class ModelReads {
     }
     return taken;
   }
-}
-
-/** About how many events are drained at once; as many beyond its saved position may have been handled when a process dies. */
-export function drainMax({ readMax }: Pick<WorkerContext['settings'], 'readMax'>): number {
-  return Math.ceil(readMax / 2);
 }

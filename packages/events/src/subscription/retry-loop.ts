@@ -64,7 +64,7 @@ export class RetryLoop {
 
   /** Resolves when no recovery is in progress. */
   async idle(): Promise<void> {
-    await Promise.all(this.#recovering);
+    while (this.#recovering.size > 0) await Promise.all(this.#recovering);
   }
 
   /** Polls at once, because something may be due. */
@@ -93,6 +93,7 @@ export class RetryLoop {
         await backoff.failed(stopping);
       }
     }
+    this.#start();
   }
 
   /** @returns the time until the next round is due, in milliseconds */
@@ -191,14 +192,14 @@ export class RetryLoop {
     });
   }
 
-  /** Starts the recoveries for which there is capacity. */
+  /** Starts the recoveries for which there is capacity, and leaves those that may not be made. */
   #start(): void {
     const counts = countBy(this.#trying, ({ subscription }) => subscription);
     const next = new Set<Recovery>();
     for (const recovery of this.#next) {
       const { subscription } = recovery;
       const count = counts.get(subscription) ?? 0;
-      if (subscription.paused) {
+      if (subscription.paused || this.#context.stopping.aborted) {
         this.#leave(recovery);
       } else if (count >= subscription.dispatch.retriesMax) {
         next.add(recovery);
@@ -235,7 +236,7 @@ export class RetryLoop {
   /** Lets heads be tried as soon as there is capacity. */
   #queue(recoveries: readonly Recovery[]): void {
     this.#next = new Set([...this.#next, ...recoveries].toSorted((one, other) => rank(one) - rank(other)));
-    if (!this.#context.stopping.aborted) this.#start();
+    this.#start();
   }
 
   #end(recovery: Recovery): void {
@@ -259,10 +260,10 @@ export class RetryLoop {
     const aloneMs = settings.quarantineMs * 2 ** (openCount - 1);
     await (openCount > 0 ? this.#gate.runAlone(work, aloneMs) : this.#gate.runBeside(work));
     this.#trying.delete(recovery);
-    if (!stopping.aborted) this.#start();
+    this.#start();
     const end = await tried;
     recovery.trial = undefined;
-    if (end === 'failed' || end === 'left') return false;
+    if (typeof end === 'string') return false;
     // Others can be tried while this one is moved and drained.
     if (model.suspectCount <= 1) this.#fillUp(subscription);
     return subscription.passHead(trial, model, end);

@@ -53,8 +53,11 @@ export interface RetryWork extends Trial {
   readonly onEnded: (end: AttemptEnd) => void;
 }
 
-/** How an attempt has ended: with the head done; `failed`, which is recorded; or `left`, because it is to be made later or elsewhere. */
-export type AttemptEnd = DoneAttempt | 'failed' | 'left';
+/**
+ * How an attempt has ended: with the head done; `failed`, which is recorded; `left`, because it is to be made again, later or elsewhere; or
+ * `untried`, because it was not begun: if it was recorded before, it is still open.
+ */
+export type AttemptEnd = DoneAttempt | 'failed' | 'left' | 'untried';
 
 /** A successful attempt at the head of a blocked model, not yet recorded. */
 export interface DoneAttempt {
@@ -106,7 +109,7 @@ export class RetryStep {
   /** Makes one attempt, and records a failure. */
   async run(work: RetryWork): Promise<AttemptEnd> {
     const { head, slot, alone } = work;
-    if (!slot.held || this.#context.ended.aborted) return 'left';
+    if (!slot.held || this.#context.ended.aborted) return 'untried';
     const startedMs = this.#watch.now();
     if (head.hasFailed && !wantsEvent(this.#policy, head.event.type)) {
       await this.#keepUnwanted(head, slot);

@@ -12,7 +12,7 @@ import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import { StoreBackoff, WakeSignal } from '../worker-context.js';
 import { type SubscriptionDependencies, EventDispatch } from './event-dispatch.js';
 import type { ReadBatch } from './log-reader.js';
-import { ModelDrain, drainMax, moveOf } from './model-drain.js';
+import { ModelDrain, moveOf } from './model-drain.js';
 import { holdSuspects, quarantinedMax } from './quarantine.js';
 import { type SlotPosition, SubscriptionSlots, groupPositions } from './subscription-slots.js';
 import type { AttemptEnd, DoneAttempt, Trial } from './retry-step.js';
@@ -92,7 +92,8 @@ export class Subscription {
     cursor: Cursor,
     models: readonly (BlockedModel & Pick<BlockedHead, 'hasFailed'>)[],
   ): void {
-    const suspectsMax = this.slots.quarantines(slot) ? 2 * drainMax(this.#around.context.settings) : 0;
+    // Those that were being handled, and those that were read next.
+    const suspectsMax = this.slots.quarantines(slot) ? 2 * this.#around.context.settings.readMax : 0;
     for (const model of models) {
       // The previous holder may have been trying the head or, if it has not failed, what follows.
       const suspectCount = model.hasFailed ? Math.min(1, suspectsMax) : suspectsMax;
@@ -124,7 +125,8 @@ export class Subscription {
       model.hasFailed = true;
       this.slots.tried(model);
     }
-    if (end === 'failed' || end === 'left') model.wait();
+    if (end === 'untried') await this.leave(model);
+    else if (end === 'failed' || end === 'left') model.wait();
     else model.position = end.position;
     return end;
   }
@@ -239,7 +241,7 @@ export class Subscription {
     const slots = group.map(({ slot }) => slot.slot);
     const turn = ++this.#readCount;
     for (const position of group) position.turn = turn;
-    const batch = await this.#around.reader.read(slots, first.cursor);
+    const batch = await this.dispatch.reading(() => this.#around.reader.read(slots, first.cursor));
     const wanted = batch.events.filter((event) => this.dispatch.wants(event));
     const bySlot = Map.groupBy(wanted, ({ slot }) => slot);
     await allEnded(

@@ -270,7 +270,7 @@ test('an event of a model that opens is not handled again, unless a late stateme
     };
     return Promise.reject(new ConnectionLostError({ arrival: Promise.resolve(), onDone }));
   });
-  await expect(one.store.blocked.fail([failure])).rejects.toThrow();
+  await expect(one.store.blocked.fail([failure])).rejects.toMatchObject({ code: 'transient-storage' });
   await late.promise;
   one.handle();
   expect(violations).toHaveLength(1);

@@ -1,0 +1,60 @@
+import { expect, test } from 'vitest';
+
+import { deposited } from './account.js';
+import { die } from './bench-store.js';
+import { type BenchProcess, DeliveryBench, gate, handlerOf, operatorOf } from './delivery-bench.js';
+
+/** 300 suspects of one model, whose process has died in a call of the handler. */
+async function suspects(): Promise<DeliveryBench> {
+  const bench = new DeliveryBench();
+  for (let version = 1; version <= 300; version++) bench.database.commit(deposited('a', version));
+  const first = bench.start([handlerOf({ name: 'one' }, () => new Promise(() => undefined))]);
+  await bench.clock.advance(1_000);
+  die(bench, first);
+  return bench;
+}
+
+/** Makes statements of a process slow. */
+function slowDown({ access }: BenchProcess, bench: DeliveryBench, durationMs: number, method: string): void {
+  const answer = access.answer.bind(access);
+  access.answer = async (...asked) => {
+    if (asked[0].startsWith(method)) await bench.clock.sleep(durationMs);
+    return answer(...asked);
+  };
+}
+
+function openAttempts(bench: DeliveryBench): number | undefined {
+  return bench.database.blockedOf('one')[0]?.openAttempts.size;
+}
+
+test.each([250, 310, 400])(
+  'a stop %i ms after suspects were taken over leaves no attempt open, because that would mean a death',
+  async (afterMs) => {
+    const bench = await suspects();
+    const second = bench.start([handlerOf({ name: 'one', concurrency: 2 }, () => undefined)]);
+    slowDown(second, bench, 50, 'blocked.');
+    await bench.clock.advance(afterMs);
+    const stopped = second.delivery.stop();
+    await bench.clock.advance(20_000);
+    await stopped;
+    expect(openAttempts(bench)).toBe(0);
+  },
+);
+
+test('a pause while suspects wait for capacity leaves no attempt open', async () => {
+  const bench = await suspects();
+  const hold = gate();
+  const handler = handlerOf({ name: 'one', concurrency: 1 }, async ({ modelId }) => {
+    if (modelId === 'b') await hold.opened;
+  });
+  const second = bench.start([handler]);
+  slowDown(second, bench, 500, 'blocked.read');
+  await bench.clock.advance(300);
+  bench.database.commit(deposited('b', 1));
+  second.executor.committed();
+  await bench.clock.advance(1_000);
+  await operatorOf(bench).pause('one');
+  await bench.clock.advance(10_000);
+  expect(handler.seen).toEqual(['a1', 'b1']);
+  expect(openAttempts(bench)).toBe(0);
+});
