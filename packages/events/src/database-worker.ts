@@ -233,7 +233,7 @@ export class DatabaseWorker {
           this.#retries.idle(),
         ]),
       )
-        .then(() => this.#around.writes.move.idle())
+        .then(() => this.#within(timeoutMs / 4, this.#around.writes.move.idle()))
         .then(() => this.#guarded(() => this.#saver.save(true)))
         .then(() => sourcesClosed)
         // A database that was unavailable has no leases of this process to give back.

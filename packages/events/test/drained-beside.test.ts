@@ -181,6 +181,29 @@ describe('beside a backlog', () => {
     expect(handler.seen.filter((id) => id.startsWith('f')).length).toBeLessThan(8_000);
   });
 
+  test('a handler with one call at a time is called in turn with drained and with new events', async () => {
+    const bench = new DeliveryBench();
+    let isDown = true;
+    const handler = handlerOf(
+      { name: 'one', concurrency: 1, retry: { backoffMaxMs: 300 } },
+      async ({ modelId }) => {
+        if (isDown && modelId === 'hot') throw new Error('down');
+        await bench.clock.sleep(10);
+      },
+    );
+    for (let version = 1; version <= 1_000; version++) bench.database.commit(deposited('hot', version));
+    const { executor } = bench.start([handler]);
+    await bench.clock.advance(2_000);
+    isDown = false;
+    await bench.clock.advance(2_000);
+    const before = handler.seen.length;
+    bench.database.commit(deposited('healthy', 1));
+    executor.committed();
+    await bench.clock.advance(500);
+    expect(handler.seen.slice(before, before + 10)).toContain('healthy1');
+    expect(bench.database.blocked.size).toBe(1);
+  });
+
   test('the events that are read ahead of drains are limited like all that are unfinished', async () => {
     const bench = new DeliveryBench();
     const held = new Map<string, number>();
@@ -214,4 +237,30 @@ describe('beside a backlog', () => {
     expect(bytesMax).toBeGreaterThan(100_000);
     expect(bytesMax).toBeLessThanOrEqual(4 * 100_000);
   });
+});
+
+test('a stop amid a drain leaves the row of the model behind what is done', async () => {
+  const bench = new DeliveryBench();
+  let isDown = true;
+  const handle = async (): Promise<void> => {
+    if (isDown) throw new Error('down');
+    await bench.clock.sleep(100);
+  };
+  const first = handlerOf({ name: 'one', retry: { backoffMaxMs: 300 } }, handle);
+  for (let version = 1; version <= 200; version++) bench.database.commit(deposited('hot', version));
+  const { delivery } = bench.start([first]);
+  await bench.clock.advance(2_000);
+  isDown = false;
+  await bench.clock.advance(5_000);
+  const stopped = delivery.stop();
+  await bench.clock.advance(10_000);
+  await stopped;
+  const done = new Set(first.seen).size;
+  expect(done).toBeGreaterThan(40);
+  expect(done).toBeLessThan(60);
+  const second = handlerOf({ name: 'one' }, handle);
+  bench.start([second]);
+  await bench.clock.advance(60_000);
+  expect(second.seen).toHaveLength(200 - done);
+  expect(bench.database.blocked.size).toBe(0);
 });

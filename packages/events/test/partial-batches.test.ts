@@ -195,3 +195,25 @@ describe('a batch that fails in part', () => {
     );
   });
 });
+
+test('a row remembers only done events behind its head, however many have failed before', async () => {
+  const bench = new DeliveryBench();
+  const handler = partialHandler({ retry: { backoffBaseMs: 100, backoffMaxMs: 100 } });
+  for (let version = 1; version <= 1_000; version++) {
+    bench.database.commit(deposited('a', version));
+    if (version % 100 === 50) handler.faults.set(`a${version}`, new Error('for a while'));
+  }
+  bench.start([handler], { batchMax: 30 });
+  const counts: number[] = [];
+  while (handler.faults.size > 0) {
+    await bench.clock.advance(1_000);
+    const [row] = bench.database.blockedOf('publish');
+    counts.push(row?.doneIds.length ?? 0);
+    const [next] = handler.faults.keys();
+    handler.faults.delete(next ?? '');
+  }
+  await bench.clock.advance(5_000);
+  expect(Math.max(...counts)).toBeLessThan(30);
+  expect(handler.batches.flat().length).toBeLessThan(1_300);
+  expect(new Set(handler.batches.flat()).size).toBe(1_000);
+});

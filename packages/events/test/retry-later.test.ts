@@ -32,7 +32,7 @@ describe('a handler that asks to be called later', () => {
     }
   });
 
-  test('an event that a handler has postponed is not called earlier because another process delivers now', async () => {
+  test('is not called earlier by another process', async () => {
     const bench = new DeliveryBench();
     const calledAtMs: number[] = [];
     const handler = () =>

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
 import { deposited } from './account.js';
-import { die } from './bench-store.js';
+import { batchHandlerOf, die } from './bench-store.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, operatorOf } from './delivery-bench.js';
 
 /** 300 suspects of one model, whose process has died in a call of the handler. */
@@ -57,4 +57,18 @@ test('a pause while suspects wait for capacity leaves no attempt open', async ()
   await bench.clock.advance(10_000);
   expect(handler.seen).toEqual(['a1', 'b1']);
   expect(openAttempts(bench)).toBe(0);
+});
+
+test('a batch handler gets suspects with no more bytes than any other batch', async () => {
+  const bench = new DeliveryBench();
+  const payload = { amount: 1, note: 'x'.repeat(1_000) };
+  for (let version = 1; version <= 50; version++) bench.database.commit(deposited('a', version, { payload }));
+  const first = bench.start([batchHandlerOf({ name: 'one' }, () => new Promise(() => undefined))]);
+  await bench.clock.advance(1_000);
+  die(bench, first);
+  const handler = batchHandlerOf({ name: 'one' });
+  bench.start([handler], { batchBytesMax: 10_000 });
+  await bench.clock.advance(60_000);
+  expect(handler.batches.flat()).toHaveLength(50);
+  expect(Math.max(...handler.batches.map(({ length }) => length))).toBeLessThan(10);
 });

@@ -122,3 +122,30 @@ test('a batch that waits holds up no other slot, even if its slot keeps many eve
   await bench.clock.advance(1_000);
   expect(handler.batches.flat()).toContain('b1');
 });
+
+test('blocked models of a slot are not read on while a batch of it waits', async () => {
+  const bench = new DeliveryBench();
+  let isDown = true;
+  const handler = batchHandlerOf({ ...waits, retry: { backoffMaxMs: 300 } }, (ids) => {
+    if (isDown) throw new PartialBatchError(ids.map((eventId) => ({ eventId, error: new Error('down') })));
+    if (ids.length > 1 || ids[0]?.startsWith('sick') === true) throw new Error('no more than one');
+  });
+  for (let version = 1; version <= 300; version++)
+    for (let index = 0; index < 20; index++)
+      bench.database.commit(deposited(`m${index}-`, version, { slot: 0 }));
+  const { access, executor } = bench.start([handler], { readMax: 100 });
+  await bench.clock.advance(5_000);
+  isDown = false;
+  bench.database.commit(deposited('sick', 1, { slot: 0 }), deposited('sick', 2, { slot: 0 }));
+  executor.committed();
+  let readCount = 0;
+  const answer = access.answer.bind(access);
+  access.answer = async (method, work) => {
+    const result = await answer(method, work);
+    if (method === 'blocked.read') readCount += (result as readonly (readonly unknown[])[]).flat().length;
+    return result;
+  };
+  await bench.clock.advance(60_000);
+  expect(handler.batches.filter(([id]) => id?.endsWith('-1') === true).length).toBeGreaterThan(20);
+  expect(readCount).toBeLessThan(200);
+});

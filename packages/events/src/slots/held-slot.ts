@@ -103,9 +103,22 @@ type RecoveryPhase = 'blocking' | 'waiting' | 'trying' | 'draining' | 'joining' 
 
 /** Events of a blocked model that were read from the log together. */
 export interface DrainedBatch {
+  readonly events: readonly DeliverableEvent[];
+  /** How many are to be handled, or being handled. */
   unfinishedCount: number;
-  /** Called once: with true when all are done, with false when one of them has failed or the slot is lost. */
+  /** Whether some of them are left to the next holder of the slot. */
+  isLeft: boolean;
+  /** Called once: with true when all are done, with false when some are left, one has failed, or the slot is lost. */
   readonly onEnded: (isDone: boolean) => void;
+}
+
+/** Ends the part of some events in the batches with which they were read, because they are left to the next holder of the slot. */
+export function leaveBatches(works: readonly EventWork[]): void {
+  for (const { batch } of works) {
+    if (batch === undefined) continue;
+    batch.isLeft = true;
+    if (--batch.unfinishedCount === 0) batch.onEnded(false);
+  }
 }
 
 /** How many open models of a slot are remembered although the slot has met what was drained. */
@@ -255,6 +268,15 @@ export class ModelRecovery {
   /** Events behind the head that are done. */
   get doneIds(): readonly string[] {
     return [...this.#doneIds];
+  }
+
+  /** Those of them that are not known to be before a position. */
+  doneIdsFrom(position: ModelPosition): readonly string[] {
+    const { events = [] } = this.#batch ?? this.#interrupted ?? {};
+    const passed = new Set(
+      events.filter((event) => comparePositions(event, position) < 0).map(({ id }) => id),
+    );
+    return this.doneIds.filter((id) => !passed.has(id));
   }
 
   isDone(eventId: string): boolean {

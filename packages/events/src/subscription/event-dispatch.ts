@@ -26,24 +26,21 @@ import {
   isLeft,
   wantsEvent,
 } from './event-step.js';
-import {
-  type KeyedQueue,
-  KeyedQueues,
-  type Load,
-  isTurnOfRetries,
-  loadOf,
-  nothing,
-  takeEvents,
-} from './keyed-queue.js';
+import { type KeyedQueue, KeyedQueues, isTurnOfRetries, takeEvents } from './keyed-queue.js';
 import type { LogReader } from './log-reader.js';
 import { type AttemptEnd, type DoneAttempt, RetryStep, type RetryWork } from './retry-step.js';
-import { type EventWork, type HeldSlot, type ModelRecovery, modelKey } from '../slots/held-slot.js';
-
-/** How many reads of the log one handler may have in progress at once. */
-const readsMax = 4;
+import { type Load, UnfinishedEvents, loadOf, nothing } from './unfinished-events.js';
+import {
+  type EventWork,
+  type HeldSlot,
+  type ModelRecovery,
+  leaveBatches,
+  modelKey,
+} from '../slots/held-slot.js';
 
 /** Dispatches the work of one handler: models in parallel, the work of each model one after the other. */
 export class EventDispatch {
+  readonly unfinished: UnfinishedEvents;
   readonly #around: SubscriptionDependencies;
   readonly #policy: HandlerPolicy;
   readonly #onRoom: () => void;
@@ -53,18 +50,13 @@ export class EventDispatch {
   readonly #retries: RetryStep;
   /** The queues, each of one slot, whose first events failed and wait to be tried again in the same batch. */
   readonly #waiting = new Map<KeyedQueue, Waiting>();
-  #unfinished = nothing;
-  /** Those of the unfinished events that are in no queue, by slot: kept until their model is open, or read ahead of a drain. */
-  readonly #aside = new Map<HeldSlot, Load>();
-  /** How many reads are in progress. */
-  #readCount = 0;
   #startsSoon = false;
   #paused = false;
 
   constructor(options: {
     readonly handler: DatabaseHandler;
     readonly around: SubscriptionDependencies;
-    /** Called when it is no longer {@link EventDispatch.full}. */
+    /** Called when more may be read. */
     readonly onRoom: () => void;
   }) {
     const { handler, around } = options;
@@ -73,6 +65,11 @@ export class EventDispatch {
     this.#around = around;
     this.#policy = policy;
     this.#onRoom = options.onRoom;
+    this.unfinished = new UnfinishedEvents({
+      settings: context.settings,
+      waiting: () => [...this.#waiting].map(waitingLoad),
+      onRoom: options.onRoom,
+    });
     const caller = new HandlerCaller({
       handler,
       executor: around.executor,
@@ -102,7 +99,7 @@ export class EventDispatch {
       caller,
       failures: writes.fail,
       onBlocked: (slot, kept) => {
-        this.#setAside(slot, kept, -1);
+        this.unfinished.setAside(slot, eventsOf(kept), -1);
         finish(kept);
         onBlocked();
       },
@@ -115,42 +112,6 @@ export class EventDispatch {
       caller,
       watch: around.watch,
     });
-  }
-
-  /** Whether so much is unfinished that no more may be read. */
-  get full(): boolean {
-    return this.readRoom === 0;
-  }
-
-  /**
-   * How many reads may begin now.
-   *
-   * Each read may return `readBytesMax`, and unfinished events and running reads together may have at most four times as much.
-   * Slots that wait are not counted, so that they do not hold up other slots; nothing more is read from them.
-   */
-  get readRoom(): number {
-    const { unfinishedMax, readBytesMax } = this.#around.context.settings;
-    let { count, bytes } = this.#unfinished;
-    for (const [{ events }, { tried, slot }] of this.#waiting) {
-      for (const load of [loadOf(events), tried, this.#aside.get(slot) ?? nothing]) {
-        count -= load.count;
-        bytes -= load.bytes;
-      }
-    }
-    const room = readsMax - this.#readCount - Math.ceil(bytes / readBytesMax);
-    return count >= unfinishedMax ? 0 : Math.max(0, room);
-  }
-
-  /** Reads, and counts the read until it has ended. */
-  async reading<Result>(read: () => Promise<Result>): Promise<Result> {
-    this.#readCount++;
-    try {
-      return await read();
-    } finally {
-      const wasFull = this.full;
-      this.#readCount--;
-      if (wasFull && !this.full) this.#onRoom();
-    }
   }
 
   /** Whether the handler wants an event. */
@@ -197,9 +158,9 @@ export class EventDispatch {
       const work: EventWork = { event, slot, onFinished };
       const fate = slot.blocked.get(modelKey(event))?.meet(work) ?? 'handle';
       if (fate === 'leave') onFinished();
-      if (fate === 'keep') this.#setAside(slot, [work], 1);
+      if (fate === 'keep') this.unfinished.setAside(slot, [event], 1);
       if (fate !== 'handle') continue;
-      this.#count(loadOf([work]), 1);
+      this.unfinished.count(loadOf([work]), 1);
       this.#queues.add(this.#keyOf(event), work);
       isQueued = true;
     }
@@ -207,27 +168,9 @@ export class EventDispatch {
     else if (isQueued && !this.#startsSoon) this.#startSoon();
   }
 
-  /** Counts events that were read ahead of a drain, until they are released. */
-  hold(slot: HeldSlot, events: readonly DeliverableEvent[]): void {
-    this.#setAside(
-      slot,
-      events.map((event) => ({ event })),
-      1,
-    );
-  }
-
-  /** Counts such events no more, because they are drained or dropped now. */
-  release(slot: HeldSlot, events: readonly DeliverableEvent[]): void {
-    this.#setAside(
-      slot,
-      events.map((event) => ({ event })),
-      -1,
-    );
-  }
-
   /** Handles drained events in order, behind earlier ones of their model. */
   drain(works: readonly EventWork[]): void {
-    this.#count(loadOf(works), 1);
+    this.unfinished.count(loadOf(works), 1);
     for (const work of works) this.#queues.add(this.#keyOf(work.event), work);
     this.#queues.resume();
   }
@@ -235,9 +178,9 @@ export class EventDispatch {
   /** Opens a model, and continues with the events that were kept until then. */
   open(model: ModelRecovery): void {
     const { done, next } = model.open(this.#around.reader.generation);
-    this.#setAside(model.slot, [...done, ...next], -1);
+    this.unfinished.setAside(model.slot, eventsOf([...done, ...next]), -1);
     finish(done);
-    this.#count(loadOf(next), 1);
+    this.unfinished.count(loadOf(next), 1);
     for (const work of next) this.#queues.add(this.#keyOf(work.event), work);
     this.#queues.resume();
   }
@@ -276,7 +219,8 @@ export class EventDispatch {
     this.#caller.drop(reason, slot);
     this.#leaveRetries((retry) => slot === undefined || retry.slot === slot);
     if (slot !== undefined)
-      for (const recovery of slot.blocked.values()) this.#setAside(slot, recovery.drop(), -1);
+      for (const recovery of slot.blocked.values())
+        this.unfinished.setAside(slot, eventsOf(recovery.drop()), -1);
     this.#queues.resume();
   }
 
@@ -292,6 +236,7 @@ export class EventDispatch {
   /** Tries a head, or handles events. */
   #step(queue: KeyedQueue): Promise<void> {
     if (this.#paused) this.#leave(queue);
+    else if (this.#around.context.stopping.aborted) this.#leaveDrained(queue);
     const retry = isTurnOfRetries(queue) ? queue.retries.shift() : undefined;
     queue.hasRetried = retry !== undefined;
     if (retry !== undefined) return this.#runRetry(retry);
@@ -315,8 +260,17 @@ export class EventDispatch {
   #leave(queue: KeyedQueue): void {
     for (const { onEnded } of queue.retries.splice(0)) onEnded('untried');
     const left = queue.events.splice(0);
-    this.#count(loadOf(left), -1);
-    for (const { batch } of left) batch?.onEnded(false);
+    this.unfinished.count(loadOf(left), -1);
+    leaveBatches(left);
+  }
+
+  /** Drops the drained events of a queue when the process stops: they stay in the log, and the row of their model is behind what is done. */
+  #leaveDrained(queue: KeyedQueue): void {
+    const drained = queue.events.filter(({ batch }) => batch !== undefined);
+    if (drained.length === 0) return;
+    queue.events = queue.events.filter(({ batch }) => batch === undefined);
+    this.unfinished.count(loadOf(drained), -1);
+    leaveBatches(drained);
   }
 
   #startSoon(): void {
@@ -325,28 +279,6 @@ export class EventDispatch {
       this.#startsSoon = false;
       this.#queues.resume();
     });
-  }
-
-  /** Counts unfinished events that are in no queue. */
-  #setAside(slot: HeldSlot, works: readonly Pick<EventWork, 'event'>[], sign: 1 | -1): void {
-    const load = loadOf(works);
-    const before = this.#aside.get(slot) ?? nothing;
-    const after = {
-      count: before.count + sign * load.count,
-      bytes: before.bytes + sign * load.bytes,
-    };
-    if (after.count === 0) this.#aside.delete(slot);
-    else this.#aside.set(slot, after);
-    this.#count(load, sign);
-  }
-
-  #count({ count, bytes }: Load, sign: 1 | -1): void {
-    const wasFull = sign < 0 && this.full;
-    this.#unfinished = {
-      count: this.#unfinished.count + sign * count,
-      bytes: this.#unfinished.bytes + sign * bytes,
-    };
-    if (wasFull && !this.full) this.#onRoom();
   }
 
   async #runEvents(first: EventWork, queue: KeyedQueue): Promise<void> {
@@ -361,8 +293,9 @@ export class EventDispatch {
     } finally {
       // This includes abandoned calls: the next holder of their slot reads the events again.
       this.#waiting.delete(queue);
-      this.#count(loadOf(works), -1);
-      if (left !== undefined) this.#count(loadOf(left.works), 1);
+      this.unfinished.count(loadOf(works), -1);
+      if (this.#around.context.ended.aborted) leaveBatches(works);
+      if (left !== undefined) this.unfinished.count(loadOf(left.works), 1);
       if (left !== undefined) {
         queue.events = [...left.works, ...queue.events];
         const together = { slot: first.slot, count: left.works.length, tried: nothing };
@@ -396,6 +329,17 @@ interface Waiting {
   readonly attempt: number;
   /** The ones that are being tried again, and so are in no queue. */
   readonly tried: Load;
+}
+
+function waitingLoad([{ events }, { slot, tried }]: readonly [KeyedQueue, Waiting]): Load & {
+  readonly slot: HeldSlot;
+} {
+  const { count, bytes } = loadOf(events);
+  return { slot, count: count + tried.count, bytes: bytes + tried.bytes };
+}
+
+function eventsOf(works: readonly EventWork[]): readonly DeliverableEvent[] {
+  return works.map(({ event }) => event);
 }
 
 /** What the subscriptions of one database share. */

@@ -141,7 +141,7 @@ export class EventStep {
       const recovery = slot.recoveryOf(event, 'blocking');
       recovery.interrupt();
       const state = { handler: this.#handler, token: slot.token, event, attempt: undefined };
-      const failure = { ...state, ...stateOf(head), doneIds: [...recovery.doneIds, ...doneIds] };
+      const failure = { ...state, ...stateOf(head), doneIds: [...recovery.doneIdsFrom(event), ...doneIds] };
       return { recovery, failure };
     });
     if (!(await this.#failures.add(slot, ...blocked.map(({ failure }) => failure))) || !slot.held) return;

@@ -1,5 +1,4 @@
 import type { EventWork } from '../slots/held-slot.js';
-import { heldBytes } from './log-reader.js';
 import type { RetryWork } from './retry-step.js';
 
 /** Work that must be done strictly one after the other: that of one model, or of one slot for a batch handler. */
@@ -31,6 +30,7 @@ export class KeyedQueues {
   readonly #ready = { recoveries: new Set<KeyedQueue>(), others: new Set<KeyedQueue>() };
   #activeCount = 0;
   #recoveryCount = 0;
+  #wasRecovery = false;
   readonly #onIdle: (() => void)[] = [];
 
   /**
@@ -117,8 +117,9 @@ export class KeyedQueues {
 
   #next(): KeyedQueue | undefined {
     const { recoveries, others } = this.#ready;
-    const isTurnOfOthers = this.#recoveryCount >= this.#recoveriesMax && others.size > 0;
-    const [queue] = isTurnOfOthers || recoveries.size === 0 ? others : recoveries;
+    // With room for a single queue, they take turns.
+    const isFull = this.#concurrency === 1 ? this.#wasRecovery : this.#recoveryCount >= this.#recoveriesMax;
+    const [queue] = recoveries.size === 0 || (isFull && others.size > 0) ? others : recoveries;
     return queue;
   }
 
@@ -133,6 +134,7 @@ export class KeyedQueues {
 
   #run(queue: KeyedQueue): void {
     const recoveryCount = isRecovery(queue) ? 1 : 0;
+    this.#wasRecovery = recoveryCount > 0;
     this.#unmark(queue);
     queue.active = true;
     this.#activeCount++;
@@ -170,18 +172,6 @@ export function isTurnOfRetries({ retries, events, hasRetried }: KeyedQueue): bo
 /** Whether the next step of a queue is work of a blocked model. */
 function isRecovery(queue: KeyedQueue): boolean {
   return isTurnOfRetries(queue) || queue.events[0]?.batch !== undefined;
-}
-
-/** Events in memory. */
-export interface Load {
-  readonly count: number;
-  readonly bytes: number;
-}
-
-export const nothing: Load = { count: 0, bytes: 0 };
-
-export function loadOf(works: readonly Pick<EventWork, 'event'>[]): Load {
-  return { count: works.length, bytes: works.reduce((sum, { event }) => sum + heldBytes(event), 0) };
 }
 
 /**

@@ -19,7 +19,7 @@ const modelsMax = 100;
 const readsMax = 2;
 
 /** Handles drained events, and those that were kept until their model is open. */
-type Drained = Pick<EventDispatch, 'full' | 'reading' | 'hold' | 'release' | 'wants' | 'drain' | 'open'>;
+type Drained = Pick<EventDispatch, 'unfinished' | 'waitingSlots' | 'wants' | 'drain' | 'open'>;
 
 /** Drains the blocked models of one handler: reads the events behind their heads from the log, and lets them be handled. */
 export class ModelDrain {
@@ -99,7 +99,7 @@ export class ModelDrain {
 
   /** Counts what was read no more as read ahead: it is handled now, or not at all. */
   #release({ slot }: ModelRecovery, read: ModelRead | undefined): void {
-    if (read !== undefined) this.#drained.release(slot, read.events);
+    if (read !== undefined) this.#drained.unfinished.setAside(slot, read.events, -1);
   }
 
   /** Resolves when all events are done, and the model is behind them: with false if one has failed, or the slot is lost. */
@@ -120,14 +120,19 @@ export class ModelDrain {
   #handle(recovery: ModelRecovery, events: readonly DeliverableEvent[], hasMore: boolean): Promise<boolean> {
     const wanted = events.filter((event) => this.#drained.wants(event) && !recovery.isDone(event.id));
     return new Promise((onEnded) => {
-      const batch: DrainedBatch = { unfinishedCount: wanted.length, onEnded };
-      const onFinished = (): void => {
-        if (--batch.unfinishedCount === 0) onEnded(true);
-      };
+      const batch: DrainedBatch = { events, unfinishedCount: wanted.length, isLeft: false, onEnded };
       recovery.drain(batch, hasMore);
       if (wanted.length === 0) onEnded(true);
       const { slot } = recovery;
-      this.#drained.drain(wanted.map((event) => ({ event, slot, batch, onFinished })));
+      const works = wanted.map((event) => {
+        const onFinished = (): void => {
+          // What is done stays done, even if the rest of the batch is left.
+          if (recovery.admits({ batch })) recovery.position = positionAfter(event);
+          if (--batch.unfinishedCount === 0) onEnded(!batch.isLeft);
+        };
+        return { event, slot, batch, onFinished };
+      });
+      this.#drained.drain(works);
     });
   }
 }
@@ -196,14 +201,14 @@ class ModelReads {
       const limit = Math.max(1, Math.floor(settings.readMax / asked.length));
       try {
         const models = asked.map(({ recovery: { leased }, position }) => ({ ...leased, position }));
-        const found = await this.#drained.reading(() =>
+        const found = await this.#drained.unfinished.reading(() =>
           this.#blocked.read(models, limit, eventBytesMax(settings)),
         );
         backoff.succeeded();
         for (const [index, { recovery, answer }] of asked.entries()) {
           const readMax = Math.min(limit, recovery.readMax);
           const events = (found[index] ?? []).slice(0, readMax);
-          this.#drained.hold(recovery.slot, events);
+          this.#drained.unfinished.setAside(recovery.slot, events, 1);
           answer({ events, hasMore: events.length === readMax });
         }
       } catch (error) {
@@ -215,15 +220,20 @@ class ModelReads {
     this.#readCount--;
   }
 
-  /** The next requests; only those of models that keep what is read from their slot while there is no room. */
+  /**
+   * The next requests; only those of models that keep what is read from their slot while there is no room, or their slot waits.
+   */
   #takeRequests(): readonly ReadRequest[] {
     const { stopping } = this.#context;
-    const hasRoom = !this.#drained.full;
+    const hasRoom = !this.#drained.unfinished.full;
+    const waiting = this.#drained.waitingSlots;
+    const mayRead = ({ phase, slot }: ModelRecovery): boolean =>
+      phase === 'joining' || (hasRoom && !waiting.has(slot.slot));
     const taken: ReadRequest[] = [];
     for (const request of this.#requests.splice(0)) {
       const { recovery, answer } = request;
       if (!recovery.slot.held || stopping.aborted) answer(undefined);
-      else if (taken.length < modelsMax && (hasRoom || recovery.phase === 'joining')) taken.push(request);
+      else if (taken.length < modelsMax && mayRead(recovery)) taken.push(request);
       else this.#requests.push(request);
     }
     return taken;

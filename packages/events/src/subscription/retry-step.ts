@@ -159,7 +159,7 @@ export class RetryStep {
       const at = count === 0 ? head : atEvent(head, events[count]);
       if (count > 0 && this.#context.stopping.aborted)
         return { outcome: { kind: 'held-back' }, at, position, count };
-      const part = events.slice(count, count + together);
+      const part = this.#partOf(events, count, together);
       const [first, ...others] = part.filter(({ type }) => wantsEvent(this.#policy, type));
       const outcome = first && (await this.#caller.call([first, ...others], head.attempts + 1, slot));
       if (outcome?.kind === 'failed' && part.length > 1) {
@@ -174,6 +174,18 @@ export class RetryStep {
       count += part.length;
     }
     return { outcome: { kind: 'done' }, at: head, position, count };
+  }
+
+  /** The events of the next call: so many, but with no more bytes than a batch may have, unless it is one event. */
+  #partOf(events: readonly DeliverableEvent[], from: number, countMax: number): readonly DeliverableEvent[] {
+    const { batchBytesMax } = this.#context.settings;
+    let bytes = 0;
+    const end = events.findIndex((event, index) => {
+      if (index < from) return false;
+      bytes += event.bytes ?? 0;
+      return index > from && (index >= from + countMax || bytes > batchBytesMax);
+    });
+    return events.slice(from, end === -1 ? undefined : end);
   }
 
   /**

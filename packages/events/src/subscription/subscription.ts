@@ -35,8 +35,8 @@ import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
  *                                 │        └─ fails: later, or as a dead letter ◀────────────┘ an event fails: it is the head now
  *                                 └─ an operator replays or skips a dead letter
  *
- * This file reads, and puts slots into quarantine. `event-dispatch.ts` queues events by model; `event-step.ts` calls the handler
- * with them, and blocks models; `retry-loop.ts` finds models that are due; `retry-step.ts` tries their heads, and `model-drain.ts`
+ * This file reads, and puts slots into quarantine. `event-dispatch.ts` queues events by model, and `unfinished-events.ts` limits how many
+ * are read; `event-step.ts` calls the handler with them, and blocks models; `retry-loop.ts` finds models that are due; `retry-step.ts` tries their heads, and `model-drain.ts`
  * reads and handles what waits behind these. `held-slot.ts` holds what the process knows about a slot and its blocked models.
  */
 
@@ -201,7 +201,7 @@ export class Subscription {
   async run(): Promise<void> {
     const backoff = new StoreBackoff(this.#around.context);
     while (!this.#stopped) {
-      const groups = groupPositions(this.#readable()).slice(0, this.dispatch.readRoom);
+      const groups = groupPositions(this.#readable()).slice(0, this.dispatch.unfinished.readRoom);
       if (groups.length === 0) {
         await this.#wakeSignal.wait();
         continue;
@@ -226,7 +226,7 @@ export class Subscription {
 
   #readable(): readonly SlotPosition[] {
     const { reader, saver, context } = this.#around;
-    if (this.#paused || this.dispatch.full) return [];
+    if (this.#paused || this.dispatch.unfinished.full) return [];
     const waiting = this.dispatch.waitingSlots;
     if (this.slots.unsavedCount(waiting) >= context.settings.unsavedMax) {
       saver.flushSoon();
@@ -241,7 +241,7 @@ export class Subscription {
     const slots = group.map(({ slot }) => slot.slot);
     const turn = ++this.#readCount;
     for (const position of group) position.turn = turn;
-    const batch = await this.dispatch.reading(() => this.#around.reader.read(slots, first.cursor));
+    const batch = await this.dispatch.unfinished.reading(() => this.#around.reader.read(slots, first.cursor));
     const wanted = batch.events.filter((event) => this.dispatch.wants(event));
     const bySlot = Map.groupBy(wanted, ({ slot }) => slot);
     await allEnded(
