@@ -11,6 +11,8 @@ const adapterOn = { command: test('--project=drizzle-adapter') };
 const parts = {
   /** Processes, databases and brokers that are killed, stopped or cut off. */
   faults: { command: test('--project=long') },
+  /** Delivery under load and random faults, for SOAK_MINUTES: `faults` has it for 3 minutes. SOAK_SEED repeats a run. */
+  soak: { command: test('--project=long', 'delivery/soak'), env: { SOAK_MINUTES: '30' } },
   drill: { command: ['run', 'fault-drill'] },
   'postgres-14': { ...adapterOn, postgres: '14.23.0-beta.17' },
   'postgres-15': { ...adapterOn, postgres: '15.18.0-beta.17' },

@@ -8,6 +8,7 @@ const programs = {
   main: new URL('../../src/main.ts', import.meta.url),
   recording: new URL('./recording-worker.ts', import.meta.url),
   impatient: new URL('./impatient-service.ts', import.meta.url),
+  soak: new URL('./soak-worker.ts', import.meta.url),
 } as const;
 
 export type ProgramName = keyof typeof programs;

@@ -25,6 +25,9 @@ const connections = { 'maximum-pool-size': 4 };
 /** Short times, so that a killed process is soon replaced, and the end of delivery soon noticed. */
 const quickDelivery = { 'lease-ms': 1_500, 'cursor-save-ms': 20 };
 
+/** The programs that are the service. */
+type ServiceProgram = Exclude<ProgramName, 'soak'>;
+
 /** The users of the processes, each of which has its own configuration. */
 const logins: readonly Login[] = ['owner', 'http', 'worker', 'relay'];
 const globalOnly = 'global-only.json';
@@ -38,7 +41,7 @@ export class Fleet {
   readonly service: WalletService;
   readonly deliveries: Deliveries;
   readonly #folder: string;
-  readonly #files: Readonly<Record<ProgramName, string>>;
+  readonly #files: Readonly<Record<ServiceProgram, string>>;
   readonly #hasLogins: boolean;
   readonly #started: ServiceProcess[] = [];
   #ended = false;
@@ -48,7 +51,7 @@ export class Fleet {
     readonly config: FrameworkConfig;
     readonly deliveries: Deliveries;
     readonly folder: string;
-    readonly files: Readonly<Record<ProgramName, string>>;
+    readonly files: Readonly<Record<ServiceProgram, string>>;
     readonly hasLogins: boolean;
   }) {
     this.databases = options.databases;
@@ -152,7 +155,7 @@ export class Fleet {
     return join(this.#folder, `${this.#hasLogins ? login : 'owner'}.json`);
   }
 
-  #start(program: ProgramName, environment: Readonly<Record<string, string>>): ServiceProcess {
+  #start(program: ServiceProgram, environment: Readonly<Record<string, string>>): ServiceProcess {
     const settings = { WALLET_CONFIG: this.#configOf('worker'), LOG_LEVEL: 'warn', ...environment };
     const started = new ServiceProcess(settings, [this.#files[program]]);
     this.#started.push(started);
