@@ -8,6 +8,7 @@ import type { KeySweep } from '../idempotency/key-cleanup.js';
 import { type KeySearch, namedShards } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
 import type { EventTypes } from '../model/model-event.js';
+import { Staging } from '../model/staging.js';
 import type { Observe } from '../observer.js';
 import type { KeyedMutex } from '../reads/keyed-mutex.js';
 import type { CombinedReads } from '../reads/read-batcher.js';
@@ -92,6 +93,7 @@ export class Attempt<Params, Result> implements AttemptContext {
   readonly #isGrouped: boolean;
 
   readonly #number: number;
+  readonly #staging = new Staging();
 
   /**
    * @param options.number which attempt of the execution it is, from 1
@@ -110,7 +112,14 @@ export class Attempt<Params, Result> implements AttemptContext {
     this.#number = number;
     this.actionName = record.name;
     this.shards = shards;
-    this.plan = new Plan({ actionName: record.name, repositories, limits, clock, eventTypes });
+    this.plan = new Plan({
+      actionName: record.name,
+      repositories,
+      limits,
+      clock,
+      eventTypes,
+      staging: this.#staging,
+    });
     this.reads = new ReadContext(combinedReads, mutex, groups, {
       mayDepend: this.#isGrouped && mayDepend,
       isOfHandler: configuration.handledEvent !== undefined,
@@ -129,6 +138,7 @@ export class Attempt<Params, Result> implements AttemptContext {
       await this.reads.untilWritten();
       throw error;
     } finally {
+      this.#staging.end('dropped');
       this.reads.releaseLocks();
     }
   }
@@ -139,6 +149,7 @@ export class Attempt<Params, Result> implements AttemptContext {
     const performing = { kind: 'perform', action: this.actionName, attempt: this.#number } as const;
     const { result, staged } = await observe(performing, () => this.#perform());
     this.reads.keepLocksOf(staged);
+    for (const { bases } of staged) for (const base of bases) this.reads.dependOn(base);
     if (staged.length > 1 && configuration.allowCrossShard !== true) {
       throw new CrossShardError(
         this.actionName,
@@ -202,11 +213,13 @@ export class Attempt<Params, Result> implements AttemptContext {
     const { databases } = this.#environment;
     const { record: action, unknownCommits } = this.#execution;
     const plans = staged.length === 0 ? [{ shard: this.#recordShard(), changes: [], events: [] }] : staged;
-    return plans.map((plan) => ({
-      ...plan,
+    return plans.map(({ shard, changes, events }) => ({
+      shard,
+      changes,
+      events,
       action,
-      timeline: this.reads.timelineOf(databases.transactionManager(plan.shard)),
-      unknownCommits: unknownCommits.on(plan.shard),
+      timeline: this.reads.timelineOf(databases.transactionManager(shard)),
+      unknownCommits: unknownCommits.on(shard),
     }));
   }
 
@@ -267,11 +280,14 @@ export class Attempt<Params, Result> implements AttemptContext {
       const outcome = await observe({ kind: 'persist', action: this.actionName, shards, eventCount }, () =>
         commit(changeSets, this.#environment, this.reads, this.#isGrouped),
       );
-      if (outcome === 'written') listeners.tell(...shards);
+      if (outcome === 'written') {
+        this.#staging.end('committed');
+        listeners.tell(...shards);
+      }
       return outcome;
     } catch (error) {
       if (error instanceof PartialCommitError) listeners.tell(...error.committed);
-      this.#execution.unknownCommits.add(error, { result, shards });
+      this.#execution.unknownCommits.add(error, { result, shards, staging: this.#staging });
       throw error;
     }
   }

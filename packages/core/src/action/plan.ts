@@ -8,6 +8,7 @@ import { ShardIdentifier } from '../id/shard-identifier.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
 import { type EventClass, type EventTypes, type ModelEvent, encodePayload } from '../model/model-event.js';
 import { type AnyEntity, Model, rebuild } from '../model/model.js';
+import { type Staging, setStaged, uncommittedOrigin } from '../model/staging.js';
 import type { Change, EventRecord } from '../storage/change-set.js';
 import type { ModelMapper } from '../storage/repository.js';
 
@@ -16,12 +17,15 @@ export interface ShardPlan {
   readonly shard: ShardIdentifier;
   readonly changes: readonly Change[];
   readonly events: readonly EventRecord[];
+  /** The models from which changes were made, and whose versions are not known to be committed. */
+  readonly bases: readonly AnyEntity[];
 }
 
 /** A {@link ShardPlan} under construction. */
 interface OpenShardPlan extends ShardPlan {
   readonly changes: Change[];
   readonly events: EventRecord[];
+  readonly bases: AnyEntity[];
 }
 
 let seal: (plan: Plan, result: unknown) => readonly ShardPlan[];
@@ -47,6 +51,7 @@ export class Plan {
   readonly #limits: ExecutionLimits;
   readonly #clock: Clock;
   readonly #eventTypes: EventTypes;
+  readonly #staging: Staging;
   /** The models that were staged, as they were passed, by name and id. */
   readonly #staged = new Map<string, AnyEntity>();
   readonly #shards = new Map<ShardIdentifier, OpenShardPlan>();
@@ -64,12 +69,14 @@ export class Plan {
     readonly limits: ExecutionLimits;
     readonly clock: Clock;
     readonly eventTypes: EventTypes;
+    readonly staging: Staging;
   }) {
     this.#actionName = context.actionName;
     this.#repositories = context.repositories;
     this.#limits = context.limits;
     this.#clock = context.clock;
     this.#eventTypes = context.eventTypes;
+    this.#staging = context.staging;
   }
 
   /** Whether perform has returned. */
@@ -138,9 +145,11 @@ export class Plan {
     const shard = repository.strategy.shardOfModel(staged);
     const events = model instanceof Model ? this.#eventRecords(model, staged.version) : [];
     this.#reserve(model, events.length);
-    const { changes, events: planned } = this.#shardPlan(shard);
+    const { changes, events: planned, bases } = this.#shardPlan(shard);
+    setStaged(staged, this.#staging);
     changes.push({ kind, repository, model: staged, expectedVersion: model.version, row });
     planned.push(...events);
+    if (uncommittedOrigin(model) !== undefined) bases.push(model);
     return staged;
   }
 
@@ -176,7 +185,7 @@ export class Plan {
   #shardPlan(shard: ShardIdentifier): OpenShardPlan {
     let shardPlan = this.#shards.get(shard);
     if (shardPlan === undefined) {
-      shardPlan = { shard, changes: [], events: [] };
+      shardPlan = { shard, changes: [], events: [], bases: [] };
       this.#shards.set(shard, shardPlan);
     }
     return shardPlan;

@@ -2,6 +2,7 @@ import { InvariantViolationError } from '../errors/framework-error.js';
 import { InvalidModelError } from '../errors/value-errors.js';
 import type { Id } from '../id/id.js';
 import type { ModelEvent } from './model-event.js';
+import { copyOrigin } from './staging.js';
 
 /** Any entity or model, where its type does not matter. */
 export type AnyEntity = Entity<unknown, Id<unknown>, string>;
@@ -46,6 +47,7 @@ export function rebuild<E extends object>(entity: E, changes: object): E {
   const constructor = entity.constructor as new (fields: object) => E;
   const fields = { ...entity, ...changes };
   const built = new constructor(fields);
+  copyOrigin(entity, built);
   const lost = lostField(fields, built);
   if (lost === undefined) return built;
   throw new InvariantViolationError(

@@ -5,6 +5,8 @@ import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { AnyEntity } from '../model/model.js';
 import type { Observe, Operation } from '../observer.js';
 import type { ChangeSet } from '../storage/change-set.js';
+import { copyOrigin, uncommittedOrigin } from '../model/staging.js';
+import { StaleRecordError } from '../storage/storage-errors.js';
 import type { ModelSource } from '../storage/repository.js';
 import type { AttemptReads, TransactionManager } from '../storage/transaction-manager.js';
 import type { KeyedMutex, ModelLock } from './keyed-mutex.js';
@@ -252,8 +254,27 @@ export class ReadContext implements AttemptReads {
     const { repository, row } = change;
     // The model is of this class, because pending versions are kept by class.
     const model = repository.decode?.(row, shard) as M | undefined;
-    if (model !== undefined && !this.#dependsOn.includes(staged)) this.#dependsOn.push(staged);
+    if (model === undefined) return undefined;
+    copyOrigin(change.model, model);
+    if (!this.#dependsOn.includes(staged)) this.#dependsOn.push(staged);
     return model;
+  }
+
+  /**
+   * Makes the plan depend on the version of a model from which it stages the next one, wherever its action has the model from.
+   *
+   * @throws StaleRecordError `stale-record` when that version is neither committed nor the last pending one of this executor
+   */
+  dependOn(base: AnyEntity): void {
+    const origin = uncommittedOrigin(base);
+    if (origin === undefined) return;
+    const isStaged = ({ change }: PendingVersion): boolean => change.model === origin.staged;
+    if (this.#dependsOn.some(isStaged)) return;
+    const model = base.constructor as ModelClass<unknown>;
+    const latest = this.#groups.pending.get(model, base.id.value);
+    if (latest === undefined || !isStaged(latest))
+      throw new StaleRecordError(modelNameOf(model), base.id.value, base.version);
+    this.#dependsOn.push(latest);
   }
 }
 
