@@ -11,6 +11,7 @@ import {
 export class FakeRepository<M extends AnyEntity> implements ModelMapper<M> {
   readonly model: ModelClass<M>;
   readonly strategy: ShardingStrategy<M>;
+  readonly table: string | undefined;
   /** How often it was asked for one model or several. */
   reads = 0;
   readonly #stored = new Map<string, M>();
@@ -20,13 +21,19 @@ export class FakeRepository<M extends AnyEntity> implements ModelMapper<M> {
 
   constructor(
     model: ModelClass<M>,
-    options: { readonly strategy?: ShardingStrategy<M>; readonly encode?: (model: M) => unknown } = {},
+    options: {
+      readonly strategy?: ShardingStrategy<M>;
+      readonly encode?: (model: M) => unknown;
+      readonly table?: string;
+    } = {},
   ) {
     this.model = model;
+    this.table = options.table;
     this.strategy = options.strategy ?? new EmbeddedBitsShardingStrategy();
     this.#encode = options.encode ?? ((each) => this.#row(each));
     this.#source = {
       model,
+      table: options.table,
       readOne: async (id) => this.#read([id]).get(id)?.(),
       readSeveral: async (ids) => this.#read(ids),
     };

@@ -154,7 +154,8 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   extends RepositoryReads<M, PgTransactions>
   implements Repository<M>, ModelMapper<M>
 {
-  readonly #table: T;
+  /** The table that it reads and writes. */
+  readonly table: T;
   readonly #reader: TableReader<T>;
   readonly #encoder: RowEncoder;
   readonly #toModel: ToModel<M, T>;
@@ -165,7 +166,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     const { model, table, databases, strategy, toModel, toRow } = options as StoredModel<M, T> &
       Mappings<M, T>;
     super({ model, databases, strategy });
-    this.#table = table;
+    this.table = table;
     this.#reader = new TableReader(table);
     this.#encoder = new RowEncoder(modelNameOf(model), table);
     this.#toModel = toModel ?? byConstructor(model, table);
@@ -203,7 +204,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
    * custom type
    */
   jsonCodec(): ModelJsonCodec<M> {
-    const json = new RowJson(modelNameOf(this.model), this.#table, this.#toRow === undefined);
+    const json = new RowJson(modelNameOf(this.model), this.table, this.#toRow === undefined);
     return {
       // A default that is computed again would differ from the one in the database.
       encode: (model) => json.write(this.#rowOf(model, false)),

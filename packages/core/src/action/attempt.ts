@@ -8,7 +8,7 @@ import type { KeySweep } from '../idempotency/key-cleanup.js';
 import { type KeySearch, namedShards } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
 import type { EventTypes } from '../model/model-event.js';
-import { Staging } from '../model/staging.js';
+import { setCommitted } from '../model/staged-version.js';
 import type { Observe } from '../observer.js';
 import type { KeyedMutex } from '../reads/keyed-mutex.js';
 import type { CombinedReads } from '../reads/read-batcher.js';
@@ -93,7 +93,8 @@ export class Attempt<Params, Result> implements AttemptContext {
   readonly #isGrouped: boolean;
 
   readonly #number: number;
-  readonly #staging = new Staging();
+  /** Identifies this attempt to the models that it stages. */
+  readonly #identity = {};
 
   /**
    * @param options.number which attempt of the execution it is, from 1
@@ -118,7 +119,7 @@ export class Attempt<Params, Result> implements AttemptContext {
       limits,
       clock,
       eventTypes,
-      staging: this.#staging,
+      attempt: this.#identity,
     });
     this.reads = new ReadContext(combinedReads, mutex, groups, {
       mayDepend: this.#isGrouped && mayDepend,
@@ -138,7 +139,6 @@ export class Attempt<Params, Result> implements AttemptContext {
       await this.reads.untilWritten();
       throw error;
     } finally {
-      this.#staging.end('dropped');
       this.reads.releaseLocks();
     }
   }
@@ -281,13 +281,13 @@ export class Attempt<Params, Result> implements AttemptContext {
         commit(changeSets, this.#environment, this.reads, this.#isGrouped),
       );
       if (outcome === 'written') {
-        this.#staging.end('committed');
+        setCommitted(this.#identity);
         listeners.tell(...shards);
       }
       return outcome;
     } catch (error) {
       if (error instanceof PartialCommitError) listeners.tell(...error.committed);
-      this.#execution.unknownCommits.add(error, { result, shards, staging: this.#staging });
+      this.#execution.unknownCommits.add(error, { result, shards, identity: this.#identity });
       throw error;
     }
   }

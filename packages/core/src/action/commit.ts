@@ -2,7 +2,7 @@ import { PartialCommitError } from '../config/configuration-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
-import type { Staging } from '../model/staging.js';
+import { setCommitted } from '../model/staged-version.js';
 import type { ReadContext } from '../reads/read-context.js';
 import { type ChangeSet, updateOfOtherTimeline } from '../storage/change-set.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
@@ -112,7 +112,8 @@ const depthMax = 8;
 interface LostAttempt<Result> {
   readonly unknown: CommitOutcomeUnknownError;
   readonly result: Result;
-  readonly staging: Staging;
+  /** Identifies the attempt to the models that it has staged. */
+  readonly identity: object;
   /** All shards of its plan. The commit was sent only to the one that did not answer. */
   readonly shards: readonly ShardIdentifier[];
   /** Whether the log has said that it did not happen. */
@@ -138,7 +139,7 @@ export class UnknownCommits<Result> {
    * Keeps an attempt if its error, or a cause of it, says that its outcome is not known. The unknown outcome of another action on
    * which the attempt depends does not count.
    */
-  add(error: unknown, attempt: Pick<LostAttempt<Result>, 'result' | 'staging' | 'shards'>): void {
+  add(error: unknown, attempt: Pick<LostAttempt<Result>, 'result' | 'identity' | 'shards'>): void {
     const unknown = unknownCommitOf(error);
     if (unknown?.actionId !== this.#actionId) return;
     this.#attempts.push({
@@ -170,9 +171,9 @@ export class UnknownCommits<Result> {
   ): Promise<{ readonly result: Result } | undefined> {
     for (const attempt of this.#attempts) {
       if (asked === 'open' && attempt.isRuledOut) continue;
-      const { unknown, result, staging } = attempt;
+      const { unknown, result, identity } = attempt;
       if (await hasHappened(unknown, databases.transactionManager(unknown.shard))) {
-        staging.end('committed');
+        setCommitted(identity);
         onHappened(unknown.shard);
         assertWhole(this.#actionId, attempt);
         return { result };

@@ -8,7 +8,6 @@ import { type ExecutionLimits, defaultExecutionLimits } from '../config/settings
 import { ShardedId } from '../id/id.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
 import { EventTypes } from '../model/model-event.js';
-import { Staging } from '../model/staging.js';
 import type { ModelMapper } from '../storage/repository.js';
 import { Plan, sealPlan } from './plan.js';
 
@@ -32,7 +31,7 @@ function planOf(
     limits: { ...defaultExecutionLimits, ...options.limits },
     clock: new VirtualClock('2026-05-05T05:05:05Z'),
     eventTypes: new EventTypes(),
-    staging: new Staging(),
+    attempt: {},
   });
 }
 

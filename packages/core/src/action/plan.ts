@@ -8,7 +8,7 @@ import { ShardIdentifier } from '../id/shard-identifier.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
 import { type EventClass, type EventTypes, type ModelEvent, encodePayload } from '../model/model-event.js';
 import { type AnyEntity, Model, rebuild } from '../model/model.js';
-import { type Staging, setStaged, uncommittedOrigin } from '../model/staging.js';
+import { setStaged, uncommittedVersion } from '../model/staged-version.js';
 import type { Change, EventRecord } from '../storage/change-set.js';
 import type { ModelMapper } from '../storage/repository.js';
 
@@ -51,7 +51,7 @@ export class Plan {
   readonly #limits: ExecutionLimits;
   readonly #clock: Clock;
   readonly #eventTypes: EventTypes;
-  readonly #staging: Staging;
+  readonly #attempt: object;
   /** The models that were staged, as they were passed, by name and id. */
   readonly #staged = new Map<string, AnyEntity>();
   readonly #shards = new Map<ShardIdentifier, OpenShardPlan>();
@@ -69,14 +69,15 @@ export class Plan {
     readonly limits: ExecutionLimits;
     readonly clock: Clock;
     readonly eventTypes: EventTypes;
-    readonly staging: Staging;
+    /** Identifies the attempt to the models that it stages, which may outlive it. */
+    readonly attempt: object;
   }) {
     this.#actionName = context.actionName;
     this.#repositories = context.repositories;
     this.#limits = context.limits;
     this.#clock = context.clock;
     this.#eventTypes = context.eventTypes;
-    this.#staging = context.staging;
+    this.#attempt = context.attempt;
   }
 
   /** Whether perform has returned. */
@@ -146,10 +147,10 @@ export class Plan {
     const events = model instanceof Model ? this.#eventRecords(model, staged.version) : [];
     this.#reserve(model, events.length);
     const { changes, events: planned, bases } = this.#shardPlan(shard);
-    setStaged(staged, this.#staging);
+    setStaged(staged, this.#attempt);
     changes.push({ kind, repository, model: staged, expectedVersion: model.version, row });
     planned.push(...events);
-    if (uncommittedOrigin(model) !== undefined) bases.push(model);
+    if (uncommittedVersion(model) !== undefined) bases.push(model);
     return staged;
   }
 

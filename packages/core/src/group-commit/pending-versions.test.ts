@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
+import { FakeRepository } from '../../test/fake-repository.js';
 import { holdCommits } from '../../test/hold-commits.js';
 import { ManualClock, settled } from '../../test/manual-clock.js';
 import { Address } from '../../test/order.js';
@@ -173,6 +174,28 @@ describe('a model that is staged but not committed yet', () => {
     await deleting;
     await expect(depositing).rejects.toMatchObject({ code: 'entity-not-found' });
     expect(running.driver.committed).toHaveLength(1);
+  });
+
+  test('is not seen through a repository of another table', async () => {
+    const archive = new FakeRepository(Wallet, { table: 'archive' });
+    const found: unknown[] = [];
+    const running = executorOf(
+      async (plan, params) => {
+        const { id, isInArchive } = params as { readonly id: Wallet['id']; readonly isInArchive: boolean };
+        if (isInArchive) found.push(await archive.getById(id).catch((error: unknown) => error));
+        else plan().update((await running.wallets.getById(id)).deposit(1n));
+      },
+      { groupCommit: true, clock: new PatientClock('2026-03-03T03:03:03Z') },
+    );
+    const { id } = storedWallet(running);
+    const release = holdCommits(running.manager(global));
+    const depositing = running.execute({ id, isInArchive: false });
+    await settled();
+    const looking = running.execute({ id, isInArchive: true });
+    await settled();
+    expect(found).toMatchObject([{ code: 'entity-not-found' }]);
+    release();
+    await Promise.all([depositing, looking]);
   });
 
   test('is not seen outside of actions', async () => {

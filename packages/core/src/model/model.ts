@@ -2,7 +2,7 @@ import { InvariantViolationError } from '../errors/framework-error.js';
 import { InvalidModelError } from '../errors/value-errors.js';
 import type { Id } from '../id/id.js';
 import type { ModelEvent } from './model-event.js';
-import { copyOrigin } from './staging.js';
+import { copyOrigin } from './staged-version.js';
 
 /** Any entity or model, where its type does not matter. */
 export type AnyEntity = Entity<unknown, Id<unknown>, string>;

@@ -3,11 +3,11 @@ import type { PendingVersion } from '../group-commit/pending-commit.js';
 import { type ModelClass, modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { AnyEntity } from '../model/model.js';
+import { copyOrigin, uncommittedVersion } from '../model/staged-version.js';
 import type { Observe, Operation } from '../observer.js';
 import type { ChangeSet } from '../storage/change-set.js';
-import { copyOrigin, uncommittedOrigin } from '../model/staging.js';
-import { StaleRecordError } from '../storage/storage-errors.js';
 import type { ModelSource } from '../storage/repository.js';
+import { StaleRecordError } from '../storage/storage-errors.js';
 import type { AttemptReads, TransactionManager } from '../storage/transaction-manager.js';
 import type { KeyedMutex, ModelLock } from './keyed-mutex.js';
 import { type CombinedReads, madeModels } from './read-batcher.js';
@@ -86,13 +86,13 @@ export class ReadContext implements AttemptReads {
   async #read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
     const wait = this.#takeLock(source.model, id);
     if (wait !== undefined) await wait;
-    const staged = this.#groups.pending.get(source.model, id);
+    const staged = this.#pendingOf(source, id);
     if (staged !== undefined) {
-      const model = this.#see(source.model, staged);
+      const model = this.#see(source, staged);
       if (model !== undefined) return present(model);
       await this.#groups.awaitOutcome(staged, this.#isOfHandler);
     }
-    return this.#latest(source.model, id, await this.#combined.read(source, id));
+    return this.#latest(source, id, await this.#combined.read(source, id));
   }
 
   /**
@@ -149,13 +149,13 @@ export class ReadContext implements AttemptReads {
     ids: readonly string[],
   ): Promise<ReadonlyMap<string, M>> {
     if (!this.#mayDepend) {
-      await Promise.all(ids.map((id) => this.#outcomeOf(source.model, id)));
+      await Promise.all(ids.map((id) => this.#outcomeOf(source, id)));
       return madeModels(await source.readSeveral(ids));
     }
     const stored = await source.readSeveral(ids);
     const models = new Map<string, M>();
     for (const id of ids) {
-      const model = this.#latest(source.model, id, stored.get(id)?.());
+      const model = this.#latest(source, id, stored.get(id)?.());
       if (model !== undefined) models.set(id, model);
     }
     return models;
@@ -225,8 +225,14 @@ export class ReadContext implements AttemptReads {
     else this.#held.push(lock);
   }
 
-  async #outcomeOf(model: ModelClass<unknown>, id: string): Promise<void> {
-    const staged = this.#groups.pending.get(model, id);
+  /** The pending version of a model in the table that a source reads. */
+  #pendingOf(source: ModelSource, id: string): PendingVersion | undefined {
+    const staged = this.#groups.pending.get(source.model, id);
+    return staged?.change.repository.table === source.table ? staged : undefined;
+  }
+
+  async #outcomeOf(source: ModelSource, id: string): Promise<void> {
+    const staged = this.#pendingOf(source, id);
     if (staged !== undefined) await this.#groups.awaitOutcome(staged, this.#isOfHandler);
   }
 
@@ -238,14 +244,14 @@ export class ReadContext implements AttemptReads {
   }
 
   /** Returns the pending version if it is newer than the stored one and this attempt may depend on it; otherwise the stored one. */
-  #latest<M extends AnyEntity>(model: ModelClass<M>, id: string, stored: M | undefined): M | undefined {
-    const staged = this.#groups.pending.get(model, id);
+  #latest<M extends AnyEntity>(source: ModelSource<M>, id: string, stored: M | undefined): M | undefined {
+    const staged = this.#pendingOf(source, id);
     if (staged === undefined || staged.change.model.version <= (stored?.version ?? 0)) return stored;
-    return present(this.#see(model, staged) ?? stored);
+    return present(this.#see(source, staged) ?? stored);
   }
 
   /** Returns the pending version as a read will return it, if this attempt may depend on it; remembers that it does. */
-  #see<M extends AnyEntity>(_model: ModelClass<M>, staged: PendingVersion): M | undefined {
+  #see<M extends AnyEntity>(_source: ModelSource<M>, staged: PendingVersion): M | undefined {
     if (!this.#mayDepend || this.#isOver) return undefined;
     const { plan, change } = staged;
     const { shard, timeline } = plan.changes;
@@ -266,9 +272,9 @@ export class ReadContext implements AttemptReads {
    * @throws StaleRecordError `stale-record` when that version is neither committed nor the last pending one of this executor
    */
   dependOn(base: AnyEntity): void {
-    const origin = uncommittedOrigin(base);
-    if (origin === undefined) return;
-    const isStaged = ({ change }: PendingVersion): boolean => change.model === origin.staged;
+    const staged = uncommittedVersion(base);
+    if (staged === undefined) return;
+    const isStaged = ({ change }: PendingVersion): boolean => change.model === staged;
     if (this.#dependsOn.some(isStaged)) return;
     const model = base.constructor as ModelClass<unknown>;
     const latest = this.#groups.pending.get(model, base.id.value);

@@ -54,6 +54,11 @@ export interface ModelMapper<M extends AnyEntity = AnyEntity> {
   readonly model: ModelClass<M>;
   readonly strategy: ShardingStrategy<M>;
   /**
+   * The table of its rows. With group commit, actions that read the table see what others are about to write there. Default: the one
+   * table of the class.
+   */
+  readonly table?: unknown;
+  /**
    * Makes the row that will be written, when the model is staged.
    *
    * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
@@ -108,6 +113,8 @@ export interface ModelJsonCodec<M extends AnyEntity = AnyEntity> {
 /** Port: reads the models of one class on one shard by their ids; created once, and passed to {@link readById}. */
 export interface ModelSource<M extends AnyEntity = AnyEntity> {
   readonly model: ModelClass<M>;
+  /** The table that it reads, as {@link ModelMapper.table}. */
+  readonly table?: unknown;
   /** Reads the model of an id, or returns `undefined`, in the fastest way for a single model. */
   readOne(id: string): Promise<M | undefined>;
   /**

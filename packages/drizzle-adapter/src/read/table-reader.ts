@@ -24,7 +24,7 @@ let readerCount = 0;
 
 /** Reads the rows of one table that are not deleted. */
 export class TableReader<T extends ModelTable> {
-  readonly #table: T;
+  readonly table: T;
   readonly #decoder: RowDecoder;
   readonly #present: SQL | undefined;
   readonly #byId: Omit<pg.QueryArrayConfig, 'values'>;
@@ -34,7 +34,7 @@ export class TableReader<T extends ModelTable> {
   readonly #idOrder: SQL;
 
   constructor(table: T) {
-    this.#table = table;
+    this.table = table;
     this.#decoder = new RowDecoder(table);
     this.#present = presentCondition(table);
     this.#idIsUuid = table.id.getSQLType() === 'uuid';
@@ -104,7 +104,7 @@ export class TableReader<T extends ModelTable> {
    * @throws InvariantViolationError `invariant-violation` when the table cannot be ordered by that column
    */
   order(request: ConstructorParameters<typeof ColumnOrder>[2]): ColumnOrder {
-    return new ColumnOrder(this.#table, this.#idOrder, request);
+    return new ColumnOrder(this.table, this.#idOrder, request);
   }
 
   /** Reads the first matching rows after a position. */
@@ -114,7 +114,7 @@ export class TableReader<T extends ModelTable> {
   ): Promise<readonly PlacedRow<T['$inferSelect']>[]> {
     const query = new QueryBuilder()
       .select()
-      .from<ModelTable>(this.#table)
+      .from<ModelTable>(this.table)
       .where(and(where, after && order.beyond(after), this.#present))
       .orderBy(...order.orderBy)
       .limit(limit);
@@ -126,7 +126,7 @@ export class TableReader<T extends ModelTable> {
   async count(manager: Connection, condition: SQL | undefined): Promise<number> {
     const query = new QueryBuilder()
       .select({ count: count() })
-      .from<ModelTable>(this.#table)
+      .from<ModelTable>(this.table)
       .where(and(condition, this.#present));
     const [row] = await rowsOf(manager, query);
     return Number(row?.[0] ?? 0);
@@ -253,6 +253,7 @@ function asText(value: string): string {
 /** Reads the models of one table on one shard by id. */
 export class PgModelSource<M extends AnyEntity, T extends ModelTable> implements ModelSource<M> {
   readonly model: ModelClass<M>;
+  readonly table: T;
   readonly #manager: Connection;
   readonly #reader: TableReader<T>;
   readonly #toModel: (row: T['$inferSelect']) => M;
@@ -264,6 +265,7 @@ export class PgModelSource<M extends AnyEntity, T extends ModelTable> implements
     toModel: (row: T['$inferSelect']) => M,
   ) {
     this.model = model;
+    this.table = reader.table;
     this.#manager = manager;
     this.#reader = reader;
     this.#toModel = toModel;

@@ -35,11 +35,14 @@ function depositing(options: Partial<ExecutorOptions> = {}) {
 }
 
 test('a version that a failed action has staged is not the base of another plan', async () => {
-  const { running, staged, deposit } = depositing();
+  const { running, wallet, staged, deposit } = depositing();
+  const { id, createdDate } = wallet;
   await expect(deposit({ fails: true })).rejects.toThrow('refused');
   const [dropped] = staged;
   // Another action commits a version with the same number.
-  running.wallets.store(new Wallet({ ...dropped!, balance: 500n }));
+  running.wallets.store(
+    new Wallet({ id, createdDate, state: 'OPENED', ownerId: 'owner-1', balance: 500n, version: 2 }),
+  );
   await expect(deposit({ base: dropped! })).rejects.toMatchObject({
     code: 'stale-record',
     expectedVersion: 2,

@@ -1,0 +1,36 @@
+/*
+ * A version number does not identify a version: another action may have committed one with the same number. So a model knows whether an
+ * attempt has staged its version, and its copies do. A model that was read from the database has a committed version.
+ */
+
+interface Origin {
+  /** Identifies the attempt. */
+  readonly attempt: object;
+  /** The model as it was staged. */
+  readonly staged: object;
+}
+
+const origins = new WeakMap<object, Origin>();
+const committedAttempts = new WeakSet();
+
+/** Records that an attempt has staged a model. */
+export function setStaged(staged: object, attempt: object): void {
+  origins.set(staged, { attempt, staged });
+}
+
+/** Records that everything is committed that an attempt has staged. */
+export function setCommitted(attempt: object): void {
+  committedAttempts.add(attempt);
+}
+
+/** Records that a model is of the same version as the one of which it is a copy. */
+export function copyOrigin(from: object, to: object): void {
+  const origin = origins.get(from);
+  if (origin !== undefined) origins.set(to, origin);
+}
+
+/** The model that was staged as the version of a model; `undefined` if that version is committed. */
+export function uncommittedVersion(model: object): object | undefined {
+  const origin = origins.get(model);
+  return origin === undefined || committedAttempts.has(origin.attempt) ? undefined : origin.staged;
+}
