@@ -93,8 +93,8 @@ export class Attempt<Params, Result> implements AttemptContext {
   readonly #isGrouped: boolean;
 
   readonly #number: number;
-  /** Identifies this attempt to the models that it stages. */
-  readonly #identity = {};
+  /** The identities of its plans, by shard. */
+  readonly #identities = new Map<ShardIdentifier, object>();
 
   /**
    * @param options.number which attempt of the execution it is, from 1
@@ -113,14 +113,7 @@ export class Attempt<Params, Result> implements AttemptContext {
     this.#number = number;
     this.actionName = record.name;
     this.shards = shards;
-    this.plan = new Plan({
-      actionName: record.name,
-      repositories,
-      limits,
-      clock,
-      eventTypes,
-      attempt: this.#identity,
-    });
+    this.plan = new Plan({ actionName: record.name, repositories, limits, clock, eventTypes });
     this.reads = new ReadContext(combinedReads, mutex, groups, {
       mayDepend: this.#isGrouped && mayDepend,
       isOfHandler: configuration.handledEvent !== undefined,
@@ -149,7 +142,10 @@ export class Attempt<Params, Result> implements AttemptContext {
     const performing = { kind: 'perform', action: this.actionName, attempt: this.#number } as const;
     const { result, staged } = await observe(performing, () => this.#perform());
     this.reads.keepLocksOf(staged);
-    for (const { bases } of staged) for (const base of bases) this.reads.dependOn(base);
+    for (const { shard, identity, bases } of staged) {
+      this.#identities.set(shard, identity);
+      for (const base of bases) this.reads.dependOn(base);
+    }
     if (staged.length > 1 && configuration.allowCrossShard !== true) {
       throw new CrossShardError(
         this.actionName,
@@ -273,22 +269,27 @@ export class Attempt<Params, Result> implements AttemptContext {
 
   /** Commits what was staged, unless an earlier attempt turns out to be committed; remembers a commit without an answer. */
   async #commit(changeSets: readonly ChangeSet[], result: Result): Promise<PersistOutcome> {
-    const { listeners, observe } = this.#environment;
+    const { observe } = this.#environment;
     const shards = changeSets.map(({ shard }) => shard);
     const eventCount = changeSets.reduce((count, { events }) => count + events.length, 0);
     try {
       const outcome = await observe({ kind: 'persist', action: this.actionName, shards, eventCount }, () =>
         commit(changeSets, this.#environment, this.reads, this.#isGrouped),
       );
-      if (outcome === 'written') {
-        setCommitted(this.#identity);
-        listeners.tell(...shards);
-      }
+      if (outcome === 'written') this.#setCommitted(shards);
       return outcome;
     } catch (error) {
-      if (error instanceof PartialCommitError) listeners.tell(...error.committed);
-      this.#execution.unknownCommits.add(error, { result, shards, identity: this.#identity });
+      if (error instanceof PartialCommitError) this.#setCommitted(error.committed);
+      this.#execution.unknownCommits.add(error, { result, shards, identities: this.#identities });
       throw error;
     }
+  }
+
+  #setCommitted(shards: readonly ShardIdentifier[]): void {
+    for (const shard of shards) {
+      const identity = this.#identities.get(shard);
+      if (identity !== undefined) setCommitted(identity);
+    }
+    this.#environment.listeners.tell(...shards);
   }
 }

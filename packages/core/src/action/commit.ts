@@ -112,8 +112,8 @@ const depthMax = 8;
 interface LostAttempt<Result> {
   readonly unknown: CommitOutcomeUnknownError;
   readonly result: Result;
-  /** Identifies the attempt to the models that it has staged. */
-  readonly identity: object;
+  /** The identities of its plans, by shard. */
+  readonly identities: ReadonlyMap<ShardIdentifier, object>;
   /** All shards of its plan. The commit was sent only to the one that did not answer. */
   readonly shards: readonly ShardIdentifier[];
   /** Whether the log has said that it did not happen. */
@@ -139,7 +139,7 @@ export class UnknownCommits<Result> {
    * Keeps an attempt if its error, or a cause of it, says that its outcome is not known. The unknown outcome of another action on
    * which the attempt depends does not count.
    */
-  add(error: unknown, attempt: Pick<LostAttempt<Result>, 'result' | 'identity' | 'shards'>): void {
+  add(error: unknown, attempt: Pick<LostAttempt<Result>, 'result' | 'identities' | 'shards'>): void {
     const unknown = unknownCommitOf(error);
     if (unknown?.actionId !== this.#actionId) return;
     this.#attempts.push({
@@ -171,9 +171,10 @@ export class UnknownCommits<Result> {
   ): Promise<{ readonly result: Result } | undefined> {
     for (const attempt of this.#attempts) {
       if (asked === 'open' && attempt.isRuledOut) continue;
-      const { unknown, result, identity } = attempt;
+      const { unknown, result, identities } = attempt;
       if (await hasHappened(unknown, databases.transactionManager(unknown.shard))) {
-        setCommitted(identity);
+        const identity = identities.get(unknown.shard);
+        if (identity !== undefined) setCommitted(identity);
         onHappened(unknown.shard);
         assertWhole(this.#actionId, attempt);
         return { result };

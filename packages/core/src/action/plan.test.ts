@@ -31,7 +31,6 @@ function planOf(
     limits: { ...defaultExecutionLimits, ...options.limits },
     clock: new VirtualClock('2026-05-05T05:05:05Z'),
     eventTypes: new EventTypes(),
-    attempt: {},
   });
 }
 

@@ -19,6 +19,8 @@ export interface ShardPlan {
   readonly events: readonly EventRecord[];
   /** The models from which changes were made, and whose versions are not known to be committed. */
   readonly bases: readonly AnyEntity[];
+  /** Identifies it to the models that are staged on it, which may outlive it. */
+  readonly identity: object;
 }
 
 /** A {@link ShardPlan} under construction. */
@@ -51,7 +53,6 @@ export class Plan {
   readonly #limits: ExecutionLimits;
   readonly #clock: Clock;
   readonly #eventTypes: EventTypes;
-  readonly #attempt: object;
   /** The models that were staged, as they were passed, by name and id. */
   readonly #staged = new Map<string, AnyEntity>();
   readonly #shards = new Map<ShardIdentifier, OpenShardPlan>();
@@ -69,15 +70,12 @@ export class Plan {
     readonly limits: ExecutionLimits;
     readonly clock: Clock;
     readonly eventTypes: EventTypes;
-    /** Identifies the attempt to the models that it stages, which may outlive it. */
-    readonly attempt: object;
   }) {
     this.#actionName = context.actionName;
     this.#repositories = context.repositories;
     this.#limits = context.limits;
     this.#clock = context.clock;
     this.#eventTypes = context.eventTypes;
-    this.#attempt = context.attempt;
   }
 
   /** Whether perform has returned. */
@@ -146,8 +144,8 @@ export class Plan {
     const shard = repository.strategy.shardOfModel(staged);
     const events = model instanceof Model ? this.#eventRecords(model, staged.version) : [];
     this.#reserve(model, events.length);
-    const { changes, events: planned, bases } = this.#shardPlan(shard);
-    setStaged(staged, this.#attempt);
+    const { changes, events: planned, bases, identity } = this.#shardPlan(shard);
+    setStaged(staged, identity);
     changes.push({ kind, repository, model: staged, expectedVersion: model.version, row });
     planned.push(...events);
     if (uncommittedVersion(model) !== undefined) bases.push(model);
@@ -186,7 +184,7 @@ export class Plan {
   #shardPlan(shard: ShardIdentifier): OpenShardPlan {
     let shardPlan = this.#shards.get(shard);
     if (shardPlan === undefined) {
-      shardPlan = { shard, changes: [], events: [], bases: [] };
+      shardPlan = { shard, changes: [], events: [], bases: [], identity: {} };
       this.#shards.set(shard, shardPlan);
     }
     return shardPlan;

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { holdCommits } from '../../test/hold-commits.js';
 import { settled } from '../../test/manual-clock.js';
 import { once } from '../../test/staging-executor.js';
-import { executorOf, global, storedWallet } from '../../test/test-executor.js';
+import { executorOf, global, mexico, storedWallet } from '../../test/test-executor.js';
 import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import type { ExecutorOptions } from '../action/action-executor.js';
@@ -71,6 +71,21 @@ test('the model that staging has returned is the base of another plan once it is
   await deposit({ base: staged[0]! });
   expect(staged.map(({ version }) => version)).toEqual([2, 3]);
   expect(running.driver.committed).toHaveLength(2);
+});
+
+test('of a plan that was committed on some shards, those versions are the base of another plan', async () => {
+  const staged: Wallet[] = [];
+  const running = executorOf(async (plan, params) => {
+    const bases = params as readonly Wallet[];
+    staged.push(...plan().updateAll(bases.map((base) => base.deposit(1n))));
+  });
+  const wallets = [storedWallet(running, global), storedWallet(running, mexico)];
+  running.manager(mexico).persist = ({ changes: [change] }) => Promise.reject(StaleRecordError.of(change!));
+  const across = { ...once, allowCrossShard: true };
+  await expect(running.execute(wallets, across)).rejects.toMatchObject({ code: 'partial-commit' });
+  await running.execute([staged[0]!], once);
+  await expect(running.execute([staged[1]!], once)).rejects.toMatchObject({ code: 'stale-record' });
+  expect(staged.map(({ version }) => version)).toEqual([2, 2, 3, 3]);
 });
 
 test.each(['staged', 'seen'] as const)(

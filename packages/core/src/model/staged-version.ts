@@ -4,23 +4,23 @@
  */
 
 interface Origin {
-  /** Identifies the attempt. */
-  readonly attempt: object;
+  /** Identifies the plan on which it was staged, on one shard. */
+  readonly plan: object;
   /** The model as it was staged. */
   readonly staged: object;
 }
 
 const origins = new WeakMap<object, Origin>();
-const committedAttempts = new WeakSet();
+const committedPlans = new WeakSet();
 
-/** Records that an attempt has staged a model. */
-export function setStaged(staged: object, attempt: object): void {
-  origins.set(staged, { attempt, staged });
+/** Records that a model was staged on a plan, which an object identifies. */
+export function setStaged(staged: object, plan: object): void {
+  origins.set(staged, { plan, staged });
 }
 
-/** Records that everything is committed that an attempt has staged. */
-export function setCommitted(attempt: object): void {
-  committedAttempts.add(attempt);
+/** Records that everything is committed that was staged on a plan. */
+export function setCommitted(plan: object): void {
+  committedPlans.add(plan);
 }
 
 /** Records that a model is of the same version as the one of which it is a copy. */
@@ -32,5 +32,5 @@ export function copyOrigin(from: object, to: object): void {
 /** The model that was staged as the version of a model; `undefined` if that version is committed. */
 export function uncommittedVersion(model: object): object | undefined {
   const origin = origins.get(model);
-  return origin === undefined || committedAttempts.has(origin.attempt) ? undefined : origin.staged;
+  return origin === undefined || committedPlans.has(origin.plan) ? undefined : origin.staged;
 }
