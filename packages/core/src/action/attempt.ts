@@ -93,7 +93,7 @@ export class Attempt<Params, Result> implements AttemptContext {
   readonly #isGrouped: boolean;
 
   readonly #number: number;
-  /** The identities of its plans, by shard. */
+  /** By shard: what identifies the plan to the models that are staged on it. */
   readonly #identities = new Map<ShardIdentifier, object>();
 
   /**
@@ -276,16 +276,17 @@ export class Attempt<Params, Result> implements AttemptContext {
       const outcome = await observe({ kind: 'persist', action: this.actionName, shards, eventCount }, () =>
         commit(changeSets, this.#environment, this.reads, this.#isGrouped),
       );
-      if (outcome === 'written') this.#setCommitted(shards);
+      if (outcome === 'written') this.#committed(shards);
       return outcome;
     } catch (error) {
-      if (error instanceof PartialCommitError) this.#setCommitted(error.committed);
+      if (error instanceof PartialCommitError) this.#committed(error.committed);
       this.#execution.unknownCommits.add(error, { result, shards, identities: this.#identities });
       throw error;
     }
   }
 
-  #setCommitted(shards: readonly ShardIdentifier[]): void {
+  /** Records that these shards have committed, and tells the listeners. */
+  #committed(shards: readonly ShardIdentifier[]): void {
     for (const shard of shards) {
       const identity = this.#identities.get(shard);
       if (identity !== undefined) setCommitted(identity);

@@ -112,7 +112,7 @@ const depthMax = 8;
 interface LostAttempt<Result> {
   readonly unknown: CommitOutcomeUnknownError;
   readonly result: Result;
-  /** The identities of its plans, by shard. */
+  /** By shard: what identifies the plan to the models that are staged on it. */
   readonly identities: ReadonlyMap<ShardIdentifier, object>;
   /** All shards of its plan. The commit was sent only to the one that did not answer. */
   readonly shards: readonly ShardIdentifier[];

@@ -112,7 +112,7 @@ export interface DrainedBatch {
   readonly onEnded: (isDone: boolean) => void;
 }
 
-/** Ends the part of some events in the batches with which they were read, because they are left to the next holder of the slot. */
+/** Leaves drained events to the next holder of the slot; their batches end when none of their other events is being handled. */
 export function leaveBatches(works: readonly EventWork[]): void {
   for (const { batch } of works) {
     if (batch === undefined) continue;

@@ -264,7 +264,7 @@ export class EventDispatch {
     leaveBatches(left);
   }
 
-  /** Drops the drained events of a queue when the process stops: they stay in the log, and the row of their model is behind what is done. */
+  /** Drops the drained events of a queue when the process stops: the row of their model says that they are not done. */
   #leaveDrained(queue: KeyedQueue): void {
     const drained = queue.events.filter(({ batch }) => batch !== undefined);
     if (drained.length === 0) return;

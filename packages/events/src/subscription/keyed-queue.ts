@@ -26,10 +26,12 @@ export class KeyedQueues {
   readonly #step: (queue: KeyedQueue) => Promise<void>;
   readonly #onError: (error: unknown) => void;
   readonly #queues = new Map<string, KeyedQueue>();
-  /** The queues with work, in the order of their next step: those whose next work is that of a blocked model, and the others. */
+  /** The queues that may have a step, the first one next; `recoveries` are those whose next work belongs to a blocked model. */
   readonly #ready = { recoveries: new Set<KeyedQueue>(), others: new Set<KeyedQueue>() };
   #activeCount = 0;
+  /** How many of the active queues do work of blocked models. */
   #recoveryCount = 0;
+  /** Whether the last step was such work. */
   #wasRecovery = false;
   readonly #onIdle: (() => void)[] = [];
 
@@ -97,7 +99,7 @@ export class KeyedQueues {
     return this.#queues.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve));
   }
 
-  /** Puts a queue into the order of next steps, unless it is in it already or may have none now. */
+  /** Adds a queue to those that may have a step, if it may. */
   #mark(queue: KeyedQueue): void {
     if (queue.active || queue.held || isEmpty(queue)) return;
     const { recoveries, others } = this.#ready;
@@ -117,9 +119,10 @@ export class KeyedQueues {
 
   #next(): KeyedQueue | undefined {
     const { recoveries, others } = this.#ready;
-    // With room for a single queue, they take turns.
-    const isFull = this.#concurrency === 1 ? this.#wasRecovery : this.#recoveryCount >= this.#recoveriesMax;
-    const [queue] = recoveries.size === 0 || (isFull && others.size > 0) ? others : recoveries;
+    // If only one queue can be active, both kinds take turns.
+    const hadTheirShare =
+      this.#concurrency === 1 ? this.#wasRecovery : this.#recoveryCount >= this.#recoveriesMax;
+    const [queue] = recoveries.size === 0 || (hadTheirShare && others.size > 0) ? others : recoveries;
     return queue;
   }
 

@@ -193,7 +193,7 @@ class ModelReads {
     while (this.#requests.length > 0) {
       const asked = this.#takeRequests();
       if (asked.length === 0) {
-        // One waits for room.
+        // One of them waits for room; a request starts the other again.
         if (this.#readCount > 1) break;
         await this.#room.wait();
         continue;

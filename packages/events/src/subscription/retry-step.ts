@@ -54,8 +54,8 @@ export interface RetryWork extends Trial {
 }
 
 /**
- * How an attempt has ended: with the head done; `failed`, which is recorded; `left`, because it is to be made again, later or elsewhere; or
- * `untried`, because it was not begun: if it was recorded before, it is still open.
+ * How an attempt has ended: with the head done; `failed`, which is recorded; `left`, because it must be made again, here or by another
+ * process; or `untried`, because it was not begun. An untried attempt that is recorded already is still open.
  */
 export type AttemptEnd = DoneAttempt | 'failed' | 'left' | 'untried';
 

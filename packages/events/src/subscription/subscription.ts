@@ -36,8 +36,9 @@ import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
  *                                 └─ an operator replays or skips a dead letter
  *
  * This file reads, and puts slots into quarantine. `event-dispatch.ts` queues events by model, and `unfinished-events.ts` limits how many
- * are read; `event-step.ts` calls the handler with them, and blocks models; `retry-loop.ts` finds models that are due; `retry-step.ts` tries their heads, and `model-drain.ts`
- * reads and handles what waits behind these. `held-slot.ts` holds what the process knows about a slot and its blocked models.
+ * are read. `event-step.ts` calls the handler with them, and blocks models; `retry-loop.ts` finds models that are due; `retry-step.ts`
+ * tries their heads, and `model-drain.ts` reads and handles what waits behind these. `held-slot.ts` holds what the process knows about
+ * a slot and its blocked models.
  */
 
 /** Delivers the events of one database to one handler, at its own pace: no other handler waits for it. */
