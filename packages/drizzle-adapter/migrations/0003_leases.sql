@@ -11,10 +11,10 @@ language sql stable as $$
   group by own.handler having bool_or(p.process_id = own_id)
 $$;
 --> statement-breakpoint
--- Says that a process is alive, has these handlers and knows these shards, gives back and takes slots up to its share of each
--- handler, and tells which it holds.
-create function eventlog.renew_leases(own_id text, own_handlers text[], own_shards text[], lease interval)
-returns table (handler text, slot smallint, token uuid, abandoned boolean)
+-- Says that a process is alive, has these handlers and knows these shards, gives back what it names, takes slots up to its share
+-- of each handler, and tells which it holds.
+create function eventlog.renew_leases(own_id text, own_handlers text[], own_shards text[], lease interval, given_back uuid[])
+returns table (handler text, slot smallint, token uuid, abandoned boolean, surplus boolean)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -26,6 +26,9 @@ begin
   insert into eventlog.server_run default values on conflict do nothing;
   own_history := eventlog.server_history();
   now_date := clock_timestamp();
+  -- Gives back what the process has finished with, and what is of handlers that it has no more.
+  update eventlog.leases l set process_id = null, token = gen_random_uuid()
+    where l.process_id = own_id and (l.token = any(given_back) or l.handler <> all(own_handlers));
   -- What was said in another history, or by a clock that has gone back since, counts from now on.
   update eventlog.processes p set history = own_history, renewed_date = now_date,
       until_date = now_date + (p.until_date - p.renewed_date)
@@ -52,15 +55,6 @@ begin
     where l.process_id is not null
       and not exists (select from eventlog.processes p where p.process_id = l.process_id);
 
-  -- Gives back what is beyond the share, and what is of handlers that the process has no more.
-  with shares as (select * from eventlog.lease_shares(own_id)), held as (
-    select l.handler, l.slot, row_number() over (partition by l.handler order by l.slot) as place
-    from eventlog.leases l where l.process_id = own_id
-  )
-  update eventlog.leases l set process_id = null, token = gen_random_uuid()
-    from held left join shares using (handler)
-    where (l.handler, l.slot) = (held.handler, held.slot) and held.place > coalesce(shares.share, 0);
-
   with shares as (
     select own.handler, own.share
       - (select count(*) from eventlog.leases l where l.handler = own.handler and l.process_id = own_id) as count
@@ -73,7 +67,10 @@ begin
     from free join shares using (handler)
     where (l.handler, l.slot) = (free.handler, free.slot) and free.place <= shares.count;
 
-  return query select l.handler, l.slot, l.token, l.abandoned from eventlog.leases l
+  -- What is beyond the share stays with the process until it has finished there.
+  return query select l.handler, l.slot, l.token, l.abandoned,
+      row_number() over (partition by l.handler order by l.slot) > coalesce(shares.share, 0)
+    from eventlog.leases l left join eventlog.lease_shares(own_id) shares using (handler)
     where l.process_id = own_id order by l.slot, l.handler;
 end
 $$;

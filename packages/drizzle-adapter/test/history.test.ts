@@ -254,8 +254,14 @@ describe('a failover', () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
     await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
-    const renew = (id: string) => store.leases.renew(id, [handler], leaseMs);
-    for (const id of ['one', 'two', 'one']) await renew(id);
+    const renew = (id: string, givenBack?: readonly string[]) =>
+      store.leases.renew(id, [handler], leaseMs, [], givenBack);
+    const { leases: all } = await renew('one');
+    await renew('two');
+    await renew(
+      'one',
+      all.slice(8).map(({ token }) => token),
+    );
     const { leases: before } = await renew('two');
     expect(before).toHaveLength(8);
     await failOver(url);

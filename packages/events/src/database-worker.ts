@@ -114,6 +114,7 @@ export class DatabaseWorker {
       shards: knownShards,
       watch,
       onRenewed,
+      onSurplus: (slots) => void this.#guarded(() => this.#handOver(slots)),
       onLost: (slots, cause) =>
         options.onLeaseLost({ shards, cause, slotsByHandler: this.#slotsByHandler(slots) }),
     });
@@ -210,6 +211,7 @@ export class DatabaseWorker {
     this.#poll.wake();
     this.#retries.wake();
     const subscriptions = [...this.#subscriptions.values()];
+    for (const slot of this.#keeper.slots) slot.leave();
     for (const subscription of subscriptions) subscription.stop();
     await this.#within(
       timeoutMs,
@@ -336,6 +338,29 @@ export class DatabaseWorker {
     this.#outage.succeeded();
     if (gained.length > 0) void this.#guarded(() => this.#loader.start(gained));
     else if (!this.#refreshing && !this.#stopping.signal.aborted) void this.#guarded(() => this.#refresh());
+  }
+
+  /** Gives slots to other processes, those of each handler as soon as it has finished there. */
+  async #handOver(slots: readonly HeldSlot[]): Promise<void> {
+    this.#retries.leave();
+    const byHandler = [...Map.groupBy(slots, ({ handler }) => handler)];
+    await Promise.all(byHandler.map(([handler, own]) => this.#finishAndGiveBack(handler, own)));
+  }
+
+  /**
+   * Finishes what one handler has read from some slots, for at most the time of a lease; calls that run by then may end. Then saves its
+   * position, so that the next holder repeats nothing that is done, and gives the slots back.
+   */
+  async #finishAndGiveBack(handler: string, slots: readonly HeldSlot[]): Promise<void> {
+    const subscription = this.#subscriptions.get(handler);
+    const idle = Promise.all(slots.map((slot) => slot.idle()));
+    subscription?.leave();
+    await this.#within(this.#context.settings.leaseMs, idle);
+    subscription?.dispatch.leave((slot) => slots.includes(slot));
+    await idle;
+    await this.#around.writes.move.idle();
+    await untilDone(this.#context, this.#context.stopping, () => this.#saver.save(true));
+    if (!this.#stopping.signal.aborted) await this.#keeper.giveBack(slots);
   }
 
   /** Only one runs at a time, so that unknown handlers are registered only once. */

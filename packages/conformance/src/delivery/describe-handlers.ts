@@ -12,12 +12,23 @@ export function describeLeases(context: DeliveryContext): void {
     processId: string,
     handlers: readonly string[] = ['mails'],
     shards: readonly string[] = [],
-  ): Promise<LeaseRenewal> => context.store.leases.renew(processId, handlers, leaseMs, shards);
+    givenBack: readonly string[] = [],
+  ): Promise<LeaseRenewal> => context.store.leases.renew(processId, handlers, leaseMs, shards, givenBack);
+  /** Renews, and gives back at once what is surplus. */
+  const renewShare = async (
+    processId: string,
+    handlers: readonly string[] = ['mails'],
+    shards: readonly string[] = [],
+  ): Promise<LeaseRenewal> => {
+    const renewal = await renew(processId, handlers, shards);
+    const surplus = tokensOf(surplusOf(renewal));
+    return surplus.length === 0 ? renewal : renew(processId, handlers, shards, surplus);
+  };
   /** The maximum number of slots of each process when this many processes share them. */
   const share = (processCount: number): number => Math.ceil(context.store.slotCount / processCount);
   /** How many slots of a handler a process with these shards gets. */
   const countOf = async (processId: string, handler: string, ...shards: string[]): Promise<number> =>
-    (await renew(processId, [handler], shards)).leases.length;
+    (await renewShare(processId, [handler], shards)).leases.length;
   const withHandlers = (): Promise<void> => context.register('mails', 'books');
 
   test('A single process has all slots of each of its handlers', async () => {
@@ -33,7 +44,7 @@ export function describeLeases(context: DeliveryContext): void {
     await withHandlers();
     await renew('one');
     expect(await renew('two')).toMatchObject({ leases: [], alone: false });
-    expect((await renew('one')).leases).toHaveLength(share(2));
+    expect((await renewShare('one')).leases).toHaveLength(share(2));
     expect((await renew('two')).leases).toHaveLength(context.store.slotCount - share(2));
     const holders = (await context.store.leases.list()).filter(({ handler }) => handler === 'mails');
     expect(holders.toSorted((one, other) => one.slot - other.slot)).toMatchObject(
@@ -44,6 +55,32 @@ export function describeLeases(context: DeliveryContext): void {
     const { leases } = await renew('two');
     expect(leases).toHaveLength(context.store.slotCount);
     expect(leases.some(({ abandoned }) => abandoned)).toBe(false);
+  });
+
+  test('Slots beyond the share stay with their process until it gives them back, and are its own again if the share grows', async () => {
+    await withHandlers();
+    const before = (await renew('one')).leases;
+    await renew('two');
+    const renewal = await renew('one');
+    expect(tokensOf(renewal.leases)).toEqual(tokensOf(before));
+    expect(placesOf(surplusOf(renewal))).toEqual(placesIn(['mails'], context.slots.slice(share(2))));
+    expect((await renew('two')).leases).toEqual([]);
+
+    const [first, second, ...others] = tokensOf(surplusOf(renewal));
+    const given = [first ?? '', context.lostToken];
+    expect(placesOf(surplusOf(await renew('one', ['mails'], [], given)))).toHaveLength(1 + others.length);
+    const taken = await renew('two');
+    expect(placesOf(taken.leases)).toEqual(placesIn(['mails'], [share(2)]));
+    expect(taken.leases.some(({ abandoned, surplus }) => abandoned || surplus)).toBe(false);
+    // A process gives back only what is its own.
+    await renew('two', ['mails'], [], [second ?? '']);
+    expect(tokensOf((await renew('one')).leases)).toContain(second);
+
+    await context.store.leases.release('two');
+    const whole = await renew('one', ['mails'], [], [second ?? '']);
+    expect(surplusOf(whole)).toEqual([]);
+    expect(placesOf(whole.leases)).toEqual(placesOf(before));
+    expect(tokensOf(whole.leases)).not.toContain(second);
   });
 
   test('A process learns when the next lease of another process ends, even if it gets no slots itself', async () => {
@@ -69,7 +106,7 @@ export function describeLeases(context: DeliveryContext): void {
     const held = new Map<string, readonly string[]>();
     for (let round = 0; round < 3; round++)
       for (const [processId, handlers] of all)
-        held.set(processId, placesOf((await renew(processId, handlers)).leases));
+        held.set(processId, placesOf((await renewShare(processId, handlers)).leases));
     const [first, rest] = [context.slots.slice(0, share(2)), context.slots.slice(share(2))];
     expect(held.get('mailer')).toEqual(placesIn(['mails'], first));
     expect(held.get('bookkeeper')).toEqual(placesIn(['books'], first));
@@ -138,7 +175,7 @@ export function describeLeases(context: DeliveryContext): void {
     const [first, ...others] = (await renew('two')).leases;
     await context.store.leases.recovered([at([first], 0)?.token ?? '', context.lostToken]);
     // Another process takes half of the slots, and the first one is late, and gives the rest back.
-    for (let round = 0; round < 2; round++) for (const id of ['two', 'three']) await renew(id);
+    for (let round = 0; round < 2; round++) for (const id of ['two', 'three']) await renewShare(id);
     await context.fixture.pass(leaseMs + 1);
     await renew('two');
     await context.store.leases.release('two');
@@ -149,7 +186,7 @@ export function describeLeases(context: DeliveryContext): void {
 
   test('Slots do not count as abandoned when the database was away for longer than a lease', async () => {
     await withHandlers();
-    for (let round = 0; round < 2; round++) for (const id of ['one', 'two']) await renew(id);
+    for (let round = 0; round < 2; round++) for (const id of ['one', 'two']) await renewShare(id);
     await context.fixture.pass(2 * leaseMs);
     // Both are alive, and neither could renew: the one that comes back first must not treat the other as dead.
     const held = [await renew('one'), await renew('two')].map(({ leases }) => leases);
@@ -162,7 +199,7 @@ export function describeLeases(context: DeliveryContext): void {
     await withHandlers();
     const names = Array.from({ length: 10 }, (_unused, index) => `process-${index}`);
     const renewAll = (): Promise<readonly LeaseRenewal[]> =>
-      Promise.all(names.map((name) => renew(name, ['mails'])));
+      Promise.all(names.map((name) => renewShare(name)));
     await renewAll();
     await renewAll();
     const held = (await renewAll()).flatMap(({ leases }) => leases);
@@ -346,6 +383,14 @@ export function describeCursors(context: DeliveryContext): void {
 
 function placesOf(leases: readonly SlotLease[]): readonly string[] {
   return leases.map(({ handler, slot }) => `${handler} ${slot}`).toSorted();
+}
+
+function tokensOf(leases: readonly SlotLease[]): readonly string[] {
+  return leases.map(({ token }) => token);
+}
+
+function surplusOf({ leases }: LeaseRenewal): readonly SlotLease[] {
+  return leases.filter(({ surplus }) => surplus);
 }
 
 function placesIn(handlers: readonly string[], slots: readonly number[]): readonly string[] {

@@ -72,6 +72,8 @@ export interface SlotLease {
   readonly token: string;
   /** Whether a holder died, and the slot has not recovered since: an event after the cursor may have killed that process. */
   readonly abandoned: boolean;
+  /** Whether it is beyond the holder's fair share: the holder is to finish there, and to give it back. */
+  readonly surplus: boolean;
 }
 
 /** The answer to a process that reports that it is alive. */
@@ -106,8 +108,9 @@ export interface LeasedSlot {
  */
 export interface SlotLeases {
   /**
-   * Reports that the process is alive, has these handlers and knows these shards. Releases slots beyond its fair share of each
-   * handler, and takes free ones up to that share.
+   * Reports that the process is alive, has these handlers and knows these shards. Gives back the slots with which it has finished,
+   * and those of other handlers, and takes free ones up to its fair share of each handler. Slots beyond that share stay with the
+   * process until it gives them back; they are reported as surplus.
    *
    * It has no share of a handler while another process has that handler and knows all of these shards and more. Otherwise, an
    * event that needs one of the other shards would wait here as long as the process lives.
@@ -117,12 +120,14 @@ export interface SlotLeases {
    *
    * @param handlers the permanent ids
    * @param shards on which the handlers can execute actions. Default: none
+   * @param givenBack the tokens of leases that the process no longer needs; one that is lost changes nothing. Default: none
    */
   renew(
     processId: string,
     handlers: readonly string[],
     leaseMs: number,
     shards?: readonly string[],
+    givenBack?: readonly string[],
   ): Promise<LeaseRenewal>;
   /**
    * Records that slots are no longer abandoned, because everything that the dead holder may have been handling has been tried. Until

@@ -26,16 +26,17 @@ export class PgSlotLeases implements SlotLeases {
     handlers: readonly string[],
     leaseMs: number,
     shards: readonly string[] = [],
+    givenBack: readonly string[] = [],
   ): Promise<LeaseRenewal> {
     const { rows } = await this.#manager.query<(SlotLease | NoLease) & Others>({
       name: 'framework_renew_handler_leases',
-      text: `select handler, slot, token::text as token, abandoned, alone, ends_in_ms as "endsInMs"
+      text: `select handler, slot, token::text as token, abandoned, surplus, alone, ends_in_ms as "endsInMs"
              from (
                select count(*) = 0 as alone, (extract(epoch from min(until_date) filter (where until_date > clock_timestamp())
                  - clock_timestamp()) * 1000)::double precision as ends_in_ms
                from eventlog.processes where process_id <> $1) others
-             left join eventlog.renew_leases($1, $2, $4, $3::double precision * interval '1 millisecond') on true`,
-      values: [processId, [...handlers], leaseMs, [...shards]],
+             left join eventlog.renew_leases($1, $2, $4, $3::double precision * interval '1 millisecond', $5) on true`,
+      values: [processId, [...handlers], leaseMs, [...shards], [...givenBack]],
     });
     const [others] = rows;
     const leases = rows.flatMap(({ alone: _alone, endsInMs: _endsInMs, ...lease }) =>

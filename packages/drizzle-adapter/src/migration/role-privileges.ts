@@ -81,7 +81,7 @@ export const functionsForAll: readonly string[] = [
   'lease_shares(text)',
   'raise_key_taken()',
   'raise_stale(integer)',
-  'renew_leases(text,text[],text[],interval)',
+  'renew_leases(text,text[],text[],interval,uuid[])',
   'server_history()',
   'server_identity()',
 ];

@@ -49,10 +49,19 @@ export class Handling {
 
   async #renew(processId: string, handlers: readonly string[]): Promise<void> {
     const [leaseMs, shards] = [this.#known.of([10_000, 30_000]), this.#known.some(shardTexts)];
+    const tokens = this.#known.some(this.#known.places()).map((place) => this.#known.token(place));
     const renewed = await this.#known.stores.ask(
-      ({ leases }) => leases.renew(processId, handlers, leaseMs, shards),
+      ({ leases, name }) =>
+        leases.renew(
+          processId,
+          handlers,
+          leaseMs,
+          shards,
+          tokens.map((token) => token[name]),
+        ),
       // `alone` only saves notifications, and may be outdated.
-      ({ leases }) => inOrder(leases.map(({ handler, slot, abandoned }) => [handler, slot, abandoned])),
+      ({ leases }) =>
+        inOrder(leases.map(({ handler, slot, abandoned, surplus }) => [handler, slot, abandoned, surplus])),
     );
     if (renewed !== undefined) this.#known.noteLeases(renewed.memory.leases, renewed.postgres.leases);
   }

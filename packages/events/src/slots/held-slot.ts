@@ -12,6 +12,8 @@ import {
 
 /**
  * A slot that this process holds for a handler, until it is lost. Code that works in the slot checks first that it is still held.
+ *
+ * Before a slot is given back, the process leaves it: it begins nothing new there, and finishes what it has begun.
  */
 export class HeldSlot {
   /** The handler's permanent id. */
@@ -29,9 +31,12 @@ export class HeldSlot {
   readonly blocked = new Map<string, ModelRecovery>();
   /** Those that are open again, and only remembered until the slot has been read past everything that was drained. */
   readonly opened = new Set<ModelRecovery>();
+  readonly #leaving = new AbortController();
   readonly #lost = new AbortController();
+  #unfinishedCount = 0;
+  readonly #onIdle: (() => void)[] = [];
 
-  constructor({ handler, slot, token, abandoned }: SlotLease) {
+  constructor({ handler, slot, token, abandoned }: Omit<SlotLease, 'surplus'>) {
     this.handler = handler;
     this.slot = slot;
     this.token = token;
@@ -46,6 +51,15 @@ export class HeldSlot {
   /** Aborted when the slot is lost or given back. */
   get lost(): AbortSignal {
     return this.#lost.signal;
+  }
+
+  /** Aborted when nothing new may begin: the slot is to be given back, or is lost. */
+  get leaving(): AbortSignal {
+    return this.#leaving.signal;
+  }
+
+  get isLeaving(): boolean {
+    return this.#leaving.signal.aborted;
   }
 
   /** Whether everything that a dead holder may have been handling has been tried, in blocked models as well. */
@@ -65,7 +79,23 @@ export class HeldSlot {
     return recovery;
   }
 
+  /** Adds to the work that is not finished, or takes from it. */
+  work(count: number): void {
+    this.#unfinishedCount += count;
+    if (this.#unfinishedCount === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
+  }
+
+  /** Resolves when all work is finished. */
+  async idle(): Promise<void> {
+    while (this.#unfinishedCount > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));
+  }
+
+  leave(): void {
+    this.#leaving.abort();
+  }
+
   lose(): void {
+    this.leave();
     this.#lost.abort(new Error(`This process no longer holds slot ${this.slot} of handler ${this.handler}`));
   }
 }

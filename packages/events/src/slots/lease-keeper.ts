@@ -32,7 +32,9 @@ interface LeaseKeeperOptions {
   readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   /** Called after each renewal with the new leases; lost ones have been reported before. */
   readonly onRenewed: (gained: readonly HeldSlot[]) => void;
-  /** Called with slots that were lost together; not with those that the process shares with others or gives back. */
+  /** Called with slots that other processes are to have: the process begins nothing new there, and gives them back when it has finished. */
+  readonly onSurplus: (slots: readonly HeldSlot[]) => void;
+  /** Called with slots that were lost together; not with those that the process gives back. */
   readonly onLost: (slots: readonly HeldSlot[], cause: LeaseLossCause) => void;
 }
 
@@ -45,6 +47,8 @@ export class LeaseKeeper {
   readonly #slots = new Map<string, HeldSlot>();
   /** The slots that the database knows to have recovered. */
   readonly #known = new WeakSet<HeldSlot>();
+  /** The tokens of leases that the next renewal gives back. */
+  readonly #givenBack = new Set<string>();
   #handlers: readonly string[] = [];
   #alone = false;
   #renewedMs = Infinity;
@@ -102,6 +106,17 @@ export class LeaseKeeper {
     if (lost.length > 0) this.#options.onLost(lost, cause);
   }
 
+  /** Gives slots back in which everything is finished, and saved. */
+  async giveBack(slots: readonly HeldSlot[]): Promise<void> {
+    await this.#tellRecovered(this.#recovered(slots));
+    for (const { token, held } of slots) {
+      if (!held) continue;
+      this.#givenBack.add(token);
+      this.#lose(token);
+    }
+    this.#wakeSignal.wake();
+  }
+
   /** Stops renewing, and gives every slot back. */
   async stop(): Promise<void> {
     this.#stopped = true;
@@ -117,8 +132,8 @@ export class LeaseKeeper {
   }
 
   /** Abandoned slots that have recovered, which the database does not know yet. */
-  #recovered(): readonly HeldSlot[] {
-    return this.slots.filter((slot) => slot.abandoned && !this.#known.has(slot) && slot.hasRecovered);
+  #recovered(slots = this.slots): readonly HeldSlot[] {
+    return slots.filter((slot) => slot.abandoned && !this.#known.has(slot) && slot.hasRecovered);
   }
 
   /** A database that refuses it must keep the process neither from renewing its leases nor from giving them back. */
@@ -139,11 +154,13 @@ export class LeaseKeeper {
     const { clock, onError } = context;
     const { leaseMs } = context.settings;
     const startedMs = clock.elapsedMs();
+    const givenBack = [...this.#givenBack];
     try {
-      const renewal = await leases.renew(processId, this.#handlers, leaseMs, shards);
+      const renewal = await leases.renew(processId, this.#handlers, leaseMs, shards, givenBack);
       this.#backoff.succeeded();
       // An answer that took longer than a lease says nothing about the present.
       if (clock.elapsedMs() - startedMs < leaseMs) this.#take(renewal, startedMs);
+      for (const token of givenBack) this.#givenBack.delete(token);
       await this.#tellRecovered(this.#recovered());
       // A living process renews its leases before they end; those of a dead one are requested as soon as they have ended.
       return Math.min(leaseMs / 3, (renewal.othersEndInMs ?? Infinity) + marginMs);
@@ -156,7 +173,7 @@ export class LeaseKeeper {
 
   #take({ leases, alone }: LeaseRenewal, startedMs: number): void {
     if (this.#stopped) return;
-    const { watch, context, onRenewed } = this.#options;
+    const { watch, context, onRenewed, onSurplus } = this.#options;
     this.#alone = alone;
     const tokens = new Set(leases.map(({ token }) => token));
     for (const token of this.#slots.keys()) if (!tokens.has(token)) this.#lose(token);
@@ -164,12 +181,18 @@ export class LeaseKeeper {
     const stood = watch.stoodSince(this.#renewedMs);
     this.#renewedMs = watch.now();
     const gained = leases
-      .filter(({ token }) => !this.#slots.has(token))
+      .filter(({ token }) => !this.#slots.has(token) && !this.#givenBack.has(token))
       .map((lease) => new HeldSlot({ ...lease, abandoned: lease.abandoned || stood }));
     for (const each of gained) this.#slots.set(each.token, each);
+    const left = leases.flatMap(({ token, surplus }) => {
+      const slot = surplus || context.stopping.aborted ? this.#slots.get(token) : undefined;
+      return slot === undefined || slot.isLeaving ? [] : [slot];
+    });
+    for (const each of left) each.leave();
     // Counted from the request: the database counts from its answer, which came later.
     this.#expire(startedMs + context.settings.leaseMs);
     onRenewed(gained);
+    if (left.length > 0) onSurplus(left);
   }
 
   #lose(token: string): void {

@@ -83,10 +83,7 @@ export class EventDispatch {
     this.#caller = caller;
     this.#queues = new KeyedQueues({
       concurrency: policy.concurrency,
-      // When everything must end, waiting work ends without a call.
-      mayStart: () =>
-        context.ended.aborted ||
-        (!around.abandoned.full && !context.turn.spent && (!this.#paused || context.stopping.aborted)),
+      mayStart: () => !around.abandoned.full && !context.turn.spent && !this.#paused,
       step: (queue) => this.#step(queue),
       onError: context.onError,
     });
@@ -160,7 +157,7 @@ export class EventDispatch {
       if (fate === 'leave') onFinished();
       if (fate === 'keep') this.unfinished.setAside(slot, [event], 1);
       if (fate !== 'handle') continue;
-      this.unfinished.count(loadOf([work]), 1);
+      this.unfinished.count([work], 1);
       this.#queues.add(this.#keyOf(event), work);
       isQueued = true;
     }
@@ -170,7 +167,7 @@ export class EventDispatch {
 
   /** Handles drained events in order, behind earlier ones of their model. */
   drain(works: readonly EventWork[]): void {
-    this.unfinished.count(loadOf(works), 1);
+    this.unfinished.count(works, 1);
     for (const work of works) this.#queues.add(this.#keyOf(work.event), work);
     this.#queues.resume();
   }
@@ -180,7 +177,7 @@ export class EventDispatch {
     const { done, next } = model.open(this.#around.reader.generation);
     this.unfinished.setAside(model.slot, eventsOf([...done, ...next]), -1);
     finish(done);
-    this.unfinished.count(loadOf(next), 1);
+    this.unfinished.count(next, 1);
     for (const work of next) this.#queues.add(this.#keyOf(work.event), work);
     this.#queues.resume();
   }
@@ -205,8 +202,21 @@ export class EventDispatch {
   /** Makes no further call while the handler is paused, not even with events that were read; running calls may finish. */
   setPaused(paused: boolean): void {
     this.#paused = paused;
-    if (paused) this.#leaveRetries(() => true);
+    if (paused) {
+      this.#leaveRetries(() => true);
+      this.leave(({ isLeaving }) => isLeaving);
+    }
     this.#queues.resume();
+  }
+
+  /** Drops what waits in some slots, so that their next holder reads it again; running calls may finish. */
+  leave(isLeft: (slot: HeldSlot) => boolean): void {
+    this.#leaveRetries(isLeft);
+    for (const [queue, { slot }] of this.#waiting)
+      if (!queue.active && isLeft(slot)) this.#waiting.delete(queue);
+    const left = this.#queues.removeEvents(isLeft);
+    this.unfinished.count(left, -1);
+    leaveBatches(left);
   }
 
   /** Resolves when no work is left. */
@@ -217,7 +227,7 @@ export class EventDispatch {
   /** Abandons the calls for a slot that was lost, or every call. */
   drop(reason: unknown, slot?: HeldSlot): void {
     this.#caller.drop(reason, slot);
-    this.#leaveRetries((retry) => slot === undefined || retry.slot === slot);
+    this.leave((each) => slot === undefined || each === slot);
     if (slot !== undefined)
       for (const recovery of slot.blocked.values())
         this.unfinished.setAside(slot, eventsOf(recovery.drop()), -1);
@@ -225,7 +235,7 @@ export class EventDispatch {
   }
 
   /** Ends retries that wait for capacity, so that no caller waits for one that is not tried here, or not now. */
-  #leaveRetries(isOff: (retry: RetryWork) => boolean): void {
+  #leaveRetries(isOff: (slot: HeldSlot) => boolean): void {
     for (const { onEnded } of this.#queues.removeRetries(isOff)) onEnded('untried');
   }
 
@@ -235,8 +245,7 @@ export class EventDispatch {
 
   /** Tries a head, or handles events. */
   #step(queue: KeyedQueue): Promise<void> {
-    if (this.#paused) this.#leave(queue);
-    else if (this.#around.context.stopping.aborted) this.#leaveDrained(queue);
+    this.#leaveDrained(queue);
     const retry = isTurnOfRetries(queue) ? queue.retries.shift() : undefined;
     queue.hasRetried = retry !== undefined;
     if (retry !== undefined) return this.#runRetry(retry);
@@ -253,23 +262,13 @@ export class EventDispatch {
     }
   }
 
-  /**
-   * Drops the work of a queue when the process stops while the handler is paused, or after its first events have failed: the next
-   * holder of the slots reads these events again.
-   */
-  #leave(queue: KeyedQueue): void {
-    for (const { onEnded } of queue.retries.splice(0)) onEnded('untried');
-    const left = queue.events.splice(0);
-    this.unfinished.count(loadOf(left), -1);
-    leaveBatches(left);
-  }
-
-  /** Drops the drained events of a queue when the process stops: the row of their model says that they are not done. */
+  /** Drops drained events of a slot that is being left: the row of their model says that they are not done. */
   #leaveDrained(queue: KeyedQueue): void {
-    const drained = queue.events.filter(({ batch }) => batch !== undefined);
-    if (drained.length === 0) return;
-    queue.events = queue.events.filter(({ batch }) => batch === undefined);
-    this.unfinished.count(loadOf(drained), -1);
+    const isLeft = ({ slot, batch }: EventWork): boolean => batch !== undefined && slot.isLeaving;
+    if (!queue.events.some(isLeft)) return;
+    const drained = queue.events.filter(isLeft);
+    queue.events = queue.events.filter((work) => !isLeft(work));
+    this.unfinished.count(drained, -1);
     leaveBatches(drained);
   }
 
@@ -293,16 +292,16 @@ export class EventDispatch {
     } finally {
       // This includes abandoned calls: the next holder of their slot reads the events again.
       this.#waiting.delete(queue);
-      this.unfinished.count(loadOf(works), -1);
+      this.unfinished.count(works, -1);
       if (this.#around.context.ended.aborted) leaveBatches(works);
-      if (left !== undefined) this.unfinished.count(loadOf(left.works), 1);
+      if (left !== undefined) this.unfinished.count(left.works, 1);
       if (left !== undefined) {
         queue.events = [...left.works, ...queue.events];
         const together = { slot: first.slot, count: left.works.length, tried: nothing };
-        if (left.waitMs === undefined) {
+        if (first.slot.isLeaving) {
+          this.leave((slot) => slot === first.slot);
+        } else if (left.waitMs === undefined) {
           if (waited !== undefined) this.#waiting.set(queue, { ...waited, ...together });
-        } else if (this.#around.context.stopping.aborted) {
-          this.#leave(queue);
         } else {
           this.#wait(queue, left, { ...together, attempt }, left.waitMs);
         }
@@ -313,10 +312,10 @@ export class EventDispatch {
 
   /** Retries the same events after a while; meanwhile only their slot waits. */
   #wait(queue: KeyedQueue, { works }: LeftEvents, waiting: Waiting, waitMs: number): void {
-    const { clock, stopping } = this.#around.context;
-    const ends = works.map(({ slot }) => slot.lost);
+    const { clock } = this.#around.context;
+    const ends = works.map(({ slot }) => slot.leaving);
     this.#waiting.set(queue, waiting);
-    void this.#queues.holdUntil(queue, clock.sleep(waitMs, AbortSignal.any([...new Set(ends), stopping])));
+    void this.#queues.holdUntil(queue, clock.sleep(waitMs, AbortSignal.any([...new Set(ends)])));
     this.#onRoom();
   }
 }

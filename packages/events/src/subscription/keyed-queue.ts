@@ -1,4 +1,4 @@
-import type { EventWork } from '../slots/held-slot.js';
+import type { EventWork, HeldSlot } from '../slots/held-slot.js';
 import type { RetryWork } from './retry-step.js';
 
 /** Work that must be done strictly one after the other: that of one model, or of one slot for a batch handler. */
@@ -66,15 +66,14 @@ export class KeyedQueues {
     this.resume();
   }
 
-  /** Removes waiting retries that are no longer wanted, even from queues that are held back. */
-  removeRetries(isOff: (work: RetryWork) => boolean): readonly RetryWork[] {
-    const removed: RetryWork[] = [];
-    for (const queue of this.#queues.values()) {
-      const before = removed.length;
-      for (const work of queue.retries.splice(0)) (isOff(work) ? removed : queue.retries).push(work);
-      if (removed.length > before && !queue.active) this.#settle(queue);
-    }
-    return removed;
+  /** Removes the waiting retries of some slots, even from queues that are held back. */
+  removeRetries(isOff: (slot: HeldSlot) => boolean): readonly RetryWork[] {
+    return this.#remove(({ retries }) => retries, isOff);
+  }
+
+  /** Removes the waiting events of some slots, even from queues that are held back. */
+  removeEvents(isOff: (slot: HeldSlot) => boolean): readonly EventWork[] {
+    return this.#remove(({ events }) => events, isOff);
   }
 
   /** Starts every step that may start. */
@@ -97,6 +96,22 @@ export class KeyedQueues {
   /** Resolves when no work is left. */
   idle(): Promise<void> {
     return this.#queues.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve));
+  }
+
+  #remove<Work extends { readonly slot: HeldSlot }>(
+    workOf: (queue: KeyedQueue) => Work[],
+    isOff: (slot: HeldSlot) => boolean,
+  ): readonly Work[] {
+    const removed: Work[] = [];
+    const changed: KeyedQueue[] = [];
+    for (const queue of this.#queues.values()) {
+      const work = workOf(queue);
+      const before = removed.length;
+      for (const each of work.splice(0)) (isOff(each.slot) ? removed : work).push(each);
+      if (removed.length > before && !queue.active) changed.push(queue);
+    }
+    for (const queue of changed) this.#settle(queue);
+    return removed;
   }
 
   /** Adds a queue to those that may have a step, if it may. */

@@ -55,14 +55,14 @@ export class ModelDrain {
       const isEnded = await this.#moves.add(slot, { ...moveOf(recovery), ends: true });
       if (isEnded && slot.held) this.#drained.open(recovery);
     } else {
-      // What is done stays done when the process stops.
+      // What is done stays done for the next holder of the slot.
       await this.#moves.add(slot, moveOf(recovery));
     }
   }
 
-  /** @returns whether nothing is left; otherwise one of the events has failed, the slot is lost, or the process stops */
+  /** @returns whether nothing is left; otherwise one of the events has failed, or the slot is being left or is lost */
   async #isDrained(recovery: ModelRecovery): Promise<boolean> {
-    const { clock, settings, stopping } = this.#context;
+    const { clock, settings } = this.#context;
     const { slot } = recovery;
     let earlier = Promise.resolve(true);
     let isEmpty = false;
@@ -72,7 +72,7 @@ export class ModelDrain {
       for (;;) {
         const read = await (reading ?? this.#reads.read(recovery));
         reading = undefined;
-        if (read === undefined || !slot.held || stopping.aborted) {
+        if (read === undefined || slot.isLeaving) {
           this.#release(recovery, read);
           return (await earlier) && false;
         }
@@ -90,7 +90,7 @@ export class ModelDrain {
         if (recovery.hasCaughtUp || (isEmpty && last === undefined)) return true;
         // What a source streams may be visible in the log a little later.
         isEmpty = last === undefined;
-        if (isEmpty) await clock.sleep(settings.pollMinMs, AbortSignal.any([slot.lost, stopping]));
+        if (isEmpty) await clock.sleep(settings.pollMinMs, slot.leaving);
       }
     } finally {
       void reading?.then((read) => this.#release(recovery, read));
@@ -175,7 +175,7 @@ class ModelReads {
     this.#room.wake();
   }
 
-  /** Reads on from a position; `undefined` when the slot is lost or delivery ends before that. */
+  /** Reads on from a position; `undefined` when the slot is being left or is lost before that. */
   read(recovery: ModelRecovery, position = recovery.position): Promise<ModelRead | undefined> {
     return new Promise((answer) => {
       this.#requests.push({ recovery, position, answer });
@@ -224,7 +224,6 @@ class ModelReads {
    * The next requests; only those of models that keep what is read from their slot while there is no room, or their slot waits.
    */
   #takeRequests(): readonly ReadRequest[] {
-    const { stopping } = this.#context;
     const hasRoom = !this.#drained.unfinished.full;
     const waiting = this.#drained.waitingSlots;
     const mayRead = ({ phase, slot }: ModelRecovery): boolean =>
@@ -232,7 +231,7 @@ class ModelReads {
     const taken: ReadRequest[] = [];
     for (const request of this.#requests.splice(0)) {
       const { recovery, answer } = request;
-      if (!recovery.slot.held || stopping.aborted) answer(undefined);
+      if (recovery.slot.isLeaving) answer(undefined);
       else if (taken.length < modelsMax && mayRead(recovery)) taken.push(request);
       else this.#requests.push(request);
     }

@@ -67,6 +67,11 @@ export class RetryLoop {
     while (this.#recovering.size > 0) await Promise.all(this.#recovering);
   }
 
+  /** Begins nothing new in slots that are being left. */
+  leave(): void {
+    this.#start();
+  }
+
   /** Polls at once, because something may be due. */
   wake(): void {
     this.#wakeSignal.wake();
@@ -199,27 +204,31 @@ export class RetryLoop {
     for (const recovery of this.#next) {
       const { subscription } = recovery;
       const count = counts.get(subscription) ?? 0;
-      if (subscription.paused || this.#context.stopping.aborted) {
+      if (subscription.paused || recovery.model.slot.isLeaving) {
         this.#leave(recovery);
       } else if (count >= subscription.dispatch.retriesMax) {
         next.add(recovery);
       } else {
         counts.set(subscription, count + 1);
         this.#trying.add(recovery);
-        this.#track(this.#recover(recovery));
+        this.#track(recovery, this.#recover(recovery));
       }
     }
     this.#next = next;
   }
 
-  /** Leaves a model to a later round, or to the next process that delivers. */
+  /** Leaves a model to a later round, or to the next holder of its slot. */
   #leave(recovery: Recovery): void {
     this.#busy.delete(recovery);
-    this.#track(recovery.subscription.leave(recovery.model));
+    this.#track(recovery, recovery.subscription.leaveModel(recovery.model));
   }
 
-  #track(work: Promise<void>): void {
-    const tracked = work.finally(() => this.#recovering.delete(tracked));
+  #track({ model: { slot } }: Recovery, work: Promise<void>): void {
+    slot.work(1);
+    const tracked = work.finally(() => {
+      this.#recovering.delete(tracked);
+      slot.work(-1);
+    });
     this.#recovering.add(tracked);
   }
 
@@ -249,10 +258,10 @@ export class RetryLoop {
     const { trial, model, subscription } = recovery;
     if (trial === undefined) return false;
     const { openCount } = trial.head;
-    const { stopping, settings } = this.#context;
+    const { settings } = this.#context;
     let tried: Promise<AttemptEnd> = Promise.resolve('left');
     const work = async (alone?: AbortSignal): Promise<void> => {
-      if (stopping.aborted || subscription.paused) return this.#leave(recovery);
+      if (model.slot.isLeaving || subscription.paused) return this.#leave(recovery);
       tried = subscription.tryHead(trial, model, alone);
       await whileHeld(model.slot, tried);
     };

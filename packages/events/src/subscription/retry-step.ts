@@ -157,8 +157,7 @@ export class RetryStep {
     let together = behind.length > 0 && this.#policy.batches ? this.#policy.batchMax : 1;
     while (count < events.length) {
       const at = count === 0 ? head : atEvent(head, events[count]);
-      if (count > 0 && this.#context.stopping.aborted)
-        return { outcome: { kind: 'held-back' }, at, position, count };
+      if (count > 0 && slot.isLeaving) return { outcome: { kind: 'held-back' }, at, position, count };
       const part = this.#partOf(events, count, together);
       const [first, ...others] = part.filter(({ type }) => wantsEvent(this.#policy, type));
       const outcome = first && (await this.#caller.call([first, ...others], head.attempts + 1, slot));
@@ -253,9 +252,9 @@ export class RetryStep {
 
   /** Records that the attempt begins, or whether it counts, and repeats that as long as necessary. */
   async #begin(head: BlockedHead, attempt: BlockedAttempt, slot: HeldSlot): Promise<boolean> {
-    const { onError, ended, stopping } = this.#context;
+    const { onError, ended } = this.#context;
     const backoff = new StoreBackoff(this.#context);
-    for (let unsure = false; slot.held && !stopping.aborted; unsure = true) {
+    for (let unsure = false; !slot.isLeaving; unsure = true) {
       try {
         const begun = await this.#writes.begin.add({ head, attempt });
         // The slot may have been lost while the answer was on its way.
@@ -264,7 +263,7 @@ export class RetryStep {
         return false;
       } catch (error) {
         onError(error);
-        await backoff.failed(AbortSignal.any([slot.lost, stopping]));
+        await backoff.failed(slot.leaving);
       }
     }
     await this.giveBack(head, attempt);

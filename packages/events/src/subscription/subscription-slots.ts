@@ -29,7 +29,7 @@ export class SubscriptionSlots {
   /** Whether blocked models may be recovered in a slot: once it is known which are, and how many of their events are suspects. */
   mayRecover(slot: HeldSlot): boolean {
     const position = this.#positions.get(slot.slot);
-    return position?.slot === slot && position.phase !== 'entering-quarantine';
+    return position?.slot === slot && !slot.isLeaving && position.phase !== 'entering-quarantine';
   }
 
   /** Whether any model is blocked there. */
@@ -100,7 +100,8 @@ export class SubscriptionSlots {
   /** The slots that may have unread events as of a commit generation. */
   readable(generation: number): readonly SlotPosition[] {
     return [...this.#positions.values()].filter(
-      (position) => position.phase !== 'in-quarantine' && (position.more || position.generation < generation),
+      ({ slot, phase, more, generation: readAt }) =>
+        !slot.isLeaving && phase !== 'in-quarantine' && (more || readAt < generation),
     );
   }
 

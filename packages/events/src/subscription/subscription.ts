@@ -126,7 +126,7 @@ export class Subscription {
       model.hasFailed = true;
       this.slots.tried(model);
     }
-    if (end === 'untried') await this.leave(model);
+    if (end === 'untried') await this.leaveModel(model);
     else if (end === 'failed' || end === 'left') model.wait();
     else model.position = end.position;
     return end;
@@ -136,7 +136,7 @@ export class Subscription {
   async passHead({ head }: Trial, model: ModelRecovery, done: DoneAttempt): Promise<boolean> {
     model.suspectCount = head.event === undefined ? 0 : Math.max(0, model.suspectCount - done.count);
     if (done.attempt === undefined) return true;
-    const keepsAttempts = model.suspectCount > 0 && !this.#paused && !this.#around.context.stopping.aborted;
+    const keepsAttempts = model.suspectCount > 0 && !this.#paused && !model.slot.isLeaving;
     model.attempt = keepsAttempts ? done.attempt : undefined;
     // At once, because the call may have stopped the event loop for so long that the lease is about to end.
     if (await this.#around.writes.move.add(model.slot, { ...moveOf(model), keepsAttempts })) return true;
@@ -175,13 +175,13 @@ export class Subscription {
 
   /** Drains what waits behind the head of a model; if there are suspects, these are left to the next round. */
   async drain(model: ModelRecovery): Promise<void> {
-    if (model.suspectCount > 0) return this.leave(model);
+    if (model.suspectCount > 0) return this.leaveModel(model);
     this.slots.tried(model);
     await this.#drain.run(model);
   }
 
   /** Leaves a model to a later round or another process. Takes back an attempt that is open for it, because that would mean a death. */
-  async leave(model: ModelRecovery): Promise<void> {
+  async leaveModel(model: ModelRecovery): Promise<void> {
     const { leased, attempt } = model;
     model.wait();
     if (attempt !== undefined) await this.dispatch.giveBack(leased, attempt);
@@ -217,11 +217,16 @@ export class Subscription {
     }
   }
 
-  /** Reads nothing more; events that were read continue. */
+  /** Begins nothing new in slots that are being left; events that were read continue, unless the handler is paused. */
+  leave(): void {
+    this.dispatch.setPaused(this.#paused);
+    this.#drain.onRoom();
+  }
+
+  /** Reads nothing more in any slot. */
   stop(): void {
     this.#stopped = true;
-    // Events that a paused handler has read are left to the next holder of its slots.
-    this.dispatch.setPaused(this.#paused);
+    this.leave();
     this.#wakeSignal.wake();
   }
 
@@ -254,13 +259,13 @@ export class Subscription {
   }
 
   /**
-   * Moves one slot beyond a batch, unless the slot was lost or the handler stopped while the batch was read: after a stop,
-   * earlier events of the slot may have been left undone.
+   * Moves one slot beyond a batch, unless the slot is being left or the handler stopped while the batch was read: earlier events of
+   * the slot may have been left undone.
    */
   async #pass(position: SlotPosition, batch: ReadBatch, events: readonly DeliverableEvent[]): Promise<void> {
     const { slot, progress } = position;
     const { next, more, generation, partial = false } = batch;
-    if (!slot.held || this.#stopped) return;
+    if (slot.isLeaving || this.#stopped) return;
     const isEntering = position.phase === 'entering-quarantine';
     if (isEntering) {
       const suspects = await holdSuspects(slot, events, this.#around.writes.hold);

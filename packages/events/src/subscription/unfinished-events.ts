@@ -75,13 +75,9 @@ export class UnfinishedEvents {
   }
 
   /** Counts events that are in a queue or being handled, or counts them no more. */
-  count({ count, bytes }: Load, sign: 1 | -1): void {
-    const wasFull = sign < 0 && this.full;
-    this.#load = {
-      count: this.#load.count + sign * count,
-      bytes: this.#load.bytes + sign * bytes,
-    };
-    if (wasFull && !this.full) this.#onRoom();
+  count(works: readonly Pick<EventWork, 'event' | 'slot'>[], sign: 1 | -1): void {
+    this.#count(loadOf(works), sign);
+    for (const { slot } of works) slot.work(sign);
   }
 
   /** Counts events that were read, but are in no queue, or counts them no more. */
@@ -91,6 +87,15 @@ export class UnfinishedEvents {
     const count = before.count + sign * load.count;
     if (count === 0) this.#aside.delete(slot);
     else this.#aside.set(slot, { count, bytes: before.bytes + sign * load.bytes });
-    this.count(load, sign);
+    this.#count(load, sign);
+  }
+
+  #count({ count, bytes }: Load, sign: 1 | -1): void {
+    const wasFull = sign < 0 && this.full;
+    this.#load = {
+      count: this.#load.count + sign * count,
+      bytes: this.#load.bytes + sign * bytes,
+    };
+    if (wasFull && !this.full) this.#onRoom();
   }
 }

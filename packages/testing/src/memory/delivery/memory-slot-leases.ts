@@ -1,4 +1,4 @@
-import type { LeaseRenewal, LeasedSlot, SlotLeases } from '@framework/core/adapter';
+import type { LeaseRenewal, LeasedSlot, SlotLease, SlotLeases } from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
 import type { MemoryDeliveryTables, MemoryLease, MemoryProcess } from './memory-delivery-tables.js';
@@ -16,17 +16,15 @@ export class MemorySlotLeases implements SlotLeases {
     handlers: readonly string[],
     leaseMs: number,
     shards: readonly string[] = [],
+    givenBack: readonly string[] = [],
   ): Promise<LeaseRenewal> {
     return this.#access.answer('leases.renew', (tables) => {
+      for (const lease of held(tables, processId))
+        if (givenBack.includes(lease.token) || !handlers.includes(lease.handler))
+          tables.hand(lease, undefined, lease.abandoned);
       stayAlive(tables, processId, { handlers, shards }, leaseMs);
       dropVanished(tables);
-      for (const handler of tables.handlers.keys()) share(tables, handler, processId);
-      const leases = held(tables, processId).map(({ handler, slot, token, abandoned }) => ({
-        handler,
-        slot,
-        token,
-        abandoned,
-      }));
+      const leases = [...tables.handlers.keys()].flatMap((handler) => share(tables, handler, processId));
       return { leases, alone: tables.processes.size === 1, othersEndInMs: othersEndInMs(tables, processId) };
     });
   }
@@ -87,19 +85,21 @@ function dropVanished(tables: MemoryDeliveryTables): void {
   }
 }
 
-/** Gives back a handler's slots beyond the process's fair share, or takes free ones up to that share. */
-function share(tables: MemoryDeliveryTables, handler: string, processId: string): void {
+/** Takes free slots of a handler up to the process's fair share; returns those that it holds. */
+function share(tables: MemoryDeliveryTables, handler: string, processId: string): readonly SlotLease[] {
   const having = [...tables.processes].filter(([, { handlers }]) => handlers.includes(handler));
   const sharing = having.filter(([, one]) => !having.some(([, other]) => knowsMore(other, one)));
   const isSharing = sharing.some(([id]) => id === processId);
   const fairCount = isSharing ? Math.ceil(tables.slotCount / sharing.length) : 0;
-  const slots = Array.from({ length: tables.slotCount }, (_unused, slot) => tables.leaseOf(handler, slot));
-  const mine = slots.filter((lease) => lease.processId === processId);
-  for (const lease of mine.slice(fairCount)) tables.hand(lease, undefined, lease.abandoned);
-  const free = slots.filter((lease) => lease.processId === undefined);
-  for (const lease of free.slice(0, Math.max(0, fairCount - mine.length))) {
-    tables.hand(lease, processId, lease.abandoned);
-  }
+  const slots = (processOf: string | undefined): readonly MemoryLease[] =>
+    Array.from({ length: tables.slotCount }, (_unused, slot) => tables.leaseOf(handler, slot)).filter(
+      (lease) => lease.processId === processOf,
+    );
+  const count = Math.max(0, fairCount - slots(processId).length);
+  for (const lease of slots(undefined).slice(0, count)) tables.hand(lease, processId, lease.abandoned);
+  return slots(processId).map(({ slot, token, abandoned }, index) => {
+    return { handler, slot, token, abandoned, surplus: index >= fairCount };
+  });
 }
 
 /** Whether a process knows all shards of another one and more, so that the other one gives way. */

@@ -71,9 +71,9 @@ async function watchedDatabase() {
       return undefined;
     });
     const store = new MemoryDeliveryStore(new MemoryAccess(tables.delivery, faults, shard));
-    const renew = async (): Promise<string> => {
+    const renew = async (...givenBack: readonly string[]): Promise<string> => {
       watch.asksForLeases(owner, tables);
-      const { leases } = await store.leases.renew(name, [handler], leaseMs);
+      const { leases } = await store.leases.renew(name, [handler], leaseMs, [], givenBack);
       watch.getsLeases(owner, tables);
       scheduler.stepCount++;
       return leases[0]?.token ?? 'none';
@@ -148,6 +148,23 @@ test('a slot that is given away during its lease is a violation', async () => {
   tables.delivery.hand({ handler, slot: 0 }, undefined, false);
   await other.renew();
   expect(violations).toEqual([expect.stringContaining('p2 is given slot 0 of notify, which p1 holds')]);
+});
+
+test('a slot that is given back while its handler is being called is a violation', async () => {
+  const { one, other, violations } = await watchedDatabase();
+  const token = await one.renew();
+  // It knows more shards, so that the first one has no share.
+  await other.store.leases.renew('p2', [handler], leaseMs, ['(0, 1)']);
+  const ends = one.call();
+  await one.renew(token);
+  expect(violations).toEqual([expect.stringContaining('p1 gives notify 0 back while it calls the handler')]);
+  ends(undefined);
+
+  await other.store.leases.release('p2');
+  const later = await one.renew();
+  one.call()(undefined);
+  await one.renew(later);
+  expect(violations).toHaveLength(1);
 });
 
 test('a slot that was released or whose lease has ended may go to another process', async () => {

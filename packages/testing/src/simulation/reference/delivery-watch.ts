@@ -42,8 +42,8 @@ interface DatabaseWatch {
 }
 
 /**
- * Checks the promises of delivery at every moment of a run: only one process at a time works in a slot, a process that
- * has lost a slot writes nothing there, a paused handler is not called, and an event is tried the right number of
+ * Checks the promises of delivery at every moment of a run: only one process at a time works in a slot, and it gives the slot back
+ * only after its calls have ended; a process that has lost a slot writes nothing there, a paused handler is not called, and an event is tried the right number of
  * times.
  */
 export class DeliveryWatch {
@@ -192,15 +192,17 @@ export class DeliveryWatch {
       const model = modelKey(handler, event);
       if (watch.done.get(model)?.get(eventId) === lease)
         this.#violated(`${what} again, which it has handled under the same lease`);
+      const onEnded = watch.leases.called(process.name, handler, slot, lease);
       const onDone = (): void => {
         const done = watch.done.get(model) ?? new Map<string, string>();
         watch.done.set(model, done.set(eventId, lease));
       };
-      return [{ eventId, model, onDone, onFailed: watch.attempts.begins(handler, eventId, lease) }];
+      return [{ eventId, model, onEnded, onDone, onFailed: watch.attempts.begins(handler, eventId, lease) }];
     });
     return ({ errors, isPartial }) => {
       const failedModels = new Set<string>();
-      for (const { eventId, model, onDone, onFailed } of calls) {
+      for (const { eventId, model, onEnded, onDone, onFailed } of calls) {
+        onEnded();
         if (!errors.has(eventId)) {
           onDone();
           continue;

@@ -41,6 +41,8 @@ export class LeaseWatch {
   #seenCount = 0;
   /** When each process last requested its leases. */
   readonly #askedMs = new Map<string, number>();
+  /** How many calls are running, by process, handler, slot and lease. */
+  readonly #calls = new Map<string, number>();
   /** Until when each process may work according to the last answer. */
   readonly #knownUntilMs = new Map<string, number>();
   #timeline = 0;
@@ -77,6 +79,14 @@ export class LeaseWatch {
     }
   }
 
+  /** Records that a call begins under a lease; returns a function to call when it has ended. */
+  called(process: string, handler: string, slot: number, lease: string): () => void {
+    const key = `${process} ${handler} ${slot} ${lease}`;
+    const add = (change: 1 | -1): void => void this.#calls.set(key, (this.#calls.get(key) ?? 0) + change);
+    add(1);
+    return () => add(-1);
+  }
+
   /** Records what the database has just granted to a process. */
   renewed(process: string): void {
     const { leases, timeline, nowMs } = this.#tables;
@@ -93,7 +103,8 @@ export class LeaseWatch {
       const place = `${handler} ${slot}`;
       const holder = this.#holders.get(place);
       if (processId !== id) {
-        // The process has given the slot back with this renewal.
+        // The process has given the slot back with this renewal, unless another one has it already.
+        if (holder?.process === process && processId === undefined) this.#givenBack(process, place);
         if (holder?.process === process) this.#holders.delete(place);
         continue;
       }
@@ -145,6 +156,12 @@ export class LeaseWatch {
   released(process: string): void {
     this.#grants.delete(process);
     for (const [place, holder] of this.#holders) if (holder.process === process) this.#holders.delete(place);
+  }
+
+  #givenBack(process: string, place: string): void {
+    const lease = this.#grants.get(process)?.get(place)?.lease ?? '';
+    if ((this.#calls.get(`${process} ${place} ${lease}`) ?? 0) > 0)
+      this.#violated(`${process} gives ${place} back while it calls the handler for that slot`);
   }
 
   #newLease(): string {
