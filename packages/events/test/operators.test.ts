@@ -1,10 +1,12 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { hostname } from 'node:os';
 import { describe, expect, test } from 'vitest';
-import { DeliveryOperator, FrameworkEventHandler } from '../src/index.js';
+import { DeliveryOperator, FrameworkEventHandler, defaultDeliverySettings } from '../src/index.js';
 import { DepositedEvent, deposited } from './account.js';
-import { blockElsewhere, countsOf } from './bench-store.js';
+import { batchHandlerOf, blockElsewhere, countsOf } from './bench-store.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, operatorOf, shard } from './delivery-bench.js';
+
+const { leaseMs } = defaultDeliverySettings;
 
 async function ready(): Promise<void> {}
 
@@ -231,6 +233,33 @@ describe('a paused handler', () => {
     await operator.resume('one');
     await bench.clock.advance(6_000);
     expect(handler.seen).toEqual(['a1', 'a1']);
+  });
+
+  test('is not called for a slot twice at once when it is resumed before a call has ended', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    let runningCount = 0;
+    let mostAtOnce = 0;
+    const handler = batchHandlerOf({ name: 'one', timeoutMs: 60_000 }, async () => {
+      mostAtOnce = Math.max(mostAtOnce, ++runningCount);
+      await bench.clock.sleep(30_000);
+      runningCount--;
+    });
+    // One is being tried, and the other one waits behind it.
+    for (const model of ['a', 'e']) {
+      const event = deposited(model, 1);
+      bench.database.commit(event);
+      blockElsewhere(bench, 'one', event);
+    }
+    bench.start([handler]);
+    await bench.clock.advance(leaseMs / 2);
+    await operator.pause('one');
+    await bench.clock.advance(leaseMs / 2);
+    await operator.resume('one');
+    bench.database.commit(deposited('a', 2));
+    await bench.clock.advance(200_000);
+    expect(mostAtOnce).toBe(1);
+    expect(handler.batches.flat().toSorted()).toEqual(['a1', 'a2', 'e1']);
   });
 
   test('has its blocked events tried at once when it is resumed in the process of the operator', async () => {
