@@ -9,6 +9,7 @@ import { EnvelopeFactory } from './handler/row-envelope.js';
 import type { DatabaseFailure } from './operator/blocked-page.js';
 import { onPause } from './operator/delivery-operator.js';
 import { CursorLoader } from './subscription/cursor-loader.js';
+import { type SlotWork, handOver } from './subscription/hand-over.js';
 import { CursorSaver } from './slots/cursor-saver.js';
 import { LeaseKeeper, type LeaseLossHook, LoopWatch } from './slots/lease-keeper.js';
 import { blockedWrites } from './subscription/batched-writes.js';
@@ -19,7 +20,7 @@ import type { QuarantineGate } from './subscription/quarantine.js';
 import { RetryLoop } from './subscription/retry-loop.js';
 import { Subscription } from './subscription/subscription.js';
 import { CommitNotifications, listenForNotifications } from './notifications.js';
-import { type WorkerContext, OutageReport, untilAborted, untilDone } from './worker-context.js';
+import { type WorkerContext, OutageReport, untilAborted, untilDone, within } from './worker-context.js';
 import type { HeldSlot } from './slots/held-slot.js';
 
 /** What the worker of one database needs. */
@@ -65,6 +66,7 @@ export class DatabaseWorker {
   /** The subscriptions, by the permanent ids of their handlers, which the database assigns when they are registered. */
   readonly #subscriptions = new Map<string, Subscription>();
   readonly #registrar: HandlerRegistrar;
+  readonly #slotWork: SlotWork;
   readonly #around: SubscriptionDependencies;
   /** The logs of the handlers with a source of their own, by their permanent ids. */
   readonly #fedLogs = new Map<string, { readonly reader: LogReader; readonly feed: EventFeed }>();
@@ -114,7 +116,7 @@ export class DatabaseWorker {
       shards: knownShards,
       watch,
       onRenewed,
-      onSurplus: (slots) => void this.#guarded(() => this.#handOver(slots)),
+      onSurplus: (slots) => void this.#guarded(() => handOver(slots, this.#slotWork)),
       onLost: (slots, cause) =>
         options.onLeaseLost({ shards, cause, slotsByHandler: this.#slotsByHandler(slots) }),
     });
@@ -145,6 +147,8 @@ export class DatabaseWorker {
       onBlocked,
     });
     this.#retries = new RetryLoop({ context, blocked, keeper: this.#keeper, subscriptions, gate });
+    const [keeper, saver, retries] = [this.#keeper, this.#saver, this.#retries];
+    this.#slotWork = { context, keeper, saver, moves: writes.move, retries, subscriptions };
     this.#notifications = new CommitNotifications({
       channel: store.notifications,
       intervalMs: settings.notifyCoalesceMs,
@@ -202,6 +206,7 @@ export class DatabaseWorker {
 
   /** Finishes what was read, within a limited time, saves the cursors, and gives the slots back. */
   async stop(timeoutMs: number): Promise<void> {
+    const { clock } = this.#context;
     this.#stopping.abort();
     this.#registered.reject(new Error('Delivery was stopped before its handlers were registered'));
     // The log is read with SQL from here on, and another process can have the stream.
@@ -213,7 +218,8 @@ export class DatabaseWorker {
     const subscriptions = [...this.#subscriptions.values()];
     for (const slot of this.#keeper.slots) slot.leave();
     for (const subscription of subscriptions) subscription.stop();
-    await this.#within(
+    await within(
+      clock,
       timeoutMs,
       Promise.all([
         ...subscriptions.map((subscription) => subscription.dispatch.idle()),
@@ -225,17 +231,19 @@ export class DatabaseWorker {
     this.#saver.stop();
     this.#notifications.stop();
     this.#ignorePauses();
-    await this.#within(
+    await within(
+      clock,
       timeoutMs,
       // Abandoned attempts are taken back first, so that the next holder of the slots does not see them counted.
-      this.#within(
+      within(
+        clock,
         timeoutMs / 2,
         Promise.all([
           ...subscriptions.map((subscription) => subscription.dispatch.idle()),
           this.#retries.idle(),
         ]),
       )
-        .then(() => this.#within(timeoutMs / 4, this.#around.writes.move.idle()))
+        .then(() => within(clock, timeoutMs / 4, this.#around.writes.move.idle()))
         .then(() => this.#guarded(() => this.#saver.save(true)))
         .then(() => sourcesClosed)
         // A database that was unavailable has no leases of this process to give back.
@@ -340,29 +348,6 @@ export class DatabaseWorker {
     else if (!this.#refreshing && !this.#stopping.signal.aborted) void this.#guarded(() => this.#refresh());
   }
 
-  /** Gives slots to other processes, those of each handler as soon as it has finished there. */
-  async #handOver(slots: readonly HeldSlot[]): Promise<void> {
-    this.#retries.leave();
-    const byHandler = [...Map.groupBy(slots, ({ handler }) => handler)];
-    await Promise.all(byHandler.map(([handler, own]) => this.#finishAndGiveBack(handler, own)));
-  }
-
-  /**
-   * Finishes what one handler has read from some slots, for at most the time of a lease; calls that run by then may end. Then saves its
-   * position, so that the next holder repeats nothing that is done, and gives the slots back.
-   */
-  async #finishAndGiveBack(handler: string, slots: readonly HeldSlot[]): Promise<void> {
-    const subscription = this.#subscriptions.get(handler);
-    const idle = Promise.all(slots.map((slot) => slot.idle()));
-    subscription?.leave();
-    await this.#within(this.#context.settings.leaseMs, idle);
-    subscription?.dispatch.leave((slot) => slots.includes(slot));
-    await idle;
-    await this.#around.writes.move.idle();
-    await untilDone(this.#context, this.#context.stopping, () => this.#saver.save(true));
-    if (!this.#stopping.signal.aborted) await this.#keeper.giveBack(slots);
-  }
-
   /** Only one runs at a time, so that unknown handlers are registered only once. */
   async #refresh(): Promise<void> {
     this.#refreshing = true;
@@ -398,12 +383,6 @@ export class DatabaseWorker {
         lost.map(({ slot }) => slot),
       ]),
     );
-  }
-
-  async #within(timeoutMs: number, work: Promise<unknown>): Promise<void> {
-    const over = new AbortController();
-    await Promise.race([work, this.#context.clock.sleep(timeoutMs, over.signal)]);
-    over.abort();
   }
 
   async #guarded(work: () => Promise<unknown>): Promise<void> {

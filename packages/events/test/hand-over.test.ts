@@ -129,11 +129,11 @@ describe('when a process joins', () => {
 
   test('a batch that waits for its dependency is handed over after one more attempt', async () => {
     const bench = new DeliveryBench();
-    const fails = () => {
-      throw new Error('down');
-    };
     const waits = { name: 'one', whenBatchFails: 'wait' } as const;
-    const { failures } = bench.start([batchHandlerOf(waits, fails)]);
+    const first = batchHandlerOf(waits, () => {
+      throw new Error('down');
+    });
+    const { failures } = bench.start([first]);
     commit(bench, 1);
     await bench.clock.advance(60_000);
     const second = batchHandlerOf(waits);
@@ -141,7 +141,7 @@ describe('when a process joins', () => {
     await bench.clock.advance(leaseMs);
     expect(heldSlots(bench).map(({ length }) => length)).toEqual([2, 2]);
     expect(second.batches.flat().toSorted()).toEqual(['c1', 'd1']);
-    expect(failures.filter(({ event }) => event.modelId === 'd').at(-1)?.willRetry).toBe(true);
+    expect(failures.findLast(({ event }) => event.modelId === 'd')?.willRetry).toBe(true);
   });
 
   test('a model that is being drained is continued by the new holder where the previous one has stopped', async () => {

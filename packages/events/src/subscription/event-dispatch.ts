@@ -210,11 +210,11 @@ export class EventDispatch {
   }
 
   /** Drops what waits in some slots, so that their next holder reads it again; running calls may finish. */
-  leave(isLeft: (slot: HeldSlot) => boolean): void {
-    this.#leaveRetries(isLeft);
+  leave(isOff: (slot: HeldSlot) => boolean): void {
+    this.#leaveRetries(isOff);
     for (const [queue, { slot }] of this.#waiting)
-      if (!queue.active && isLeft(slot)) this.#waiting.delete(queue);
-    const left = this.#queues.removeEvents(isLeft);
+      if (!queue.active && isOff(slot)) this.#waiting.delete(queue);
+    const left = this.#queues.removeEvents(isOff);
     this.unfinished.count(left, -1);
     leaveBatches(left);
   }
@@ -264,10 +264,9 @@ export class EventDispatch {
 
   /** Drops drained events of a slot that is being left: the row of their model says that they are not done. */
   #leaveDrained(queue: KeyedQueue): void {
-    const isLeft = ({ slot, batch }: EventWork): boolean => batch !== undefined && slot.isLeaving;
-    if (!queue.events.some(isLeft)) return;
-    const drained = queue.events.filter(isLeft);
-    queue.events = queue.events.filter((work) => !isLeft(work));
+    if (!queue.events.some(isDrainedLate)) return;
+    const drained = queue.events.filter(isDrainedLate);
+    queue.events = queue.events.filter((work) => !isDrainedLate(work));
     this.unfinished.count(drained, -1);
     leaveBatches(drained);
   }
@@ -335,6 +334,11 @@ function waitingLoad([{ events }, { slot, tried }]: readonly [KeyedQueue, Waitin
 } {
   const { count, bytes } = loadOf(events);
   return { slot, count: count + tried.count, bytes: bytes + tried.bytes };
+}
+
+/** Whether an event was read for a blocked model of a slot that is being left. */
+function isDrainedLate({ slot, batch }: EventWork): boolean {
+  return batch !== undefined && slot.isLeaving;
 }
 
 function eventsOf(works: readonly EventWork[]): readonly DeliverableEvent[] {

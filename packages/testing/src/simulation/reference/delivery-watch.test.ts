@@ -161,9 +161,9 @@ test('a slot that is given back while its handler is being called is a violation
   ends(undefined);
 
   await other.store.leases.release('p2');
-  const later = await one.renew();
+  const next = await one.renew();
   one.call()(undefined);
-  await one.renew(later);
+  await one.renew(next);
   expect(violations).toHaveLength(1);
 });
 
