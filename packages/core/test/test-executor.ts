@@ -11,6 +11,7 @@ import {
   type Principal,
   ShardIdentifier,
 } from '../src/index.js';
+import { copyOfParams } from '../src/action/action-recorder.js';
 import { type FakeDriver, type FakeTransactionManager, openFakeDatabases } from './fake-databases.js';
 import { FakeRepository } from './fake-repository.js';
 import { Address } from './order.js';
@@ -37,13 +38,17 @@ export class TestAction extends Action<unknown, unknown> {
   }
 }
 
-/** A test may pass anything to its work; the log gets whatever JSON can represent of it. */
+/** What tests have passed, by what the log gets of it. */
+const passed = new Map<string, unknown>();
+
+/** A test may pass anything to its work, such as models; the log gets whatever JSON can represent of it. */
 const anything = z.codec(z.json(), z.unknown(), {
-  decode: (json) => json,
+  decode: (json) => copyOfParams(passed.get(JSON.stringify(json))),
   encode: (params) => {
     const json = JSON.stringify(params, (_key, value: unknown) =>
       typeof value === 'bigint' ? value.toString() : value,
     ) as string | undefined;
+    passed.set(json ?? 'null', params);
     return json === undefined ? null : z.json().parse(JSON.parse(json));
   },
 });

@@ -7,7 +7,8 @@ import { InvalidParamsError, LimitExceededError } from '../errors/action-errors.
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
-import { checkText, droppedField, encodeBySchema, exactJson } from '../model/exact-json.js';
+import { checkText, exactJson } from '../model/exact-json.js';
+import { assertSchema, encodeBySchema, firstLostField, readBack } from '../model/round-trip.js';
 import type { ActionRecord } from '../storage/change-set.js';
 import type { HandledEvent } from '../storage/idempotency-keys.js';
 import type { Principal } from './action.js';
@@ -19,10 +20,10 @@ const traceCharactersMax = 1_024;
 /** How many characters delivery may add to headers for the actions that its handlers execute: those of the trace, and its own. */
 const causationCharacters = 4_096;
 
-/** What the recorder needs to know about an action: its name and its encoder. */
+/** What the recorder needs to know about an action. */
 interface RecordedAction {
   readonly name: string;
-  readonly encodeParams: ParamsEncoder;
+  readonly paramsCodec: ParamsCodec;
 }
 
 /** The part of an execution's configuration that is recorded, or allows for longer params. */
@@ -51,7 +52,7 @@ export class ActionRecorder {
    * @throws LimitExceededError `limit-exceeded` when params, headers or the principal's name are too long
    */
   record(
-    { name, encodeParams }: RecordedAction,
+    { name, paramsCodec: { encode } }: RecordedAction,
     principal: Principal,
     params: unknown,
     { headers, handledEvent }: RecordedConfiguration,
@@ -64,7 +65,7 @@ export class ActionRecorder {
     return {
       id: timeOrderedUuid(),
       name,
-      params: boundedJson(`params of ${name}`, encodeParams(params), this.#limits),
+      params: boundedJson(`params of ${name}`, encode(params), this.#limits),
       namespace: this.#namespace,
       principal: principal.name,
       headers: exactJson({ ...headers, ...traceHeaders() }, `${name} headers`),
@@ -200,27 +201,46 @@ function copyOfSet(set: ReadonlySet<unknown>, copies: Copies, depth: number): ob
   return copy;
 }
 
-/** Checks an action's params, and writes them as JSON for the log. */
-export type ParamsEncoder = (params: unknown) => string;
+/** How an action's params are written to the log, and what its attempts get. */
+export interface ParamsCodec {
+  /**
+   * Checks params, and writes them as JSON.
+   *
+   * @throws InvalidParamsError `invalid-params`, UnstorableValueError `unstorable-value`
+   */
+  readonly encode: (params: unknown) => string;
+  /** What the log has recorded, as a new value for each call, so that no attempt sees what another one has changed. */
+  readonly recorded: (json: string, params: unknown) => unknown;
+}
 
 /**
- * Creates the encoder of an action. It uses the schema that the action declares. Without one, it writes plain JSON, with ids as
- * their texts and shards as group and member.
+ * Creates the codec of an action. It uses the schema that the action declares: attempts get what the schema reads from the log, also
+ * where it changes values, as `trim` does. Without a schema, it writes plain JSON, with ids as their texts and shards as group and
+ * member, and attempts get copies.
  *
- * The encoder throws InvalidParamsError (`invalid-params`) or UnstorableValueError (`unstorable-value`).
+ * @throws InvariantViolationError `invariant-violation` when the schema is of another version of zod
  */
-export function paramsEncoder(action: string, schema: z.ZodType | undefined): ParamsEncoder {
-  if (schema === undefined) return (params) => plainJson(params, `${action} params`);
-  return (params) => {
-    const encoded = encodeBySchema(schema, params, `${action} params`);
-    if (!encoded.success) throw invalid(action, encoded.error);
-    const json = exactJson(encoded.data, `${action} params`);
-    const dropped = droppedField(schema, params);
-    if (dropped !== undefined) {
-      const path = dropped.path.replace(/\[(\d+)\]/g, '.$1').slice(1);
-      throw new InvalidParamsError(action, [{ path, message: dropped.reason }]);
-    }
-    return json;
+export function paramsCodec(action: string, schema: z.ZodType | undefined): ParamsCodec {
+  const path = `${action} params`;
+  if (schema === undefined)
+    return {
+      encode: (params) => plainJson(params, path),
+      recorded: (_json, params) => copyOfParams(params),
+    };
+  assertSchema(schema, `params of ${action}`);
+  return {
+    encode: (params) => {
+      const encoded = encodeBySchema(schema, params, path);
+      if (!encoded.success) throw invalid(action, encoded.error);
+      const json = exactJson(encoded.data, path);
+      const lost = firstLostField(params, readBack(schema, encoded.data, path));
+      if (lost !== undefined) {
+        const position = lost.path.replace(/\[(\d+)\]/g, '.$1').slice(1);
+        throw new InvalidParamsError(action, [{ path: position, message: lost.reason }]);
+      }
+      return json;
+    },
+    recorded: (json) => readBack(schema, JSON.parse(json), path),
   };
 }
 

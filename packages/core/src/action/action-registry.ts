@@ -5,10 +5,11 @@ import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
 import { type ModelClass, modelNameOf } from '../id/model-class.js';
 import type { ResultCodec } from '../idempotency/keyed-request.js';
-import { droppedField, encodeBySchema, exactJson } from '../model/exact-json.js';
+import { exactJson } from '../model/exact-json.js';
+import { assertSchema, encodeBySchema, firstDifference, readBack } from '../model/round-trip.js';
 import type { AnyEntity } from '../model/model.js';
 import type { ModelJsonCodec, ModelMapper } from '../storage/repository.js';
-import { type ParamsEncoder, paramsEncoder } from './action-recorder.js';
+import { type ParamsCodec, paramsCodec } from './action-recorder.js';
 import {
   type Action,
   type ActionClass,
@@ -26,7 +27,7 @@ export interface RegisteredAction<Params, Result> {
   readonly name: string;
   readonly action: Action<Params, Result>;
   readonly policy: ActionPolicy<Params> | undefined;
-  readonly encodeParams: ParamsEncoder;
+  readonly paramsCodec: ParamsCodec;
   /** The schema of its params, if it declares one. */
   readonly paramsSchema: z.ZodType | undefined;
   /** How its result is stored beside an idempotency key. */
@@ -64,7 +65,7 @@ export class ActionRegistry {
         name,
         action,
         policy: policyOf(name, action),
-        encodeParams: paramsEncoder(name, options.params),
+        paramsCodec: paramsCodec(name, options.params),
         paramsSchema: options.params,
         resultCodec: resultCodec(name, options.result, repositories),
       });
@@ -110,7 +111,10 @@ export function resultCodec(
   repositories?: readonly ModelMapper[],
 ): ResultCodec {
   if (result === undefined) return nothingOnly(action);
-  if (typeof result !== 'function') return bySchema(`${action} result`, result);
+  if (typeof result !== 'function') {
+    assertSchema(result, `fields of the result of ${action}`);
+    return bySchema(`${action} result`, result);
+  }
   // A registry without repositories is not used before an executor adds its own.
   if (repositories === undefined) return nothingOnly(action);
   const name = modelNameOf(result);
@@ -170,8 +174,8 @@ function bySchema(path: string, schema: z.ZodType): ResultCodec {
       const encoded = encodeBySchema(schema, result, path);
       if (!encoded.success) throw misfit(path, encoded.error);
       const json = encoded.data === undefined ? undefined : exactJson(encoded.data, path);
-      const dropped = droppedField(schema, result, { instances: true });
-      if (dropped !== undefined) throw new UnstorableValueError(path + dropped.path, dropped.reason);
+      const different = firstDifference(result, readBack(schema, encoded.data, path));
+      if (different !== undefined) throw new UnstorableValueError(path + different.path, different.reason);
       return json;
     },
     decode: (json) => {

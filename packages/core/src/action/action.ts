@@ -54,7 +54,8 @@ export abstract class Action<Params, Result = void> {
   /**
    * Performs the action. Await everything: the plan is sealed when it returns.
    *
-   * @param params a copy of what the caller passed, a new one for each attempt; instances of classes are not copied
+   * @param params what the schema of the params reads from the log, or without a schema a copy of what the caller passed, of which
+   * instances of classes are not copied; new for each attempt
    */
   protected abstract perform(principal: Principal, params: Params): Promise<Result>;
 
@@ -194,7 +195,7 @@ export interface ActionPolicy<Params = unknown> {
    */
   authorize(request: {
     readonly principal: Principal;
-    /** A copy of what the caller passed, other than that of `perform`. */
+    /** The same values that `perform` gets, in an object of its own. */
     readonly params: Params;
     /** The event for which a handler executes the action; `undefined` when somebody else does. */
     readonly handledEvent: HandledEvent | undefined;

@@ -18,7 +18,7 @@ import type { DatabaseRegistry } from '../storage/database-registry.js';
 import type { HandledEvent, StoredKey } from '../storage/idempotency-keys.js';
 import type { ModelMapper } from '../storage/repository.js';
 import { type AttemptContext, type PersistOutcome, runInAttempt } from '../storage/transaction-manager.js';
-import { boundedJson, copyOfParams } from './action-recorder.js';
+import { boundedJson } from './action-recorder.js';
 import type { RegisteredAction } from './action-registry.js';
 import { type ActionPolicy, type Principal, perform } from './action.js';
 import { type CommitListeners, type UnknownCommits, commit } from './commit.js';
@@ -53,7 +53,8 @@ export interface AttemptedExecution<Params, Result> {
   readonly registered: RegisteredAction<Params, Result>;
   readonly principal: Principal;
   /** Never handed out: each attempt performs with a copy. */
-  readonly params: Params;
+  /** The recorded params, as a new value for each call. */
+  readonly newParams: () => Params;
   readonly record: ActionRecord;
   readonly configuration: {
     readonly allowCrossShard?: boolean;
@@ -170,12 +171,10 @@ export class Attempt<Params, Result> implements AttemptContext {
 
   /** Asks the policy, performs the action, and seals its plan even when one of them throws. */
   async #perform(): Promise<{ readonly result: Result; readonly staged: readonly ShardPlan[] }> {
-    const { registered, principal, params } = this.#execution;
+    const { registered, principal, newParams } = this.#execution;
     try {
       if (registered.policy !== undefined) await this.#authorize(registered.policy);
-      const result = await runInAttempt(this, () =>
-        perform(registered.action, principal, copyOfParams(params)),
-      );
+      const result = await runInAttempt(this, () => perform(registered.action, principal, newParams()));
       return { result, staged: sealPlan(this.plan, result) };
     } finally {
       sealPlan(this.plan);
@@ -185,10 +184,10 @@ export class Attempt<Params, Result> implements AttemptContext {
 
   /** Asks a policy where it finds the reads of this attempt, but no plan. */
   async #authorize(policy: ActionPolicy<Params>): Promise<void> {
-    const { principal, params, configuration } = this.#execution;
+    const { principal, newParams, configuration } = this.#execution;
     const plan = { sealed: false };
     const context = { actionName: this.actionName, plan, reads: this.reads.ofPolicy, shards: this.shards };
-    const request = { principal, params: copyOfParams(params), handledEvent: configuration.handledEvent };
+    const request = { principal, params: newParams(), handledEvent: configuration.handledEvent };
     try {
       const answer: unknown = await runInAttempt(context, async () => policy.authorize(request));
       if (answer === undefined) return;
@@ -226,7 +225,7 @@ export class Attempt<Params, Result> implements AttemptContext {
 
   /** The shard on which to record an action that has accessed none. */
   #recordShardUnread(): ShardIdentifier {
-    const named = namedShards(this.#execution.params);
+    const named = namedShards(this.#execution.newParams());
     const { defaultShard, shards } = this.#environment.databases;
     return shards.find((shard) => named.has(shard)) ?? defaultShard;
   }

@@ -74,7 +74,7 @@ export const executionConfigurationNames: OptionNames<ExecutionConfiguration> = 
 export class Execution<Params, Result> implements AttemptedExecution<Params, Result> {
   readonly registered: RegisteredAction<Params, Result>;
   readonly principal: Principal;
-  readonly params: Params;
+  readonly newParams: () => Params;
   readonly record: ActionRecord;
   readonly configuration: ExecutionConfiguration;
   readonly request: KeyedRequest<Result> | undefined;
@@ -90,14 +90,14 @@ export class Execution<Params, Result> implements AttemptedExecution<Params, Res
     environment: ExecutionEnvironment,
     asked: Pick<
       Execution<Params, Result>,
-      'registered' | 'principal' | 'params' | 'record' | 'configuration'
+      'registered' | 'principal' | 'newParams' | 'record' | 'configuration'
     >,
   ) {
     const { registered, record, configuration } = asked;
     this.#environment = environment;
     this.registered = registered;
     this.principal = asked.principal;
-    this.params = asked.params;
+    this.newParams = asked.newParams;
     this.record = record;
     this.configuration = configuration;
     this.unknownCommits = new UnknownCommits(record.id);
@@ -126,7 +126,7 @@ export class Execution<Params, Result> implements AttemptedExecution<Params, Res
     } catch (error) {
       if (!KeyedRequest.mayBeOwnEffect(error)) throw error;
       // The cause of the refusal may be the request's own earlier effect, such as a withdrawal that emptied the wallet.
-      const stored = await keySearch.afterRefusal(scope, this.params, this.shards);
+      const stored = await keySearch.afterRefusal(scope, this.newParams(), this.shards);
       if (stored === undefined) throw error;
       return request.replay(stored);
     }

@@ -3,7 +3,8 @@ import * as z from 'zod';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnreadableEventError, UnstorableValueError } from '../errors/value-errors.js';
 import { type ModelClass, durableName } from '../id/model-class.js';
-import { droppedField, encodeBySchema, exactJson } from './exact-json.js';
+import { exactJson } from './exact-json.js';
+import { assertSchema, encodeBySchema, firstDifference, readBack } from './round-trip.js';
 
 /**
  * A fact about a change of a model: immutable data, attached to the version that the change produced.
@@ -77,8 +78,10 @@ export class EventTypes {
   claim(eventClass: EventClass): string {
     const type = eventTypeOf(eventClass);
     const known = this.#classes.get(type);
-    if (known === undefined) this.#classes.set(type, eventClass);
-    else if (known !== eventClass) {
+    if (known === undefined) {
+      assertSchema(eventClass.payload, `fields of ${type}`);
+      this.#classes.set(type, eventClass);
+    } else if (known !== eventClass) {
       throw new InvariantViolationError(
         `Two event classes have the event_type ${type}: declare a different static readonly eventType on one of them`,
       );
@@ -90,8 +93,7 @@ export class EventTypes {
 /**
  * Encodes an event's own fields as JSON, with the schema of its class.
  *
- * @throws UnstorableValueError `unstorable-value` when a field does not fit the schema or JSON, or the schema would
- * drop it
+ * @throws UnstorableValueError `unstorable-value` when a field does not fit the schema or JSON, or would not be read back as it is
  */
 export function encodePayload(event: ModelEvent<unknown>): string {
   const eventClass = event.constructor as unknown as EventClass;
@@ -100,7 +102,9 @@ export function encodePayload(event: ModelEvent<unknown>): string {
   const fields = encodeBySchema(eventClass.payload, ownFields, name);
   if (!fields.success) throw misfit(name, fields.error);
   const json = exactJson(fields.data, name);
-  assertNothingDropped(eventClass.payload, ownFields, name);
+  assertNothingUnlisted(eventClass.payload, ownFields, name);
+  const different = firstDifference(ownFields, readBack(eventClass.payload, fields.data, name));
+  if (different !== undefined) throw new UnstorableValueError(name + different.path, different.reason);
   return json;
 }
 
@@ -140,19 +144,16 @@ export function currentPayload(
 /**
  * Refuses unlisted fields even if they are undefined, so that the first event reveals the mistake and not a later one.
  */
-function assertNothingDropped(payload: z.ZodObject, ownFields: object, name: string): void {
+function assertNothingUnlisted(payload: z.ZodObject, ownFields: object, name: string): void {
   const { shape, catchall } = payload.def;
-  if (catchall === undefined) {
-    const unlisted = Object.keys(ownFields).find((field) => !Object.hasOwn(shape, field));
-    if (unlisted !== undefined) {
-      throw new UnstorableValueError(
-        `${name}.${unlisted}`,
-        'the payload schema lacks it: add it there, or make it a #private field',
-      );
-    }
+  if (catchall !== undefined) return;
+  const unlisted = Object.keys(ownFields).find((field) => !Object.hasOwn(shape, field));
+  if (unlisted !== undefined) {
+    throw new UnstorableValueError(
+      `${name}.${unlisted}`,
+      'the payload schema lacks it: add it there, or make it a #private field',
+    );
   }
-  const dropped = droppedField(payload, ownFields, { instances: true });
-  if (dropped !== undefined) throw new UnstorableValueError(name + dropped.path, dropped.reason);
 }
 
 function misfit(name: string, error: z.ZodError): UnstorableValueError {

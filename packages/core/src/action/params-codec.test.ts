@@ -4,13 +4,13 @@ import * as z from 'zod';
 import { Wallet } from '../../test/wallet.js';
 import { ShardedId, shardedIdCodec } from '../id/id.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
-import { paramsEncoder } from './action-recorder.js';
+import { paramsCodec } from './action-recorder.js';
 
 const text = '018f3c00-0000-7abc-8040-000000000000';
 const walletId = ShardedId.of(Wallet, text);
 
 describe('without a schema', () => {
-  const encode = paramsEncoder('TestAction', undefined);
+  const { encode } = paramsCodec('TestAction', undefined);
 
   test.each([
     [undefined, 'null'],
@@ -64,7 +64,7 @@ describe('without a schema', () => {
 
 describe('with a schema', () => {
   const schema = z.object({ walletId: shardedIdCodec(Wallet), lines: z.array(z.object({ count: z.int() })) });
-  const encode = paramsEncoder('TestAction', schema);
+  const { encode } = paramsCodec('TestAction', schema);
 
   test('writes the params as the schema encodes them', () => {
     expect(encode({ walletId, lines: [{ count: 1 }] })).toBe(`{"walletId":"${text}","lines":[{"count":1}]}`);
@@ -102,7 +102,7 @@ describe('with a schema', () => {
   test('names a param that the schema would leave out even if the params are a list', () => {
     const line = z.object({ count: z.int() });
     const lines = Array.from({ length: 11 }, (_line, count) => ({ count }));
-    const encodeList = paramsEncoder('TestAction', z.array(line));
+    const { encode: encodeList } = paramsCodec('TestAction', z.array(line));
     expect(() => encodeList([...lines, { count: 1, note: 'a' }])).toThrow(
       expect.objectContaining({ issues: [{ path: '11.note', message: expect.any(String) }] }),
     );
@@ -131,7 +131,7 @@ describe('with a schema', () => {
     ['has a one-way transform', z.object({ note: z.string().transform((note) => note.trim()) })],
     ['is asynchronous', z.object({ note: z.string().refine(async () => true) })],
   ])('refuses a schema that %s, and says what to use', (_what, oneWay) => {
-    expect(() => paramsEncoder('TestAction', oneWay)({ note: 'a' })).toThrow(
+    expect(() => paramsCodec('TestAction', oneWay).encode({ note: 'a' })).toThrow(
       expect.objectContaining({
         code: 'unstorable-value',
         path: 'TestAction params',

@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
+import { z as z3 } from 'zod/v3';
 
-import { droppedField } from './exact-json.js';
+import { decimalCodec, instantCodec } from './exact-json.js';
+import { assertSchema, encodeBySchema, firstDifference, firstLostField, readBack } from './round-trip.js';
 
 class Point {
   readonly x = 1;
@@ -21,7 +23,13 @@ const pointCodec = z.codec(z.object({ x: z.number() }), z.instanceof(Point), {
   encode: (point) => point,
 });
 
-describe('droppedField', () => {
+function roundTrip(schema: z.ZodType, value: unknown): unknown {
+  const encoded = encodeBySchema(schema, value, 'Value');
+  expect(encoded.success).toBe(true);
+  return readBack(schema, encoded.data, 'Value');
+}
+
+describe('firstDifference', () => {
   test.each<[string, z.ZodType, unknown, string]>([
     ['a field', inner, given, '.b'],
     ['a nested field', z.object({ inner }), { inner: given }, '.inner.b'],
@@ -89,7 +97,65 @@ describe('droppedField', () => {
       '.point',
     ],
   ])('finds %s', (_what, schema, value, path) => {
-    expect(droppedField(schema, value, { instances: true })).toMatchObject({ path });
+    expect(firstDifference(value, roundTrip(schema, value))).toMatchObject({ path });
+  });
+
+  const day = z.codec(z.iso.date(), z.date(), {
+    decode: (text) => new Date(text),
+    encode: (date) => date.toISOString().slice(0, 10),
+  });
+  const roles = z.codec(z.array(z.string()), z.set(z.string()), {
+    decode: (list) => new Set(list.map((role) => role.toLowerCase())),
+    encode: (set) => [...set],
+  });
+  class Money {
+    constructor(
+      readonly amount: number,
+      readonly currency: string,
+    ) {}
+  }
+  const money = z.codec(z.number(), z.instanceof(Money), {
+    decode: (amount) => new Money(amount, 'EUR'),
+    encode: ({ amount }) => amount,
+  });
+  class Price extends Money {}
+  /** Like the decimals of libraries: the same value may look different inside. */
+  class Decimal {
+    readonly digits: string;
+    constructor(digits: string) {
+      this.digits = digits;
+    }
+    toFixed(): string {
+      return String(Number(this.digits));
+    }
+    toString(): string {
+      return this.toFixed();
+    }
+  }
+
+  test.each<[string, z.ZodType, unknown, string]>([
+    ['text that is trimmed', z.object({ a: z.string().trim() }), { a: ' a' }, '.a'],
+    ['text in lower case', z.tuple([z.string().toLowerCase()]), ['A'], '[0]'],
+    ['a number that is rounded', z.number().overwrite(Math.round), 1.5, ''],
+    ['a field that is added', z.looseObject({}).overwrite((all) => ({ ...all, b: 'b' })), { a: 'a' }, '.b'],
+    ['a shorter list', z.array(z.int()).overwrite((list) => list.slice(1)), [1, 2], ''],
+    ['a key that is changed', z.record(z.string().toLowerCase(), z.int()), { A: 1 }, '.A'],
+    ['a date without its time', z.object({ at: day }), { at: new Date(1) }, '.at'],
+    ['a set with other items', roles, new Set(['Reader']), '[0]'],
+    ['an instance with another field', money, new Money(1, 'USD'), '.currency'],
+    ['an instance of a subclass', money, new Price(1, 'EUR'), ''],
+  ])('finds %s', (_what, schema, value, path) => {
+    expect(firstDifference(value, roundTrip(schema, value))).toMatchObject({ path });
+  });
+
+  test.each<[string, z.ZodType, unknown]>([
+    ['a date', z.object({ at: instantCodec }), { at: new Date(1) }],
+    ['a decimal', decimalCodec(Decimal), new Decimal('1.50')],
+    ['a set', roles, new Set(['reader', 'writer'])],
+    ['an instance with the same fields', money, new Money(1, 'EUR')],
+    ['a negative zero', z.number(), -0],
+  ])('passes %s', (_what, schema, value) => {
+    expect(firstDifference(value, roundTrip(schema, value))).toBeUndefined();
   });
 
   test.each<[string, z.ZodType, unknown]>([
@@ -109,7 +175,7 @@ describe('droppedField', () => {
     ['a field that is absent', z.object({ inner: inner.optional() }), { inner: undefined }],
     ['an object without a prototype', inner, Object.assign(Object.create(null) as object, { a: 'a' })],
   ])('passes %s', (_what, schema, value) => {
-    expect(droppedField(schema, value, { instances: true })).toBeUndefined();
+    expect(firstDifference(value, roundTrip(schema, value))).toBeUndefined();
   });
 
   test.each<[string, z.ZodType, unknown, RegExp]>([
@@ -122,10 +188,40 @@ describe('droppedField', () => {
       /an instance of Point.*use a codec/,
     ],
   ])('says %s', (_what, schema, value, reason) => {
-    expect(droppedField(schema, value, { instances: true })?.reason).toMatch(reason);
+    expect(firstDifference(value, roundTrip(schema, value))?.reason).toMatch(reason);
   });
 
   test('passes an instance if nothing is read back', () => {
-    expect(droppedField(z.object({ x: z.number() }), new Point())).toBeUndefined();
+    const schema = z.object({ x: z.number() });
+    expect(firstLostField(new Point(), roundTrip(schema, new Point()))).toBeUndefined();
   });
+});
+
+test('a schema that does not read what it writes is refused', () => {
+  const schema = z.object({
+    a: z.codec(z.string(), z.string(), { decode: () => 5 as never, encode: (a) => a }),
+  });
+  expect(() => roundTrip(schema, { a: 'a' })).toThrow(
+    expect.objectContaining({
+      code: 'unstorable-value',
+      path: 'Value.a',
+      reason: expect.stringContaining('codecs'),
+    }),
+  );
+});
+
+test.each<[string, unknown, RegExp]>([
+  [
+    'of an earlier version of zod',
+    z3.object({}),
+    /The params of CloseAction are declared by a schema of zod 3: use zod 4/,
+  ],
+  ['that is none', { parse: () => 1 }, /not a schema of zod/],
+  ['that is missing', undefined, /not a schema of zod/],
+  ['of a later version', { _zod: { version: { major: 5 } } }, /a schema of zod 5/],
+])('a schema %s is refused by name', (_what, schema, message) => {
+  expect(() => assertSchema(schema, 'params of CloseAction')).toThrow(
+    expect.objectContaining({ code: 'invariant-violation', message: expect.stringMatching(message) }),
+  );
+  expect(() => assertSchema(z.object({}), 'params of CloseAction')).not.toThrow();
 });

@@ -1,0 +1,184 @@
+import * as z from 'zod';
+
+import { InvariantViolationError } from '../errors/framework-error.js';
+import { UnstorableValueError } from '../errors/value-errors.js';
+
+const zodMajor = 4;
+
+/**
+ * Refuses what is not a schema of this major version of zod, which would fail at the first value.
+ *
+ * @param name names the schema in the error, such as `params of WalletCloseAction`
+ * @throws InvariantViolationError `invariant-violation`
+ */
+export function assertSchema(schema: unknown, name: string): void {
+  const { _zod: own, _def: earlier } = (schema ?? {}) as {
+    readonly _zod?: { readonly version?: { readonly major: number } };
+    readonly _def?: unknown;
+  };
+  const major = own?.version?.major ?? (earlier === undefined ? undefined : 3);
+  if (major === zodMajor) return;
+  const what = major === undefined ? 'not a schema of zod' : `a schema of zod ${major}`;
+  throw new InvariantViolationError(`The ${name} are declared by ${what}: use zod ${zodMajor}`);
+}
+
+/**
+ * Encodes a value with a schema, so that the schema can decode the result.
+ *
+ * @param name names the value in errors, such as `WalletCreatedEvent`
+ * @throws UnstorableValueError `unstorable-value` when the schema cannot encode at all, or the value contains itself
+ */
+export function encodeBySchema(
+  schema: z.ZodType,
+  value: unknown,
+  name: string,
+): z.ZodSafeParseResult<unknown> {
+  try {
+    return z.safeEncode(schema, value);
+  } catch (error) {
+    throw whyNot(error, name);
+  }
+}
+
+function whyNot(error: unknown, name: string): unknown {
+  // Compared by name, because the schema may come from another copy of zod.
+  if (error instanceof Error && error.name === 'ZodEncodeError') {
+    const reason = 'its schema has a transform, which works in one direction only; use z.codec instead';
+    return new UnstorableValueError(name, reason, { cause: error });
+  }
+  // The error of a recursive schema for a value that contains itself.
+  if (error instanceof RangeError && error.message.includes('call stack')) {
+    return new UnstorableValueError(name, 'it is nested too deeply, or contains itself', { cause: error });
+  }
+  if (error instanceof z.core.$ZodAsyncError) {
+    const reason = 'its schema has an asynchronous check or codec; use synchronous ones';
+    return new UnstorableValueError(name, reason, { cause: error });
+  }
+  return error;
+}
+
+/**
+ * Reads an encoded value back.
+ *
+ * @param encoded what the schema has written
+ * @param name names the value in errors
+ * @throws UnstorableValueError `unstorable-value` when the schema refuses what it has written
+ */
+export function readBack(schema: z.ZodType, encoded: unknown, name: string): unknown {
+  const decoded = z.safeDecode(schema, encoded);
+  if (decoded.success) return decoded.data;
+  const [{ path, message } = { path: [], message: 'unknown' }] = decoded.error.issues;
+  const reason = `its schema writes what it does not read (${message}): let its codecs work in both directions`;
+  throw new UnstorableValueError([name, ...path].join('.'), reason, { cause: decoded.error });
+}
+
+/** A place where a value that was written and read back is not the same any more. */
+export interface Difference {
+  /** Its position within the value, such as `.lines[0].note`. */
+  readonly path: string;
+  readonly reason: string;
+}
+
+interface Place {
+  readonly path: string;
+  readonly depth: number;
+  /** Whether other values may be read back, but no field may get lost. */
+  readonly mayChange: boolean;
+}
+
+/** Instances may refer to each other in a circle; encoded values are nested less deeply. */
+const depthMax = 64;
+
+/** Finds the first place where a value differs from what was read back; a field that is `undefined` counts as absent. */
+export function firstDifference(written: unknown, read: unknown): Difference | undefined {
+  return difference(written, read, { path: '', depth: 0, mayChange: false });
+}
+
+/** Finds the first field that was not read back at all, as `z.object` drops unlisted keys; other values may have changed. */
+export function firstLostField(written: unknown, read: unknown): Difference | undefined {
+  return difference(written, read, { path: '', depth: 0, mayChange: true });
+}
+
+function difference(written: unknown, read: unknown, place: Place): Difference | undefined {
+  if (written === read || place.depth > depthMax) return undefined;
+  if (!isObject(written) || !isObject(read)) return changed(place);
+  if (Array.isArray(written)) return Array.isArray(read) ? ofItems(written, read, place) : changed(place);
+  if (isPlain(written)) return isPlain(read) ? ofFields(written, read, place) : changed(place);
+  return ofInstances(written, read, place);
+}
+
+function changed({ path, mayChange }: Place): Difference | undefined {
+  if (mayChange) return undefined;
+  const reason =
+    'its schema reads back another value: change the value before, not with trim, overwrite, default or the like';
+  return { path, reason };
+}
+
+function ofItems(
+  written: readonly unknown[],
+  read: readonly unknown[],
+  place: Place,
+): Difference | undefined {
+  if (written.length !== read.length) return changed(place);
+  for (const [index, item] of written.entries()) {
+    const found = difference(item, read[index], within(place, `[${index}]`));
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function ofFields(written: object, read: object, place: Place): Difference | undefined {
+  const fields = new Map(Object.entries(read));
+  for (const [key, field] of Object.entries(written)) {
+    if (field === undefined) continue;
+    const inner = within(place, `.${key}`);
+    if (!fields.has(key)) return lost(key, inner.path);
+    const found = difference(field, fields.get(key), inner);
+    if (found !== undefined) return found;
+    fields.delete(key);
+  }
+  for (const [key, field] of fields) if (field !== undefined) return changed(within(place, `.${key}`));
+  return undefined;
+}
+
+function lost(key: string, path: string): Difference {
+  return key === '__proto__'
+    ? { path, reason: 'zod drops fields with this name whatever the schema says: rename the field' }
+    : { path, reason: 'its schema lacks it, so it would be dropped: add it to the schema' };
+}
+
+function ofInstances(written: object, read: object, place: Place): Difference | undefined {
+  if (isPlain(read)) {
+    if (place.mayChange) return undefined;
+    const reason = `it is an instance of ${written.constructor.name}, but its schema would read back a plain object: use a codec`;
+    return { path: place.path, reason };
+  }
+  if (Object.getPrototypeOf(written) !== Object.getPrototypeOf(read)) return changed(place);
+  if (written instanceof Map || written instanceof Set)
+    return ofItems([...written], [...(read as typeof written)], place);
+  const [text, readText] = [textOf(written), textOf(read)];
+  if (text !== undefined) return text === readText ? undefined : changed(place);
+  return ofFields(written, read, place);
+}
+
+/** What an instance says of itself, such as a date or a decimal: two of the same class with the same text are the same. */
+function textOf(instance: object): string | undefined {
+  const { toJSON, toString } = instance as { toJSON?: () => unknown; toString: () => string };
+  if (typeof toJSON === 'function') return JSON.stringify(instance);
+  const { toString: plain } = Object.prototype as { readonly toString: unknown };
+  return toString === plain ? undefined : toString.call(instance);
+}
+
+function within({ path, depth, mayChange }: Place, step: string): Place {
+  return { path: path + step, depth: depth + 1, mayChange };
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}
+
+function isPlain(value: object): boolean {
+  if (Array.isArray(value)) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
