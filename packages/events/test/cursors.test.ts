@@ -113,6 +113,29 @@ describe('a cursor', () => {
     expect(bench.database.cursors.get('one 0')).toBe(60);
   });
 
+  test('that moves during each of several failing saves does not stop reading', async () => {
+    const { bench, process, commit, clock, handler } = await resting({ unsavedMax: 10, readMax: 2 });
+    const { store } = process;
+    const save = store.cursors.save.bind(store.cursors);
+    let failedCount = 0;
+    let version = 0;
+    store.cursors.save = async (moves) => {
+      if (failedCount === 5) return save(moves);
+      failedCount++;
+      commit(...many('a', version + 1, version + 3));
+      version += 3;
+      await clock.sleep(50);
+      throw new Error('down');
+    };
+    commit(...many('a', 1, (version = 3)));
+    await clock.advance(60_000);
+    expect([failedCount, version]).toEqual([5, 18]);
+    commit(...many('a', 19, 100));
+    await clock.advance(10_000);
+    expect(handler.seen).toHaveLength(100);
+    expect(bench.database.cursors.get('one 0')).toBe(100);
+  });
+
   test('is never saved within a transaction that is read in parts', async () => {
     const { bench, process, commit, clock, handler } = await resting({ readMax: 2, unsavedMax: 2 });
     readInParts(process, [

@@ -41,6 +41,35 @@ describe('a search', () => {
     expect(await versionsOf({ until: new Date(clock.now().getTime() - anHour) })).toEqual([]);
   });
 
+  test('finds each event once, even if one database adds nothing to several pages', async () => {
+    const { operator, first, second, clock } = all;
+    const inOrder: string[] = [];
+    // Long runs of one database after the other, so that a page has events of only one of them.
+    for (const [database, model] of [
+      [first, 'a'],
+      [second, 'b'],
+      [first, 'c'],
+      [second, 'd'],
+      [first, 'e'],
+    ] as const) {
+      for (let version = 1; version <= 5; version++) {
+        await database.write(model, [version]);
+        inOrder.unshift(`${model}${version}`);
+        await clock.advance(1_000);
+      }
+    }
+    for (const limit of [1, 2, 3, 7]) {
+      const seen: string[] = [];
+      let after: string | undefined;
+      for (let pageCount = 0; pageCount === 0 || (after !== undefined && pageCount < 40); pageCount++) {
+        const page = await operator.events({}, { limit, after });
+        seen.push(...page.items.map(({ event }) => `${event.modelId}${event.modelVersion}`));
+        after = page.next;
+      }
+      expect([limit, seen]).toEqual([limit, inOrder]);
+    }
+  });
+
   test('finds the events of a time among older and newer ones, and includes only its beginning', async () => {
     const base = all.clock.now().getTime();
     for (let hour = 0; hour < 8; hour++) {

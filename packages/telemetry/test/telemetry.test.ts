@@ -419,6 +419,18 @@ describe('metrics', () => {
     ]);
   });
 
+  test('tell apart the subjects that fail with the same error', async () => {
+    const { meterProvider, points } = measured();
+    const telemetry = new Telemetry({ meterProvider });
+    const away = new ShardUnavailableError(shard, 'the server is away');
+    for (const action of ['DepositAction', 'WithdrawAction', 'WithdrawAction'])
+      await telemetry.observe({ kind: 'execute', action }, () => Promise.reject(away)).catch(() => undefined);
+    expect((await points()).map(([, attributes, count]) => [attributes['framework.action'], count])).toEqual([
+      ['DepositAction', 1],
+      ['WithdrawAction', 2],
+    ]);
+  });
+
   test('count errors as one kind once there are a thousand kinds', async () => {
     const { meterProvider, points } = measured();
     const telemetry = new Telemetry({ meterProvider });
