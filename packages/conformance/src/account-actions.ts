@@ -1,3 +1,5 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+
 import {
   Action,
   type Clock,
@@ -76,25 +78,21 @@ FrameworkAction({ params: z.object({ owner: z.string(), group: z.int() }), resul
   OpenAccountAction,
 );
 
-interface StageParams {
-  /** Runs the test's own code within perform. */
-  readonly stage: (plan: Plan) => unknown;
-}
+type Stage = (plan: Plan) => unknown;
 
 /** Stages what a test wants, for plans that no action of a domain would create. */
-export class StageAction extends Action<StageParams> {
-  protected async perform(_principal: Principal, { stage }: StageParams): Promise<void> {
-    await stage(this.plan());
+export class StageAction extends Action<object> {
+  static readonly #work = new AsyncLocalStorage<Stage>();
+
+  /** Lets perform run a test's own code in the executions that are started by the given function; the log records empty params. */
+  static staging<T>(stage: Stage, execute: () => Promise<T>): Promise<T> {
+    return StageAction.#work.run(stage, execute);
+  }
+
+  protected async perform(): Promise<void> {
+    await StageAction.#work.getStore()?.(this.plan());
   }
 }
-
-// The log records empty params, because a function cannot be written as JSON.
-FrameworkAction({
-  params: z.codec(z.object({}), z.custom<StageParams>(), {
-    decode: () => ({ stage: () => undefined }),
-    encode: () => ({}),
-  }),
-})(StageAction);
 
 /** From which account to which, and how much. */
 interface TransferParams {

@@ -92,7 +92,7 @@ export class SuiteContext {
 
   /** Executes one action that runs the given function within perform. */
   async stage(work: (plan: Plan) => unknown, configuration?: ExecutionConfiguration): Promise<void> {
-    await this.executor.execute(principal, StageAction, { stage: work }, configuration);
+    await StageAction.staging(work, () => this.executor.execute(principal, StageAction, {}, configuration));
   }
 
   /** Stores new models with one action and returns them as stored. */
