@@ -142,7 +142,7 @@ export class DatabaseWorker {
       cursors,
       blocked,
       settled: () =>
-        Promise.all([this.#saver.settled(), ...Object.values(writes).map((write) => write.idle())]),
+        Promise.all([this.#saver.settled(), ...Object.values(writes).map((write) => write.answered())]),
       subscriptions,
       onBlocked,
     });
@@ -243,7 +243,7 @@ export class DatabaseWorker {
           this.#retries.idle(),
         ]),
       )
-        .then(() => within(clock, timeoutMs / 4, this.#around.writes.move.idle()))
+        .then(() => within(clock, timeoutMs / 4, this.#around.writes.move.answered()))
         .then(() => this.#guarded(() => this.#saver.save(true)))
         .then(() => sourcesClosed)
         // A database that was unavailable has no leases of this process to give back.

@@ -162,6 +162,57 @@ describe('when a process joins', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
+  test.each([
+    ['a call of half a minute', 29_000, 30_000],
+    ['a call of half an hour, which is aborted', 1_800_000, 3_600_000],
+  ])(
+    'the events of its other slots do not wait for %s, and those of the slot not for long',
+    async (_what, callMs, timeoutMs) => {
+      const bench = new DeliveryBench();
+      const seenMs = new Map<string, number>();
+      const slow = (): ReturnType<typeof handlerOf> =>
+        handlerOf({ name: 'one', timeoutMs }, async ({ eventId }) => {
+          seenMs.set(eventId, bench.clock.elapsedMs());
+          if (eventId === 'd1' && !seenMs.has('h1')) await bench.clock.sleep(callMs);
+        });
+      bench.start([slow()]);
+      bench.database.commit(deposited('d', 1));
+      await bench.clock.advance(2_000);
+      bench.start([slow()]);
+      await bench.clock.advance(leaseMs / 2);
+      const committedMs = bench.clock.elapsedMs();
+      bench.database.commit(deposited('c', 1), deposited('h', 1));
+      await bench.clock.advance(6 * leaseMs);
+      expect(seenMs.get('c1')! - committedMs).toBeLessThan(leaseMs);
+      expect(seenMs.get('h1')! - committedMs).toBeLessThan(3 * leaseMs);
+    },
+  );
+
+  test('other models are not repeated when the last events of a blocked one are left', async () => {
+    const bench = new DeliveryBench();
+    const calls: string[] = [];
+    let isDown = true;
+    const draining = () =>
+      handlerOf({ name: 'one', retry: { backoffMaxMs: 100 } }, async ({ eventId, modelId }) => {
+        if (isDown && modelId === 'd') throw new Error('down');
+        calls.push(eventId);
+        if (modelId === 'd') await bench.clock.sleep(200);
+      });
+    for (let version = 1; version <= 40; version++) bench.database.commit(deposited('d', version));
+    bench.start([draining()]);
+    await bench.clock.advance(1_000);
+    isDown = false;
+    await bench.clock.advance(1_000);
+    // What is committed to it now is kept until it is open.
+    bench.database.commit(deposited('d', 41));
+    for (let version = 1; version <= 100; version++) bench.database.commit(deposited('h', version));
+    await bench.clock.advance(1_500);
+    bench.start([draining()]);
+    await bench.clock.advance(40 * 200 + 3 * leaseMs);
+    expect(calls).toHaveLength(141);
+    expect(new Set(calls).size).toBe(141);
+  });
+
   test('a refused save holds the slots back until it succeeds', async () => {
     const bench = new DeliveryBench();
     const [first, second] = [handlerOf({ name: 'one' }), handlerOf({ name: 'one' })];

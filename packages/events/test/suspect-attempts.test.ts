@@ -72,3 +72,38 @@ test('a batch handler gets suspects with no more bytes than any other batch', as
   expect(handler.batches.flat()).toHaveLength(50);
   expect(Math.max(...handler.batches.map(({ length }) => length))).toBeLessThan(10);
 });
+
+test('an attempt does not stay open when its slot is handed over after the last suspect', async () => {
+  const bench = new DeliveryBench();
+  for (let version = 1; version <= 10; version++) bench.database.commit(deposited('d', version));
+  let isDown = true;
+  const drained = handlerOf({ name: 'one', retry: { backoffMaxMs: 100 } }, async () => {
+    if (isDown) throw new Error('down');
+    await bench.clock.sleep(1_000);
+  });
+  const settings = { readMax: 4 };
+  const first = bench.start([drained], settings);
+  await bench.clock.advance(1_000);
+  // The process dies while it drains the model: more events may be suspects than there are.
+  isDown = false;
+  await bench.clock.advance(7_500);
+  first.access.kill();
+  const second = bench.start([handlerOf({ name: 'one' })], settings);
+  const answer = second.access.answer.bind(second.access);
+  const hold = gate();
+  const lastReads: unknown[] = [];
+  second.access.answer = async (...asked) => {
+    const found = await answer(...asked);
+    const isLast = asked[0] === 'blocked.read' && (found as readonly unknown[][]).flat().length === 0;
+    if (isLast && lastReads.push(asked) === 1) await hold.opened;
+    return found;
+  };
+  for (let round = 0; round < 40 && lastReads.length === 0; round++) await bench.clock.advance(500);
+  expect([lastReads.length, openAttempts(bench)]).toEqual([1, 1]);
+  bench.start([handlerOf({ name: 'one' })]);
+  await bench.clock.advance(5_000);
+  bench.database.commit(deposited('d', 11));
+  hold.open();
+  await bench.clock.advance(0);
+  expect(openAttempts(bench) ?? 0).toBe(0);
+});

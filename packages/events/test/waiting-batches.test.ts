@@ -1,10 +1,12 @@
+import type { DeliverableEvent } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
-import { PartialBatchError } from '../src/index.js';
+import { PartialBatchError, defaultDeliverySettings } from '../src/index.js';
 import { deposited } from './account.js';
-import { batchHandlerOf, giveAway } from './bench-store.js';
+import { batchHandlerOf, down, giveAway } from './bench-store.js';
 import { DeliveryBench, gate, operatorOf } from './delivery-bench.js';
 
+const { leaseMs } = defaultDeliverySettings;
 const waits = { name: 'one', whenBatchFails: 'wait' } as const;
 
 describe('a batch that waits for its dependency', () => {
@@ -149,3 +151,44 @@ test('blocked models of a slot are not read on while a batch of it waits', async
   expect(handler.batches.filter(([id]) => id?.endsWith('-1') === true).length).toBeGreaterThan(20);
   expect(readCount).toBeLessThan(200);
 });
+
+test.each([
+  ['the database was away for longer than a lease', true],
+  ['the database has failed over', false],
+])(
+  'a slot is read again after %s while a blocked event was being tried behind a waiting batch',
+  async (_what, isAway) => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    let isDown = true;
+    const handler = batchHandlerOf(
+      { ...waits, timeoutMs: 600_000, retry: { backoffBaseMs: 700, backoffMaxMs: 700 } },
+      async (ids) => {
+        if (!isDown) return;
+        if (ids.length > 1) throw new PartialBatchError([{ eventId: 'a1', error: new Error('bad') }]);
+        if (ids.includes('a1')) await hold.opened;
+        if (ids.includes('e2')) throw new Error('down');
+      },
+    );
+    const { access, executor } = bench.start([handler], { storeBackoffMaxMs: 500 });
+    await bench.clock.advance(1_000);
+    const commit = async (...events: readonly DeliverableEvent[]): Promise<void> => {
+      bench.database.commit(...events);
+      executor.committed();
+      await bench.clock.advance(100);
+    };
+    await commit(deposited('a', 1), deposited('e', 1));
+    await commit(deposited('e', 2));
+    const isTried = (): boolean => handler.batches.some((ids) => ids.join() === 'a1');
+    for (let round = 0; round < 100 && !isTried(); round++) await bench.clock.advance(100);
+    expect(isTried()).toBe(true);
+    if (isAway) access.failures.set('leases.renew', down(40));
+    else bench.database.failOver(bench.database.snapshot());
+    await bench.clock.advance(2 * leaseMs);
+    isDown = false;
+    hold.open();
+    await commit(deposited('e', 3));
+    await bench.clock.advance(60_000);
+    expect(handler.batches.flat()).toContain('e3');
+  },
+);

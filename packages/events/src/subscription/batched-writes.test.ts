@@ -13,14 +13,16 @@ async function refused(): Promise<never> {
 }
 
 /** The moves that are sent together, statement by statement. */
-function sentMoves() {
+function sentMoves({ answersLater = false } = {}) {
   const sent: (readonly BlockedMove[])[] = [];
+  const answers: (() => void)[] = [];
   const context = {
     settings: { ...defaultDeliverySettings, blockMax: 100 },
     ended: new AbortController().signal,
   } as unknown as WorkerContext;
   const move = async (moves: readonly BlockedMove[]): Promise<readonly string[]> => {
     sent.push(moves);
+    if (answersLater) await new Promise<void>((resolve) => answers.push(resolve));
     return [];
   };
   const writes = blockedWrites(
@@ -34,7 +36,7 @@ function sentMoves() {
     const model = { handler, slot: 0, token, modelName: 'Account', modelId };
     return writes.move.add(slot, { ...model, position: { ...position, modelVersion }, ends: false });
   };
-  return { sent, moves };
+  return { sent, answers, writes, moves };
 }
 
 test('of several moves of one model, only the last one is sent', async () => {
@@ -57,4 +59,19 @@ test('the moves of one model for several handlers are all sent', async () => {
     ['one', 1],
     ['two', 3],
   ]);
+});
+
+test('a wait for the answers to what was sent does not last until nothing more is sent', async () => {
+  const { writes, answers, moves } = sentMoves({ answersLater: true });
+  const first = moves('one', 'a', 1);
+  let isAnswered = false;
+  void writes.move.answered().then(() => (isAnswered = true));
+  for (let version = 2; version < 20; version++) {
+    void moves('one', `b${version}`, version);
+    await Promise.resolve();
+  }
+  answers.shift()?.();
+  await first;
+  await new Promise(setImmediate);
+  expect([isAnswered, answers.length > 0]).toEqual([true, true]);
 });

@@ -17,7 +17,9 @@ class StatementBatch<Item, Answer> {
   readonly #itemsMax: number;
   readonly #send: (items: readonly Item[]) => Promise<readonly Answer[]>;
   readonly #waiting: Waiting<Item, Answer>[] = [];
-  readonly #sending = new Set<Promise<void>>();
+  /** What has no answer yet. */
+  readonly #unanswered = new Set<Promise<Answer>>();
+  #sendingCount = 0;
 
   /**
    * @param itemsMax how many items one statement has at most
@@ -30,24 +32,22 @@ class StatementBatch<Item, Answer> {
 
   /** Sends an item with others; rejects when the common statement fails. */
   add(item: Item): Promise<Answer> {
-    return new Promise((answer, fail) => {
-      this.#waiting.push({ item, answer, fail });
-      this.#start();
-    });
+    const { promise, resolve: answer, reject: fail } = Promise.withResolvers<Answer>();
+    const forget = (): void => void this.#unanswered.delete(promise);
+    promise.then(forget, forget);
+    this.#unanswered.add(promise);
+    this.#waiting.push({ item, answer, fail });
+    if (this.#sendingCount < statementsMax) void this.#sendWaiting();
+    return promise;
   }
 
-  /** Resolves when no statement is being executed. */
-  async idle(): Promise<void> {
-    await Promise.all(this.#sending);
-  }
-
-  #start(): void {
-    if (this.#sending.size >= statementsMax) return;
-    const sending = this.#sendWaiting().finally(() => this.#sending.delete(sending));
-    this.#sending.add(sending);
+  /** Resolves when everything that has been added so far has its answer. */
+  async answered(): Promise<void> {
+    await Promise.allSettled(this.#unanswered);
   }
 
   async #sendWaiting(): Promise<void> {
+    this.#sendingCount++;
     // Requests from the same turn of the event loop are combined.
     await Promise.resolve();
     while (this.#waiting.length > 0) {
@@ -59,6 +59,7 @@ class StatementBatch<Item, Answer> {
         for (const { fail } of together) fail(error);
       }
     }
+    this.#sendingCount--;
   }
 }
 
@@ -94,9 +95,9 @@ class LeasedWrites<Item extends { readonly token: string }> {
     return refused.length === 0 || this.#writeRefused(slot, refused);
   }
 
-  /** Resolves when no statement is being executed. */
-  async idle(): Promise<void> {
-    await Promise.allSettled([this.#batch.idle(), ...this.#sending]);
+  /** Resolves when everything that has been sent so far has its answer. */
+  async answered(): Promise<void> {
+    await Promise.allSettled([this.#batch.answered(), ...this.#sending]);
   }
 
   /**

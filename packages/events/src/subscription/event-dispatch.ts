@@ -96,8 +96,7 @@ export class EventDispatch {
       caller,
       failures: writes.fail,
       onBlocked: (slot, kept) => {
-        this.unfinished.setAside(slot, eventsOf(kept), -1);
-        finish(kept);
+        this.#leaveKept(slot, kept);
         onBlocked();
       },
     });
@@ -117,8 +116,8 @@ export class EventDispatch {
   }
 
   /** The slots from which nothing more may be read, because their events wait to be tried again, or are being tried again. */
-  get waitingSlots(): ReadonlySet<number> {
-    return new Set([...this.#waiting.values()].map(({ slot }) => slot.slot));
+  get waitingSlots(): ReadonlySet<HeldSlot> {
+    return new Set([...this.#waiting.values()].map(({ slot }) => slot));
   }
 
   /** The longest wait for an attempt, in milliseconds. A longer one means that the clock of the database was set back. */
@@ -182,6 +181,11 @@ export class EventDispatch {
     this.#queues.resume();
   }
 
+  /** Leaves a model to a later round or to the next holder of its slot; what was kept until it is open stays in the log. */
+  leaveModel(model: ModelRecovery): void {
+    this.#leaveKept(model.slot, model.wait());
+  }
+
   /** Tries the head of a blocked model when its queue is free; resolves when the attempt has ended. */
   retry(work: Omit<RetryWork, 'onEnded'>): Promise<AttemptEnd> {
     return new Promise((onEnded) => {
@@ -212,8 +216,9 @@ export class EventDispatch {
   /** Drops what waits in some slots, so that their next holder reads it again; running calls may finish. */
   leave(isOff: (slot: HeldSlot) => boolean): void {
     this.#leaveRetries(isOff);
-    for (const [queue, { slot }] of this.#waiting)
-      if (!queue.active && isOff(slot)) this.#waiting.delete(queue);
+    // Those that are being tried again are in no queue, and end by themselves.
+    for (const [queue, { slot, tried }] of this.#waiting)
+      if (tried === nothing && isOff(slot)) this.#waiting.delete(queue);
     const left = this.#queues.removeEvents(isOff);
     this.unfinished.count(left, -1);
     leaveBatches(left);
@@ -237,6 +242,11 @@ export class EventDispatch {
   /** Ends retries that wait for capacity, so that no caller waits for one that is not tried here, or not now. */
   #leaveRetries(isOff: (slot: HeldSlot) => boolean): void {
     for (const { onEnded } of this.#queues.removeRetries(isOff)) onEnded('untried');
+  }
+
+  #leaveKept(slot: HeldSlot, kept: readonly EventWork[]): void {
+    this.unfinished.setAside(slot, eventsOf(kept), -1);
+    finish(kept);
   }
 
   #keyOf(event: DeliverableEvent): string {

@@ -11,33 +11,32 @@ export interface SlotWork {
   readonly context: WorkerContext;
   readonly keeper: Pick<LeaseKeeper, 'giveBack'>;
   readonly saver: Pick<CursorSaver, 'save'>;
-  readonly moves: Pick<BlockedWrites['move'], 'idle'>;
+  readonly moves: Pick<BlockedWrites['move'], 'answered'>;
   readonly retries: Pick<RetryLoop, 'leave'>;
   readonly subscriptions: ReadonlyMap<string, Pick<Subscription, 'leave' | 'dispatch'>>;
 }
 
-/** Hands slots over that other processes are to have, those of each handler as soon as it has finished there. */
+/** Hands slots over that other processes are to have, each as soon as everything is finished there. */
 export async function handOver(slots: readonly HeldSlot[], work: SlotWork): Promise<void> {
   work.retries.leave();
-  const byHandler = [...Map.groupBy(slots, ({ handler }) => handler)];
-  await Promise.all(byHandler.map(([handler, own]) => finishAndGiveBack(handler, own, work)));
+  for (const subscription of work.subscriptions.values()) subscription.leave();
+  await Promise.all(slots.map((slot) => finishAndGiveBack(slot, work)));
 }
 
 /**
- * Finishes what one handler has read from some slots, for at most the time of a lease; after that, only for its running calls. Then
- * saves its positions, so that the next holder repeats nothing that is done, and gives the slots back.
+ * Finishes what was read from a slot, for at most the time of a lease, and then only the calls that are running, for as long again.
+ * Then saves the position there, so that the next holder repeats nothing that is done, and gives the slot back. Longer calls are
+ * aborted, as by a stop: the other events of their slot do not wait for them any longer.
  */
-async function finishAndGiveBack(handler: string, slots: readonly HeldSlot[], work: SlotWork): Promise<void> {
+async function finishAndGiveBack(slot: HeldSlot, work: SlotWork): Promise<void> {
   const { context, keeper, saver, moves, subscriptions } = work;
   const { clock, settings, stopping } = context;
-  const subscription = subscriptions.get(handler);
-  const idle = Promise.all(slots.map((slot) => slot.idle()));
-  subscription?.leave();
+  const idle = slot.idle();
   await within(clock, settings.leaseMs, idle);
-  subscription?.dispatch.leave((slot) => slots.includes(slot));
-  await idle;
-  await moves.idle();
+  subscriptions.get(slot.handler)?.dispatch.leave((each) => each === slot);
+  await within(clock, settings.leaseMs, idle);
+  await moves.answered();
   await untilDone(context, stopping, () => saver.save(true));
   // A stop gives all slots back at once.
-  if (!stopping.aborted) await keeper.giveBack(slots);
+  if (!stopping.aborted) await keeper.giveBack([slot]);
 }

@@ -19,7 +19,7 @@ const modelsMax = 100;
 const readsMax = 2;
 
 /** Handles drained events, and those that were kept until their model is open. */
-type Drained = Pick<EventDispatch, 'unfinished' | 'waitingSlots' | 'wants' | 'drain' | 'open'>;
+type Drained = Pick<EventDispatch, 'unfinished' | 'waitingSlots' | 'wants' | 'drain' | 'open' | 'leaveModel'>;
 
 /** Drains the blocked models of one handler: reads the events behind their heads from the log, and lets them be handled. */
 export class ModelDrain {
@@ -57,6 +57,8 @@ export class ModelDrain {
     } else {
       // What is done stays done for the next holder of the slot.
       await this.#moves.add(slot, moveOf(recovery));
+      // What it has kept would hold up the cursor.
+      if (slot.held && isDraining(recovery)) this.#drained.leaveModel(recovery);
     }
   }
 
@@ -140,6 +142,11 @@ export class ModelDrain {
 /** The row of a model at its present position. */
 export function moveOf({ leased, position }: ModelRecovery): BlockedMove {
   return { ...leased, position, ends: false };
+}
+
+/** Whether nothing has happened to a model but that it was left while it was being drained. */
+function isDraining({ phase }: ModelRecovery): boolean {
+  return phase === 'draining' || phase === 'joining';
 }
 
 /** The events of a model from a position on; whether there may be more. */
@@ -227,7 +234,7 @@ class ModelReads {
     const hasRoom = !this.#drained.unfinished.full;
     const waiting = this.#drained.waitingSlots;
     const mayRead = ({ phase, slot }: ModelRecovery): boolean =>
-      phase === 'joining' || (hasRoom && !waiting.has(slot.slot));
+      phase === 'joining' || (hasRoom && !waiting.has(slot));
     const taken: ReadRequest[] = [];
     for (const request of this.#requests.splice(0)) {
       const { recovery, answer } = request;

@@ -49,9 +49,10 @@ export class SubscriptionSlots {
    *
    * @param except slots whose events do not count
    */
-  unsavedCount(except: ReadonlySet<number>): number {
+  unsavedCount(except: ReadonlySet<HeldSlot>): number {
     let count = 0;
-    for (const [slot, position] of this.#positions) if (!except.has(slot)) count += position.unsavedCount;
+    for (const { slot, unsavedCount } of this.#positions.values())
+      if (!except.has(slot)) count += unsavedCount;
     return count;
   }
 

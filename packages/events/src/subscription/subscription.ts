@@ -176,14 +176,17 @@ export class Subscription {
   /** Drains what waits behind the head of a model; if there are suspects, these are left to the next round. */
   async drain(model: ModelRecovery): Promise<void> {
     if (model.suspectCount > 0) return this.leaveModel(model);
+    const { attempt } = model;
     this.slots.tried(model);
     await this.#drain.run(model);
+    // It has not moved, and so not ended the attempt, if the slot was left at once.
+    if (attempt !== undefined && model.slot.isLeaving) await this.dispatch.giveBack(model.leased, attempt);
   }
 
   /** Leaves a model to a later round or another process. Takes back an attempt that is open for it, because that would mean a death. */
   async leaveModel(model: ModelRecovery): Promise<void> {
     const { leased, attempt } = model;
-    model.wait();
+    this.dispatch.leaveModel(model);
     if (attempt !== undefined) await this.dispatch.giveBack(leased, attempt);
   }
 
@@ -238,7 +241,7 @@ export class Subscription {
       saver.flushSoon();
       return [];
     }
-    return this.slots.readable(reader.generation).filter(({ slot }) => !waiting.has(slot.slot));
+    return this.slots.readable(reader.generation).filter(({ slot }) => !waiting.has(slot));
   }
 
   async #advance(group: readonly SlotPosition[]): Promise<void> {
