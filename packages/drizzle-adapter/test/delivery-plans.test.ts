@@ -66,8 +66,10 @@ describe.each(['missing', 'from an empty log', 'current'])('with statistics that
   test.each(['auto', 'force_generic_plan'])(
     'a read of a blocked model reads only what it returns, however many events wait (plan_cache_mode %s)',
     async (mode) => {
-      const { url } = await openStore();
+      const { store, url } = await openStore();
       if (statistics === 'from an empty log') await query(url, 'analyze eventlog.events');
+      const handler = await store.cursors.register({ name: 'notify', aliases: [], startFrom: 'beginning' });
+      const [lease] = (await store.leases.renew('one', [handler], 600_000)).leases;
       await query(url, writeModelText);
       await writeBacklog(url);
       if (statistics === 'current') await query(url, 'analyze eventlog.events');
@@ -76,7 +78,7 @@ describe.each(['missing', 'from an empty log', 'current'])('with statistics that
       await session.query('begin');
       for (let modelVersion = 1; modelVersion <= 20; modelVersion++) {
         const position = { modelVersion, ordinal: 0 };
-        const [events] = await models.read([{ modelName: 'Thing', modelId: 'm', position }], 100);
+        const [events] = await models.read([{ ...lease!, modelName: 'Thing', modelId: 'm', position }], 100);
         expect(events!.map((event) => event.modelVersion)).toEqual(
           Array.from({ length: 100 }, (_unused, index) => modelVersion + index),
         );

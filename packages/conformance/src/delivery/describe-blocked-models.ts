@@ -15,8 +15,9 @@ export function describeBlockedModels(context: DeliveryContext): void {
   const waiting = async (event: DeliverableEvent): Promise<readonly number[]> => {
     const row = await context.store.deadLetters.headOf(modelOf(event));
     if (row === undefined) return [];
-    const { modelName, modelId, modelVersion, ordinal } = row.event;
-    const model = { modelName, modelId, position: { modelVersion, ordinal } };
+    const { modelName, modelId, modelVersion, ordinal, slot } = row.event;
+    const leased = { handler: 'notify', slot, token: context.token('notify', slot) };
+    const model = { ...leased, modelName, modelId, position: { modelVersion, ordinal } };
     return at(await context.store.blocked.read([model], 100), 0).map((each) => each.modelVersion);
   };
 
@@ -111,6 +112,7 @@ export function describeBlockedModels(context: DeliveryContext): void {
 
   test('The events of blocked models are read from a position on, by version and ordinal, up to a limit for each model', async () => {
     await context.holdAll();
+    const leased = { handler: 'notify', slot: 0, token: context.token('notify', 0) };
     // Not written in the order of the model.
     await context.writeAtOnce(versioned('a', 2, 1), versioned('a', 2, 0), versioned('a', 1, 2));
     await context.writeAtOnce({ ...versioned('a', 3, 0), modelName: 'Other' }, versioned('b', 1, 1));
@@ -121,10 +123,14 @@ export function describeBlockedModels(context: DeliveryContext): void {
       ordinal: number,
     ): Promise<readonly unknown[]> => {
       const position = { modelVersion, ordinal };
-      const [none, ofA, ofB] = await context.store.blocked.read(
-        ['none', 'a', 'b'].map((modelId) => ({ modelName: 'Thing', modelId, position })),
+      const [none, ofA, ofB, lost] = await context.store.blocked.read(
+        [
+          ...['none', 'a', 'b'].map((modelId) => ({ ...leased, modelName: 'Thing', modelId, position })),
+          { ...leased, token: context.lostToken, modelName: 'Thing', modelId: 'a', position },
+        ],
         limit,
       );
+      expect(lost).toEqual([]);
       expect(none).toEqual([]);
       expect(ofB).toHaveLength(modelVersion === 1 ? 1 : 0);
       return (ofA ?? []).map((event) => [event.modelVersion, event.ordinal]);
@@ -144,7 +150,7 @@ export function describeBlockedModels(context: DeliveryContext): void {
     expect(await read(10, 10, 1)).toEqual([]);
     expect(await context.store.blocked.read([], 10)).toEqual([]);
     const [events] = await context.store.blocked.read(
-      [{ modelName: 'Thing', modelId: 'b', position: { modelVersion: 1, ordinal: 0 } }],
+      [{ ...leased, modelName: 'Thing', modelId: 'b', position: { modelVersion: 1, ordinal: 0 } }],
       1,
     );
     const logged = (await context.logged()).filter(({ modelId }) => modelId === 'b');

@@ -168,13 +168,14 @@ export interface BlockedModels {
    */
   giveBack(model: BlockedModel, attempt: BlockedAttempt): Promise<void>;
   /**
-   * The events of blocked models from a position on, those of each model by version and ordinal.
+   * The events of blocked models from a position on, those of each model by version and ordinal; none of a model whose lease is lost,
+   * because the position may be one of another history of the database.
    *
    * @param limit how many of each model
    * @param bytesMax larger events come without payload and params, as in {@link DeliveryLog.read}
    */
   read(
-    models: readonly (Pick<BlockedModel, 'modelName' | 'modelId'> & { readonly position: ModelPosition })[],
+    models: readonly (LeasedModel & { readonly position: ModelPosition })[],
     limit: number,
     bytesMax?: number,
   ): Promise<readonly (readonly DeliverableEvent[])[]>;

@@ -232,7 +232,14 @@ export const modelsText = `
   order by held.handler, held.slot, b.model_name, b.model_id limit $3`;
 
 export const readText = `
-  select asked.place::text, e.*
-  from unnest($1::text[], $2::text[], $3::bigint[], $4::integer[])
-    with ordinality as asked (model_name, model_id, model_version, ordinal, place)
-  cross join lateral (${selectEvents('$6::integer', `${eventsFrom('asked')} limit $5`)}) e`;
+  with server as materialized (
+    select eventlog.server_history() as history
+  ), asked as materialized (
+    select g.* from unnest($1::text[], $2::smallint[], $3::uuid[], $4::text[], $5::text[], $6::bigint[], $7::integer[])
+      with ordinality as g (handler, slot, token, model_name, model_id, model_version, ordinal, place)
+    where exists (
+      select from eventlog.leases l where (l.handler, l.slot, l.token) = (g.handler, g.slot, g.token)
+        and l.history = (select history from server))
+  )
+  select asked.place::text, e.* from asked
+  cross join lateral (${selectEvents('$9::integer', `${eventsFrom('asked')} limit $8`)}) e`;

@@ -128,12 +128,12 @@ export class PgBlockedModels implements BlockedModels {
   }
 
   async read(
-    models: readonly (Pick<BlockedModel, 'modelName' | 'modelId'> & { readonly position: ModelPosition })[],
+    models: readonly (LeasedModel & { readonly position: ModelPosition })[],
     limit: number,
     bytesMax: number = bytesLimit,
   ): Promise<readonly (readonly DeliverableEvent[])[]> {
     const events = models.map((): DeliverableEvent[] => []);
-    const values = [...positionsOf(models), limit, bytesMax];
+    const values = [...positionColumns(models), limit, bytesMax];
     for (const [place, ...texts] of await this.#texts('framework_read_models', readText, values))
       events[Number(place) - 1]?.push(new EventRow(texts, this.#intern, bytesMax));
     return events;

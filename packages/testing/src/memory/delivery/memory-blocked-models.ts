@@ -9,6 +9,7 @@ import {
   type BlockedPlace,
   type DeliverableEvent,
   type DuePlace,
+  type LeasedModel,
   type HandledEvent,
   type ModelPosition,
   comparePositions,
@@ -145,15 +146,17 @@ export class MemoryBlockedModels implements BlockedModels {
   }
 
   read(
-    models: readonly (Pick<BlockedModel, 'modelName' | 'modelId'> & { readonly position: ModelPosition })[],
+    models: readonly (LeasedModel & { readonly position: ModelPosition })[],
     limit: number,
     bytesMax = Infinity,
   ): Promise<readonly (readonly DeliverableEvent[])[]> {
     return this.#access.answer('blocked.read', (tables) =>
       models.map((model) =>
-        eventsFrom(tables, model, this.#end)
-          .slice(0, limit)
-          .map((event) => boundedCopy(event, bytesMax)),
+        tables.holds(model.handler, model.slot, model.token)
+          ? eventsFrom(tables, model, this.#end)
+              .slice(0, limit)
+              .map((event) => boundedCopy(event, bytesMax))
+          : [],
       ),
     );
   }
