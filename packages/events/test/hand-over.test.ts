@@ -166,7 +166,7 @@ describe('when a process joins', () => {
     ['a call of half a minute', 29_000, 30_000],
     ['a call of half an hour, which is aborted', 1_800_000, 3_600_000],
   ])(
-    'the events of its other slots do not wait for %s, and those of the slot not for long',
+    'events of other slots do not wait for %s, and those of its slot not for long',
     async (_what, callMs, timeoutMs) => {
       const bench = new DeliveryBench();
       const seenMs = new Map<string, number>();
