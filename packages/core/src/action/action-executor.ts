@@ -126,7 +126,7 @@ export class ActionExecutor {
 
   /**
    * @throws InvariantViolationError `invariant-violation` when two repositories store the same model or models with the same
-   * name, when the result of an action is a model that no repository can write as JSON, or when an action lacks a required
+   * name, or one reads other databases, when the result of an action is a model that no repository can write as JSON, or when an action lacks a required
    * policy
    * @throws ConfigurationError `invalid-configuration` when the namespace is invalid, or when an option or a setting is unknown
    * or out of range
@@ -225,7 +225,7 @@ function environmentOf(options: ExecutorOptions): ExecutionEnvironment {
   const locks = switched('modelLocks', defaultModelLockSettings, modelLockRanges, modelLocks);
   return {
     databases,
-    repositories: byModel(options.repositories),
+    repositories: byModel(options.repositories, databases),
     eventTypes: new EventTypes(),
     limits: settingsOf('limits', defaultExecutionLimits, executionLimitRanges, options.limits),
     retry: settingsOf('retry', defaultRetryPolicy, retryRanges, options.retry),
@@ -244,11 +244,19 @@ function environmentOf(options: ExecutorOptions): ExecutionEnvironment {
   };
 }
 
-function byModel(repositories: readonly ModelMapper[]): ReadonlyMap<unknown, ModelMapper> {
+function byModel(
+  repositories: readonly ModelMapper[],
+  databases: DatabaseRegistry,
+): ReadonlyMap<unknown, ModelMapper> {
   const map = new Map<unknown, ModelMapper>();
   const names = new Set<string>();
   for (const repository of repositories) {
     const name = modelNameOf(repository.model);
+    if ((repository.databases ?? databases) !== databases) {
+      throw new InvariantViolationError(
+        `The repository of ${name} reads other databases than those of the executor: create it with the same registry`,
+      );
+    }
     if (map.has(repository.model))
       throw new InvariantViolationError(`Two repositories store ${name}: pass only one`);
     if (names.has(name)) {

@@ -7,6 +7,7 @@ import {
   CommitOutcomeUnknownError,
   ConstraintViolationError,
   DatabasesClosedError,
+  ShardUnavailableError,
   StaleRecordError,
   StorageFailureError,
   TransientStorageError,
@@ -184,6 +185,21 @@ describe('an attempt after a commit whose outcome was unknown', () => {
       failed: [mexico],
     });
     expect(driver.committed).toEqual([]);
+  });
+
+  test('writes nothing when the database of one of several shards cannot be used', async () => {
+    const { execute, driver } = onBothShards(undefined);
+    const away = new ShardUnavailableError(mexico, 'it is down');
+    const [ofGlobal, ofMexico] = driver.opened;
+    for (const database of [ofGlobal, ofMexico]) {
+      database!.pingFailure = away;
+      const retry = { attemptsMax: 1 };
+      await expect(execute(null, { allowCrossShard: true, retry })).rejects.toBe(away);
+      expect(driver.committed).toEqual([]);
+      database!.pingFailure = undefined;
+    }
+    await execute(null, { allowCrossShard: true });
+    expect(driver.committed).toHaveLength(2);
   });
 
   test('reports both shards as written when the later one has the earlier attempt', async () => {

@@ -45,7 +45,8 @@ export async function commit(
 /**
  * Commits change sets, one transaction per shard, in the order given.
  *
- * Before it writes the first one, it looks up all shards, and refuses what is known to be stale on one of them.
+ * If there are several, it asks all shards before it writes the first one, and refuses what one of them cannot take, or what is known
+ * to be stale there.
  *
  * @throws PartialCommitError `partial-commit` when a later shard fails after an earlier one committed
  * @throws UnknownShardError `unknown-shard`, and what {@link TransactionManager.persist} throws: nothing written
@@ -59,10 +60,13 @@ async function commitEach(
     changes,
     manager: databases.transactionManager(changes.shard),
   }));
-  // What is known to be stale must be refused before any shard is written: after a partial commit there is no other attempt.
-  for (const { changes, manager } of commits.length > 1 ? commits : []) {
-    const stale = updateOfOtherTimeline(changes, manager.timeline);
-    if (stale !== undefined) throw StaleRecordError.of(stale);
+  // What can be known must be refused before any shard is written: after a partial commit there is no other attempt.
+  if (commits.length > 1) {
+    await Promise.all(changeSets.map(({ shard }) => databases.assertUsable(shard)));
+    for (const { changes, manager } of commits) {
+      const stale = updateOfOtherTimeline(changes, manager.timeline);
+      if (stale !== undefined) throw StaleRecordError.of(stale);
+    }
   }
   const committed: ShardIdentifier[] = [];
   for (const { changes, manager } of commits) {

@@ -347,3 +347,15 @@ describe('EmbeddedBitsShardingStrategy', () => {
     expect(() => strategy.shardOfId('wallet-1')).toThrow(expect.objectContaining({ code: 'invalid-id' }));
   });
 });
+
+test('an executor refuses a repository that reads other databases', () => {
+  const { databases } = openFakeDatabases(global, mexico);
+  const wallets = Object.assign(new FakeRepository(Wallet), { databases });
+  expect(() => executorOf(async () => null, { repositories: [wallets] })).toThrow(
+    expect.objectContaining({
+      code: 'invariant-violation',
+      message: expect.stringMatching(/Wallet reads other databases .*same registry/),
+    }),
+  );
+  expect(() => executorOf(async () => null, { repositories: [wallets], databases })).not.toThrow();
+});

@@ -23,7 +23,7 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 export abstract class RepositoryReads<M extends AnyEntity, Manager extends TransactionManager> {
   readonly model: ModelClass<M>;
   readonly strategy: ShardingStrategy<M>;
-  readonly #databases: DatabaseRegistry;
+  readonly databases: DatabaseRegistry;
   readonly #sources = new Map<Manager, ModelSource<M>>();
 
   constructor(options: {
@@ -34,7 +34,7 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
   }) {
     this.model = options.model;
     this.strategy = options.strategy ?? new EmbeddedBitsShardingStrategy();
-    this.#databases = options.databases;
+    this.databases = options.databases;
   }
 
   /**
@@ -99,15 +99,15 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
 
   /** The manager of a shard, or of the shard of an id, outside of `inTransaction` as well as inside. */
   protected managerOf(where: ShardIdentifier | string): Manager {
-    if (typeof where !== 'string') return this.own(this.#databases.transactionManager(where));
+    if (typeof where !== 'string') return this.own(this.databases.transactionManager(where));
     const shard = this.strategy.shardOfId(where);
     if (shard === undefined) throw new ShardUndeterminedError(modelNameOf(this.model), where);
-    return this.own(this.#databases.transactionManager(shard));
+    return this.own(this.databases.transactionManager(shard));
   }
 
   /** One manager for each database: the one in whose transaction the caller runs, or the first. */
   protected eachDatabase(): readonly Manager[] {
-    return this.#databases.eachDatabase().flatMap((managers) => this.#joined(managers));
+    return this.databases.eachDatabase().flatMap((managers) => this.#joined(managers));
   }
 
   /**
@@ -118,7 +118,7 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
     const own = this.managerOf(shard);
     // Another transaction of the same database does not see what the shard's own one has written.
     if (own.isInTransaction()) return own;
-    const managers = this.#databases.managersBeside(shard).map((manager) => this.own(manager));
+    const managers = this.databases.managersBeside(shard).map((manager) => this.own(manager));
     return managers.find((manager) => manager.isInTransaction()) ?? own;
   }
 

@@ -217,6 +217,15 @@ export class DatabaseRegistry {
     await this.#shard(shard).primary.ready();
   }
 
+  /**
+   * Resolves if the database of a shard answers now; rejects with the reason why it cannot be used.
+   *
+   * @throws UnknownShardError `unknown-shard` when the shard is not configured
+   */
+  async assertUsable(shard: ShardIdentifier): Promise<void> {
+    await this.#shard(shard).primary.ping();
+  }
+
   /** Checks all shards in parallel. */
   async status(): Promise<readonly ShardStatus[]> {
     return Promise.all(

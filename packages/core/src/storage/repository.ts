@@ -52,6 +52,8 @@ export interface Repository<M extends AnyEntity = AnyEntity> {
 export interface ModelMapper<M extends AnyEntity = AnyEntity> {
   /** The class whose models it writes. */
   readonly model: ModelClass<M>;
+  /** The registry of the databases that it reads; an executor of another one refuses it. Default: not known. */
+  readonly databases?: object;
   readonly strategy: ShardingStrategy<M>;
   /**
    * The table of its rows. With group commit, actions that read the table see what others are about to write there. Default: the one

@@ -1,6 +1,6 @@
 import { InvariantViolationError } from '@framework/core';
 import { UnstorableValueError, exactJson } from '@framework/core/adapter';
-import { getTableColumns, is } from 'drizzle-orm';
+import { SQL, getTableColumns, is } from 'drizzle-orm';
 import { PgArray, PgBoolean, type PgColumn, PgTimestamp } from 'drizzle-orm/pg-core';
 
 import type { ModelTable } from '../model-columns.js';
@@ -17,7 +17,7 @@ type ReadValue = (sent: unknown) => unknown;
 export class RowJson {
   readonly #modelName: string;
   readonly #isWhole: boolean;
-  readonly #columns: readonly (readonly [key: string, read: ReadValue])[];
+  readonly #columns: readonly (readonly [key: string, read: ReadValue, column: PgColumn])[];
 
   /**
    * @param isWhole whether a column that a row leaves out has no value, because the columns are exactly the model's fields
@@ -29,7 +29,7 @@ export class RowJson {
     const columns = Object.entries(getTableColumns(table) as Record<string, PgColumn>);
     this.#columns = columns.map(([key, column]) => {
       const read = readerOf(column);
-      if (read !== undefined) return [key, read];
+      if (read !== undefined) return [key, read, column];
       throw new InvariantViolationError(
         `A ${modelName} cannot be stored as the result of an action: its column ${key}, of type ${column.getSQLType()}, can be read ` +
           'only from the database; declare a schema of the result',
@@ -48,15 +48,30 @@ export class RowJson {
     return exactJson(fields, this.#modelName);
   }
 
-  /** Returns the row as a read of it would. */
+  /**
+   * Returns the row as a read of it would. A column that the table has gained since has its default.
+   *
+   * @throws UnstorableValueError `unstorable-value` when only the database knows that default, or there is none
+   */
   read(json: string): Record<string, unknown> {
     const fields = JSON.parse(json) as Readonly<Record<string, unknown>>;
     const row: Record<string, unknown> = {};
-    for (const [key, read] of this.#columns) {
+    for (const [key, read, column] of this.#columns) {
       const sent = fields[key];
-      row[key] = sent === null || sent === undefined ? null : read(sent);
+      if (sent === undefined) row[key] = this.#gained(key, column);
+      else row[key] = sent === null ? null : read(sent);
     }
     return row;
+  }
+
+  #gained(key: string, column: PgColumn): unknown {
+    const { default: constant, defaultFn, notNull } = column;
+    if (constant !== undefined && !is(constant, SQL)) return constant;
+    if (constant === undefined && defaultFn === undefined && !notNull) return null;
+    throw new UnstorableValueError(
+      `${this.#modelName}.${key}`,
+      'the result was stored before the table had this column, whose default is not a constant: declare one, or a schema of the result',
+    );
   }
 }
 
