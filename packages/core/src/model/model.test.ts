@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 
 import { Order, OrderShippedEvent } from '../../test/order.js';
 import { Wallet, WalletDepositedEvent, WalletOpenedEvent } from '../../test/wallet.js';
-import { ShardedId } from '../id/id.js';
+import { Id, ShardedId } from '../id/id.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
-import { type New, rebuild } from './model.js';
+import { Entity, type New, type NewEntity, rebuild } from './model.js';
 
 const now = new Date('2026-01-02T03:04:05.006Z');
 const later = new Date('2026-02-03T04:05:06.007Z');
@@ -121,4 +121,56 @@ test('a model that emits an event leaves its predecessor untouched', () => {
   const shipped = order.ship();
   expect(shipped).toMatchObject({ lines: 2, events: [new OrderShippedEvent(order.id)] });
   expect(order.events).toEqual([]);
+});
+
+describe('a getter of a model', () => {
+  class Patient extends Entity<Patient, Id<Patient>, 'OPEN'> {
+    readonly visits: number;
+    readonly #allergy: string | undefined;
+    constructor(fields: NewEntity<Patient>) {
+      super(fields);
+      this.visits = fields.visits;
+      this.#allergy = fields.allergy;
+    }
+    get allergy(): string | undefined {
+      return this.#allergy;
+    }
+    get isNew(): boolean {
+      return this.visits === 0;
+    }
+    get lastVisit(): number | undefined {
+      return this.visits === 0 ? undefined : this.visits;
+    }
+    get average(): number {
+      if (this.visits === 0) throw new Error('no visit yet');
+      return 1 / this.visits;
+    }
+    with(changes: { readonly visits: number }): Patient {
+      return this.copy(changes);
+    }
+  }
+  const patient = (visits: number, allergy?: string): Patient =>
+    new Patient({
+      id: Id.of(Patient, 'patient-1'),
+      state: 'OPEN',
+      visits,
+      allergy,
+      isNew: false,
+      lastVisit: undefined,
+      average: 0,
+    });
+
+  test('that computes its value may have any value in a copy, or throw', () => {
+    expect(patient(0).with({ visits: 1 })).toMatchObject({ visits: 1, isNew: false, lastVisit: 1 });
+    expect(patient(1).with({ visits: 0 })).toMatchObject({ visits: 0, isNew: true, lastVisit: undefined });
+  });
+
+  test('that reads a private field is refused when a copy would lose its value', () => {
+    expect(() => patient(1, 'penicillin').with({ visits: 2 })).toThrow(
+      expect.objectContaining({
+        code: 'invariant-violation',
+        message: expect.stringMatching(/Patient would lose allergy: .*public readonly field/),
+      }),
+    );
+  });
 });

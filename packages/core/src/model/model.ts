@@ -49,10 +49,53 @@ export function rebuild<E extends object>(entity: E, changes: object): E {
   const built = new constructor(fields);
   copyOrigin(entity, built);
   const lost = lostField(fields, built);
-  if (lost === undefined) return built;
+  if (lost !== undefined) {
+    throw new InvariantViolationError(
+      `The constructor of ${constructor.name} drops ${lost}: pass all fields on, as in super(fields)`,
+    );
+  }
+  const hidden = lostGetter(entity, constructor);
+  if (hidden === undefined) return built;
   throw new InvariantViolationError(
-    `The constructor of ${constructor.name} drops ${lost}: pass all fields on, as in super(fields)`,
+    `A copy of ${constructor.name} would lose ${hidden}: keep its value in a public readonly field, because private ones are not copied`,
   );
+}
+
+/** The getters of classes whose values are not known to survive a copy. */
+const uncertainGetters = new WeakMap<object, Set<string>>();
+
+/** A getter that would have no value in an unchanged copy, because it reads a private field. */
+function lostGetter<E extends object>(entity: E, constructor: new (fields: object) => E): string | undefined {
+  const uncertain = uncertainGetters.get(constructor) ?? gettersOf(constructor);
+  uncertainGetters.set(constructor, uncertain);
+  const known = [...uncertain].filter((name) => valueOf(entity, name) !== undefined);
+  if (known.length === 0) return undefined;
+  const copy = new constructor({ ...entity });
+  for (const name of known) {
+    if (valueOf(copy, name) === undefined) return name;
+    uncertain.delete(name);
+  }
+  return undefined;
+}
+
+function gettersOf(constructor: { readonly prototype: object }): Set<string> {
+  const getters = new Set<string>();
+  let { prototype } = constructor;
+  while (prototype !== Entity.prototype && prototype !== Object.prototype) {
+    for (const [name, { get }] of Object.entries(Object.getOwnPropertyDescriptors(prototype)))
+      if (get !== undefined) getters.add(name);
+    prototype = Object.getPrototypeOf(prototype) as object;
+  }
+  return getters;
+}
+
+/** The value of a getter; `undefined` if it throws. */
+function valueOf(entity: object, name: string): unknown {
+  try {
+    return (entity as Readonly<Record<string, unknown>>)[name];
+  } catch {
+    return undefined;
+  }
 }
 
 /** The fields that the framework sets. A lost event could be lost money. */

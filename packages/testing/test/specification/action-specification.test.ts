@@ -189,9 +189,9 @@ describe('a specification of an action', () => {
   });
 
   test.each([
-    ['compares an event as its schema reads it', (text: string) => text.toUpperCase(), failed],
-    ['fails when the schema cannot read what it wrote', () => 7 as never, { code: 'unreadable-event' }],
-  ])('%s', async (_title, decode, refusal) => {
+    ['reads something else than it wrote', (text: string) => text.toUpperCase()],
+    ['cannot read what it wrote', () => 7 as never],
+  ])('shows that an event is refused whose schema %s', async (_what, decode) => {
     class OddEvent extends ModelEvent<Account> {
       static readonly payload = z.object({
         note: z.codec(z.string(), z.string(), { decode, encode: (text) => text }),
@@ -211,9 +211,7 @@ describe('a specification of an action', () => {
       }
     }
     const odd = specification({ ...accountEnvironment, actions: ({ clock }) => [new OddAction(clock)] });
-    const execution = odd.when(OddAction, undefined);
-    await execution.thenModels(like(Account, { version: 1 }));
-    await expect(execution.thenEvents(like(OddEvent, { note: 'written' }))).rejects.toMatchObject(refusal);
+    await odd.when(OddAction, undefined).thenThrows('unstorable-value');
   });
 
   test('lets time pass for an action that waits for the clock', async () => {
