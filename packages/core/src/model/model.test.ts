@@ -127,10 +127,10 @@ describe('a getter of a model', () => {
   class Patient extends Entity<Patient, Id<Patient>, 'OPEN'> {
     readonly visits: number;
     readonly #allergy: string | undefined;
-    constructor(fields: NewEntity<Patient>) {
-      super(fields);
-      this.visits = fields.visits;
-      this.#allergy = fields.allergy;
+    constructor(given: NewEntity<Patient>) {
+      super(given);
+      this.visits = given.visits;
+      this.#allergy = given.allergy;
     }
     get allergy(): string | undefined {
       return this.#allergy;

@@ -82,8 +82,8 @@ function gettersOf(constructor: { readonly prototype: object }): Set<string> {
   const getters = new Set<string>();
   let { prototype } = constructor;
   while (prototype !== Entity.prototype && prototype !== Object.prototype) {
-    for (const [name, { get }] of Object.entries(Object.getOwnPropertyDescriptors(prototype)))
-      if (get !== undefined) getters.add(name);
+    for (const [name, property] of Object.entries(Object.getOwnPropertyDescriptors(prototype)))
+      if ('get' in property && property.get !== undefined) getters.add(name);
     prototype = Object.getPrototypeOf(prototype) as object;
   }
   return getters;
