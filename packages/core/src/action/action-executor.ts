@@ -29,6 +29,7 @@ import { modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { KeySweep } from '../idempotency/key-cleanup.js';
 import { KeySearch } from '../idempotency/key-search.js';
+import { Entity } from '../model/model.js';
 import { type EventClass, EventTypes } from '../model/model-event.js';
 import { type Observer, observeWith } from '../observer.js';
 import { KeyedMutex } from '../reads/keyed-mutex.js';
@@ -126,7 +127,7 @@ export class ActionExecutor {
 
   /**
    * @throws InvariantViolationError `invariant-violation` when two repositories store the same model or models with the same
-   * name, or one reads other databases, when the result of an action is a model that no repository can write as JSON, or when an action lacks a required
+   * name, or one reads other databases or has models of another copy of the framework, when the result of an action is a model that no repository can write as JSON, or when an action lacks a required
    * policy
    * @throws ConfigurationError `invalid-configuration` when the namespace is invalid, or when an option or a setting is unknown
    * or out of range
@@ -252,6 +253,11 @@ function byModel(
   const names = new Set<string>();
   for (const repository of repositories) {
     const name = modelNameOf(repository.model);
+    if (!(repository.model.prototype instanceof Entity)) {
+      throw new InvariantViolationError(
+        `${name} extends no Entity or Model of this copy of @framework/core, so its events would be lost: install one copy only`,
+      );
+    }
     if ((repository.databases ?? databases) !== databases) {
       throw new InvariantViolationError(
         `The repository of ${name} reads other databases than those of the executor: create it with the same registry`,

@@ -359,3 +359,16 @@ test('an executor refuses a repository that reads other databases', () => {
   );
   expect(() => executorOf(async () => null, { repositories: [wallets], databases })).not.toThrow();
 });
+
+test('an executor refuses models of another copy of the framework by name', () => {
+  class Purse {
+    readonly version = 1;
+  }
+  const purses = new FakeRepository(Purse as never);
+  expect(() => executorOf(async () => null, { repositories: [purses] })).toThrow(
+    expect.objectContaining({
+      code: 'invariant-violation',
+      message: expect.stringMatching(/^Purse extends no Entity .*install one copy only/),
+    }),
+  );
+});

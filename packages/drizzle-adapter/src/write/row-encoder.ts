@@ -1,4 +1,4 @@
-import { InvariantViolationError } from '@framework/core';
+import { InvariantViolationError, Model } from '@framework/core';
 import { type AnyEntity, UnstorableValueError } from '@framework/core/adapter';
 import { getTableColumns } from 'drizzle-orm';
 import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
@@ -63,8 +63,6 @@ export class RowEncoder {
   readonly #columns: readonly ColumnEncoder[];
   /** The keys of all columns, including those that the database generates. */
   readonly #keys: readonly string[];
-  /** The fields that a model may have: one for each column, and its events, which go into the log. */
-  readonly #fields: ReadonlySet<string>;
   readonly #shapes = new Map<string, RowShape>();
 
   /**
@@ -81,7 +79,6 @@ export class RowEncoder {
         throw new InvariantViolationError(`Table ${name} has no column ${key}: add entityColumns`);
     }
     this.#keys = Object.keys(columns);
-    this.#fields = new Set([...this.#keys, 'events']);
     this.#columns = Object.entries(columns)
       .filter(([, column]) => !isGenerated(column))
       .map(([key, column]) => ({
@@ -116,7 +113,10 @@ export class RowEncoder {
    * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
    */
   encodeModel(model: AnyEntity, withDefaults: boolean): Row {
-    for (const field in model) if (!this.#fields.has(field)) throw this.#withoutColumn(field);
+    // The events of a model go into the log.
+    for (const field in model)
+      if (!this.#keys.includes(field) && !(field === 'events' && model instanceof Model))
+        throw this.#withoutColumn(field);
     return this.#rowOf(model as unknown as Fields, model, { isWhole: true, withDefaults });
   }
 

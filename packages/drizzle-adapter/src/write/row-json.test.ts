@@ -10,6 +10,7 @@ import {
 } from 'drizzle-orm/pg-core';
 import { expect, test } from 'vitest';
 
+import type { RowShape } from './row-encoder.js';
 import { RowJson } from './row-json.js';
 
 const id = '018f3c00-0000-7abc-8000-000000000000';
@@ -66,4 +67,14 @@ test.each([
   expect(() => readWith({ owner })).toThrow(
     expect.objectContaining({ code: 'unstorable-value', path: 'Subscription.owner' }),
   );
+});
+
+test('a column that the row of a stored model left to the database is not taken for one that the table has gained', () => {
+  const table = pgTable('subscriptions', { ...columns, since: timestamp('since').notNull().defaultNow() });
+  const json = new RowJson('Subscription', table, true);
+  const shape = { fields: ['id', 'state', 'version', 'seats'] } as unknown as RowShape;
+  expect(json.read(json.write({ shape, values: [id, 'OPEN', 1, 2] }))).toMatchObject({
+    seats: 2,
+    since: null,
+  });
 });

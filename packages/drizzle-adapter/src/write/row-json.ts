@@ -40,10 +40,12 @@ export class RowJson {
   /** @throws UnstorableValueError `unstorable-value` when the row leaves a column to the database */
   write({ shape, values }: Row): string {
     const fields = Object.fromEntries(shape.fields.map((key, index) => [key, jsonValue(values[index])]));
-    const missing = this.#isWhole ? undefined : this.#columns.find(([key]) => !(key in fields));
-    if (missing !== undefined) {
+    for (const [key] of this.#columns) {
+      if (key in fields) continue;
       const reason = 'the row leaves it to the database; declare a schema of the result';
-      throw new UnstorableValueError(`${this.#modelName}.${missing[0]}`, reason);
+      if (!this.#isWhole) throw new UnstorableValueError(`${this.#modelName}.${key}`, reason);
+      // Only a column that the table gains later may be absent.
+      fields[key] = null;
     }
     return exactJson(fields, this.#modelName);
   }
