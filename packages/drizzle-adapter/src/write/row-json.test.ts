@@ -69,7 +69,7 @@ test.each([
   );
 });
 
-test('a column that the row of a stored model left to the database is not taken for one that the table has gained', () => {
+test('a column that a row left to the database is not taken for one that its table has gained', () => {
   const table = pgTable('subscriptions', { ...columns, since: timestamp('since').notNull().defaultNow() });
   const json = new RowJson('Subscription', table, true);
   const shape = { fields: ['id', 'state', 'version', 'seats'] } as unknown as RowShape;
