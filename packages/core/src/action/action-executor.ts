@@ -127,8 +127,8 @@ export class ActionExecutor {
 
   /**
    * @throws InvariantViolationError `invariant-violation` when two repositories store the same model or models with the same
-   * name, or one reads other databases or has models of another copy of the framework, when the result of an action is a model that no repository can write as JSON, or when an action lacks a required
-   * policy
+   * name, when a repository reads other databases or stores models of another copy of the framework, when the result of an action is a
+   * model that no repository can write as JSON, or when an action lacks a required policy
    * @throws ConfigurationError `invalid-configuration` when the namespace is invalid, or when an option or a setting is unknown
    * or out of range
    */

@@ -52,7 +52,6 @@ export interface ExecutionEnvironment {
 export interface AttemptedExecution<Params, Result> {
   readonly registered: RegisteredAction<Params, Result>;
   readonly principal: Principal;
-  /** Never handed out: each attempt performs with a copy. */
   /** The recorded params, as a new value for each call. */
   readonly newParams: () => Params;
   readonly record: ActionRecord;
@@ -284,7 +283,7 @@ export class Attempt<Params, Result> implements AttemptContext {
     }
   }
 
-  /** Records that these shards have committed, and tells the listeners. */
+  /** Marks what was staged on these shards as committed, and notifies the listeners. */
   #committed(shards: readonly ShardIdentifier[]): void {
     for (const shard of shards) {
       const identity = this.#identities.get(shard);

@@ -45,8 +45,7 @@ export async function commit(
 /**
  * Commits change sets, one transaction per shard, in the order given.
  *
- * If there are several, it asks all shards before it writes the first one, and refuses what one of them cannot take, or what is known
- * to be stale there.
+ * If there are several shards, it first checks that all of them are usable, and that nothing is known to be stale on one of them.
  *
  * @throws PartialCommitError `partial-commit` when a later shard fails after an earlier one committed
  * @throws UnknownShardError `unknown-shard`, and what {@link TransactionManager.persist} throws: nothing written
@@ -60,7 +59,7 @@ async function commitEach(
     changes,
     manager: databases.transactionManager(changes.shard),
   }));
-  // What can be known must be refused before any shard is written: after a partial commit there is no other attempt.
+  // Whatever can be found out in advance is checked before any shard is written: after a partial commit there is no other attempt.
   if (commits.length > 1) {
     await Promise.all(changeSets.map(({ shard }) => databases.assertUsable(shard)));
     for (const { changes, manager } of commits) {

@@ -210,6 +210,28 @@ test('a schema that does not read what it writes is refused', () => {
   );
 });
 
+test('a schema whose codec throws when it reads is refused', () => {
+  const schema = z.codec(z.string(), z.string(), {
+    decode: () => {
+      throw new TypeError('no address');
+    },
+    encode: (text) => text,
+  });
+  expect(() => roundTrip(schema, 'a')).toThrow(
+    expect.objectContaining({ code: 'unstorable-value', reason: expect.stringContaining('no address') }),
+  );
+});
+
+test('a field of an instance that the schema drops is lost, although the instance may become a plain object', () => {
+  const schema = z.object({ line: z.object({ count: z.int() }) });
+  class Line {
+    readonly count = 1;
+    readonly note = 'a';
+  }
+  const value = { line: new Line() };
+  expect(firstLostField(value, roundTrip(schema, value))).toMatchObject({ path: '.line.note' });
+});
+
 test.each<[string, unknown, RegExp]>([
   [
     'of an earlier version of zod',

@@ -62,14 +62,26 @@ function whyNot(error: unknown, name: string): unknown {
  *
  * @param encoded what the schema has written
  * @param name names the value in errors
- * @throws UnstorableValueError `unstorable-value` when the schema refuses what it has written
+ * @throws UnstorableValueError `unstorable-value` when the schema refuses what it has written, or throws
  */
 export function readBack(schema: z.ZodType, encoded: unknown, name: string): unknown {
-  const decoded = z.safeDecode(schema, encoded);
+  const decoded = decode(schema, encoded, name);
   if (decoded.success) return decoded.data;
   const [{ path, message } = { path: [], message: 'unknown' }] = decoded.error.issues;
-  const reason = `its schema writes what it does not read (${message}): let its codecs work in both directions`;
-  throw new UnstorableValueError([name, ...path].join('.'), reason, { cause: decoded.error });
+  throw unreadable([name, ...path].join('.'), message, decoded.error);
+}
+
+function decode(schema: z.ZodType, encoded: unknown, name: string): z.ZodSafeParseResult<unknown> {
+  try {
+    return z.safeDecode(schema, encoded);
+  } catch (error) {
+    throw unreadable(name, String(error), error);
+  }
+}
+
+function unreadable(path: string, message: string, cause: unknown): UnstorableValueError {
+  const reason = `its schema cannot read what it has written (${message}): let its codecs work in both directions`;
+  return new UnstorableValueError(path, reason, { cause });
 }
 
 /** A place where a value that was written and read back is not the same any more. */
@@ -149,7 +161,7 @@ function lost(key: string, path: string): Difference {
 
 function ofInstances(written: object, read: object, place: Place): Difference | undefined {
   if (isPlain(read)) {
-    if (place.mayChange) return undefined;
+    if (place.mayChange) return ofFields(written, read, place);
     const reason = `it is an instance of ${written.constructor.name}, but its schema would read back a plain object: use a codec`;
     return { path: place.path, reason };
   }

@@ -23,6 +23,7 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 export abstract class RepositoryReads<M extends AnyEntity, Manager extends TransactionManager> {
   readonly model: ModelClass<M>;
   readonly strategy: ShardingStrategy<M>;
+  /** The databases that it reads. */
   readonly databases: DatabaseRegistry;
   readonly #sources = new Map<Manager, ModelSource<M>>();
 

@@ -53,7 +53,7 @@ export class RowJson {
   /**
    * Returns the row as a read of it would. A column that the table has gained since has its default.
    *
-   * @throws UnstorableValueError `unstorable-value` when only the database knows that default, or there is none
+   * @throws UnstorableValueError `unstorable-value` when such a column has no constant default and may not be null
    */
   read(json: string): Record<string, unknown> {
     const fields = JSON.parse(json) as Readonly<Record<string, unknown>>;

@@ -79,9 +79,9 @@ export class HeldSlot {
     return recovery;
   }
 
-  /** Adds to the work that is not finished, or takes from it. */
-  work(count: number): void {
-    this.#unfinishedCount += count;
+  /** Counts work that begins, or with a negative number, work that has ended. */
+  countWork(change: number): void {
+    this.#unfinishedCount += change;
     if (this.#unfinishedCount === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
   }
 
@@ -90,6 +90,7 @@ export class HeldSlot {
     while (this.#unfinishedCount > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));
   }
 
+  /** Begins nothing new in the slot. */
   leave(): void {
     this.#leaving.abort();
   }

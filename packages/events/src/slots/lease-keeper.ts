@@ -32,7 +32,7 @@ interface LeaseKeeperOptions {
   readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   /** Called after each renewal with the new leases; lost ones have been reported before. */
   readonly onRenewed: (gained: readonly HeldSlot[]) => void;
-  /** Called with slots that other processes are to have: the process begins nothing new there, and gives them back when it has finished. */
+  /** Called with slots beyond the share of this process, which gives them back when it has finished there. */
   readonly onSurplus: (slots: readonly HeldSlot[]) => void;
   /** Called with slots that were lost together; not with those that the process gives back. */
   readonly onLost: (slots: readonly HeldSlot[], cause: LeaseLossCause) => void;
@@ -106,7 +106,7 @@ export class LeaseKeeper {
     if (lost.length > 0) this.#options.onLost(lost, cause);
   }
 
-  /** Gives slots back in which everything is finished, and saved. */
+  /** Gives back slots where everything is finished and saved. */
   async giveBack(slots: readonly HeldSlot[]): Promise<void> {
     await this.#tellRecovered(this.#recovered(slots));
     for (const { token, held } of slots) {

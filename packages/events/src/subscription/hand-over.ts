@@ -16,7 +16,7 @@ export interface SlotWork {
   readonly subscriptions: ReadonlyMap<string, Pick<Subscription, 'leave' | 'dispatch'>>;
 }
 
-/** Hands slots over that other processes are to have, each as soon as everything is finished there. */
+/** Hands over slots beyond the share of this process, each as soon as everything is finished there. */
 export async function handOver(slots: readonly HeldSlot[], work: SlotWork): Promise<void> {
   work.retries.leave();
   for (const subscription of work.subscriptions.values()) subscription.leave();

@@ -224,10 +224,10 @@ export class RetryLoop {
   }
 
   #track({ model: { slot } }: Recovery, work: Promise<void>): void {
-    slot.work(1);
+    slot.countWork(1);
     const tracked = work.finally(() => {
       this.#recovering.delete(tracked);
-      slot.work(-1);
+      slot.countWork(-1);
     });
     this.#recovering.add(tracked);
   }

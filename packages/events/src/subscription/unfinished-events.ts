@@ -77,7 +77,7 @@ export class UnfinishedEvents {
   /** Counts events that are in a queue or being handled, or counts them no more. */
   count(works: readonly Pick<EventWork, 'event' | 'slot'>[], sign: 1 | -1): void {
     this.#count(loadOf(works), sign);
-    for (const { slot } of works) slot.work(sign);
+    for (const { slot } of works) slot.countWork(sign);
   }
 
   /** Counts events that were read, but are in no queue, or counts them no more. */
