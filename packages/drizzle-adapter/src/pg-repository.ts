@@ -27,6 +27,7 @@ import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import type { PgColumn } from 'drizzle-orm/pg-core';
 
 import { type PgTransactions, pgManager } from './pg-transaction-manager.js';
+import { withExactTexts } from './column/exact-text.js';
 import type { ModelTable } from './model-columns.js';
 import { RowJson } from './write/row-json.js';
 import { PgModelSource, type PlacedRow, TableReader } from './read/table-reader.js';
@@ -169,7 +170,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     this.table = table;
     this.#reader = new TableReader(table);
     this.#encoder = new RowEncoder(modelNameOf(model), table);
-    this.#toModel = toModel ?? byConstructor(model, table);
+    this.#toModel = withExactTexts(toModel ?? byConstructor(model, table));
     this.#toRow = toRow;
     this.eachDatabase();
   }
@@ -183,6 +184,14 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
    */
   encode(model: M): unknown {
     return this.#rowOf(model, true);
+  }
+
+  /** How many characters and bytes the values of an encoded row have that can be long. */
+  sizeOf(encoded: unknown): number {
+    let size = 0;
+    for (const value of (encoded as Row).values)
+      if (typeof value === 'string' || Buffer.isBuffer(value)) size += value.length;
+    return size;
   }
 
   /**
@@ -245,8 +254,8 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
    * If the database of `shard` also holds other shards, their rows are read and then left out.
    *
    * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
-   * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative, or when the table
-   * cannot be ordered by that column
+   * @throws InvalidPageLimitError `invalid-page-limit` when the limit is not a whole number from 1 to 1,000
+   * @throws InvariantViolationError `invariant-violation` when the table cannot be ordered by that column
    */
   async findPage({ where, limit, after, orderBy, direction, shard }: PgPageRequest<M>): Promise<Page<M>> {
     const size = pageSize(limit);
@@ -284,12 +293,6 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return counts.reduce((sum, count) => sum + count, 0);
   }
 
-  /** Whether there is a model with this id; throws as {@link getById} does, except for a missing model. */
-  override async existsById(id: Id<M> | string): Promise<boolean> {
-    const text = this.idText(String(id));
-    return (await this.#reader.byId(this.managerOf(text), text)) !== undefined;
-  }
-
   /** Drizzle for your own queries on one shard: the given one, or that of the given id. */
   db(where: Id<M> | ShardIdentifier): NodePgDatabase {
     return this.managerOf(where instanceof ShardIdentifier ? where : where.value).db;
@@ -300,11 +303,11 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return this.eachDatabase().map(({ db }) => db);
   }
 
-  #rowOf(model: M, withDefaults: boolean): Row {
+  #rowOf(model: M, isForTable: boolean): Row {
     const toRow = this.#toRow;
     return toRow === undefined
-      ? this.#encoder.encodeModel(model, withDefaults)
-      : this.#encoder.encode(toRow(model), model, withDefaults);
+      ? this.#encoder.encodeModel(model, isForTable)
+      : this.#encoder.encode(toRow(model), model, isForTable);
   }
 
   #firstRows(where: SQL | undefined, limit: number): Promise<readonly PlacedRow<T['$inferSelect']>[]> {

@@ -6,10 +6,14 @@ import {
   Entity,
   Id,
   type Principal,
+  type Repository,
   type ShardingStrategy,
+  openDatabases,
   systemClock,
 } from '@framework/core';
+import type { ModelMapper } from '@framework/core/adapter';
 import { firstShard } from '@framework/conformance';
+import { MemoryRepository, memory, memorySharding } from '@framework/testing/memory';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pgTable } from 'drizzle-orm/pg-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
@@ -73,6 +77,55 @@ describe('a table whose ids are texts', () => {
         code: 'invalid-cursor',
       });
     }
+  });
+});
+
+class AddAction extends Action<{ readonly id: string }> {
+  protected async perform(_principal: Principal, { id }: { readonly id: string }): Promise<void> {
+    this.plan().add(new Customer({ id: Id.of(Customer, id), state: 'KNOWN' }));
+  }
+}
+
+const upperCase = '01A2221F-E064-4000-8000-45DFB5D8D68F';
+
+describe.each<[string, () => Promise<[DatabaseRegistry, Repository<Customer> & ModelMapper<Customer>]>]>([
+  [
+    'PostgreSQL',
+    async () => {
+      await query(database.url, 'truncate customers');
+      return [registry, customersOn(registry)];
+    },
+  ],
+  [
+    'memory',
+    async () => {
+      const databases = openDatabases(memorySharding(firstShard), memory());
+      return [databases, new MemoryRepository({ model: Customer, databases, strategy: onFirstShard })];
+    },
+  ],
+])('texts as ids in %s', (_storage, open) => {
+  test('differ in case, even if they are UUIDs', async () => {
+    const [databases, repository] = await open();
+    const executor = new ActionExecutor({
+      namespace: 'adapter.test',
+      databases,
+      repositories: [repository],
+      actions: [new AddAction(systemClock)],
+    });
+    const add = (id: string): Promise<void> => executor.execute({ name: 'tester' }, AddAction, { id });
+    for (const id of ['fr', ' x ', upperCase]) await add(id);
+    for (const other of ['FR', 'x', upperCase.toLowerCase()])
+      expect(await repository.existsById(other)).toBe(false);
+    for (const id of ['FR', upperCase.toLowerCase()]) await add(id);
+    const ids = ['fr', 'FR', ' x ', upperCase, upperCase.toLowerCase()];
+    expect((await repository.findAllByIds(ids)).map(({ id }) => id.value)).toEqual(ids);
+    for (const id of ids)
+      expect(await repository.getById(id)).toMatchObject({ id: { value: id }, version: 1 });
+    for (const id of ['a\ud83d', 'a\u0000'])
+      await expect(repository.findById(id)).rejects.toMatchObject({
+        code: 'invalid-id',
+        message: expect.stringContaining('is not a text that a database can store'),
+      });
   });
 });
 

@@ -73,8 +73,9 @@ export async function readPages<Source extends PageSource, Item>(
   };
 }
 
+const ofRequest: ReadonlySet<string> = new Set(['invalid-cursor', 'invalid-page-limit', 'operator-request']);
+
 /** Whether the request is at fault, whatever the database. */
 export function isOfRequest(error: unknown): boolean {
-  const code = FrameworkError.find(error)?.code;
-  return code === 'invalid-cursor' || code === 'operator-request';
+  return ofRequest.has(FrameworkError.find(error)?.code ?? '');
 }

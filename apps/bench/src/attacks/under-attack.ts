@@ -1,6 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { BenchContext, Benchmark } from '../benchmark/benchmark.js';
-import type { Figure } from '../benchmark/figure.js';
+import type { BenchContext, Benchmark, Figure } from '../benchmark/benchmark.js';
 import { measureContenders, median } from '../benchmark/measure-contenders.js';
 import { BenchIssuer } from '../callers/bench-issuer.js';
 import { Callers } from '../callers/callers.js';

@@ -1,6 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import type { Figure } from './figure.js';
+import type { Figure } from './benchmark.js';
 import { median } from './measure-contenders.js';
 import type { Environment } from './report.js';
 

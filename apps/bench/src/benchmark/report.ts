@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { findPackageJSON } from 'node:module';
 import { cpus, totalmem } from 'node:os';
-import { type Figure, isReached } from './figure.js';
+import { type Figure, isReached } from './benchmark.js';
 
 const libraries = ['pg', 'drizzle-orm', 'graphile-worker', 'undici'] as const;
 

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import type { BenchContext, Benchmark } from './benchmark.js';
-import type { Figure } from './figure.js';
+import type { BenchContext, Benchmark, Figure } from './benchmark.js';
 import { isRatio, medianFigures } from './recorded-ratios.js';
 import { compareWithRecorded, comparisonOf, lineOf } from './short-form.js';
 

@@ -1,5 +1,4 @@
-import type { BenchContext, Benchmark } from './benchmark.js';
-import { type Figure, isReached } from './figure.js';
+import { type BenchContext, type Benchmark, type Figure, isReached } from './benchmark.js';
 import { type Ratios, isRatio } from './recorded-ratios.js';
 
 /** Ratios of unchanged code differ by up to this much between kinds of machines. */

@@ -1,8 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Delivery, DeliveryOperator } from '@framework/events';
 import type { WalletService } from 'wallet-service';
-import type { Benchmark } from '../benchmark/benchmark.js';
-import type { Figure } from '../benchmark/figure.js';
+import type { Benchmark, Figure } from '../benchmark/benchmark.js';
 import { measureContenders } from '../benchmark/measure-contenders.js';
 import { openService } from '../load/bench-wallets.js';
 import { fillWallets } from './backlog.js';

@@ -1,7 +1,6 @@
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { valuesOf } from './values-of.js';
+import { valuesOf, measureDeposits } from './measure-deposits.js';
 import { openEnvironment } from './deposit-environment.js';
-import { measureDeposits } from './measure-deposits.js';
 import { frameworkContender, groupedContender } from './contenders/framework-contender.js';
 import { relativeUpdateContender } from './contenders/pipelined-contender.js';
 

@@ -1,8 +1,7 @@
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { valuesOf } from './values-of.js';
+import { valuesOf, measureDeposits } from './measure-deposits.js';
 import { openEnvironment } from './deposit-environment.js';
 import { fillHistory } from './fill-history.js';
-import { measureDeposits } from './measure-deposits.js';
 import { frameworkContender } from './contenders/framework-contender.js';
 
 const load = { clientCount: 16, walletCount: 2_000 } as const;

@@ -81,3 +81,13 @@ async function measureOnce(
   await verifyDeposits(environment, targets, leadIn.count + load.count);
   return load;
 }
+
+/** The value of each contender, for the table. */
+export function valuesOf<Name extends string>(
+  measured: Readonly<Record<Name, LoadMedians>>,
+  value: keyof LoadMedians,
+): Readonly<Record<string, number>> {
+  return Object.fromEntries(
+    Object.entries<LoadMedians>(measured).map(([name, medians]) => [name, medians[value]]),
+  );
+}

@@ -1,9 +1,8 @@
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { runLoad } from '../load/run-load.js';
-import { valuesOf } from './values-of.js';
+import { valuesOf, measureDeposits } from './measure-deposits.js';
 import type { DepositContender } from './deposit-contender.js';
 import { anyOf, openTargets, openEnvironment } from './deposit-environment.js';
-import { measureDeposits } from './measure-deposits.js';
 import { ServiceProcess } from './service-process.js';
 import { frameworkContender } from './contenders/framework-contender.js';
 import { httpContender } from './contenders/http-contender.js';

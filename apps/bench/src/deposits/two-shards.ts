@@ -1,7 +1,6 @@
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { valuesOf } from './values-of.js';
+import { valuesOf, measureDeposits } from './measure-deposits.js';
 import { openEnvironment } from './deposit-environment.js';
-import { measureDeposits } from './measure-deposits.js';
 import { frameworkContender, groupedContender } from './contenders/framework-contender.js';
 
 const load = { clientCount: 64, walletCount: 2_000 } as const;

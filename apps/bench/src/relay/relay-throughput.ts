@@ -1,8 +1,7 @@
 import { Delivery } from '@framework/events';
 import { type Broker, type BrokerMessage, relay } from '@framework/relay';
 import type { WalletService } from 'wallet-service';
-import type { Benchmark } from '../benchmark/benchmark.js';
-import type { Figure } from '../benchmark/figure.js';
+import type { Benchmark, Figure } from '../benchmark/benchmark.js';
 import { measureContenders } from '../benchmark/measure-contenders.js';
 import { fillWallets } from '../delivery/backlog.js';
 import { openService } from '../load/bench-wallets.js';

@@ -16,6 +16,7 @@ const told: Partial<Record<ErrorCode, readonly [status: number, code: string]>> 
   'entity-not-found': [404, 'wallet-not-found'],
   'access-denied': [403, 'forbidden'],
   'invalid-cursor': [400, 'bad-request'],
+  'invalid-page-limit': [400, 'bad-request'],
   'invalid-idempotency-key': [400, 'bad-request'],
   'idempotency-key-reused': [422, 'idempotency-key-reused'],
 };

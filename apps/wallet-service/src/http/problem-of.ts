@@ -40,6 +40,7 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'entity-not-found': 'wallet-not-found',
   'access-denied': 'forbidden',
   'invalid-cursor': 'bad-request',
+  'invalid-page-limit': 'bad-request',
   'invalid-idempotency-key': 'bad-request',
   'idempotency-key-reused': 'idempotency-key-reused',
   // Ids in requests are checked earlier. What remains is a new model's shard that is missing from this process's

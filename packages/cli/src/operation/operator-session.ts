@@ -14,7 +14,12 @@ const closingMaxMs = 500;
 /** How many connections a command has to each database. */
 const connectionsMax = 4;
 /** The errors that say what is wrong with the command. */
-const ofCommand: ReadonlySet<string> = new Set(['unknown-handler', 'operator-request', 'invalid-cursor']);
+const ofCommand: ReadonlySet<string> = new Set([
+  'unknown-handler',
+  'operator-request',
+  'invalid-cursor',
+  'invalid-page-limit',
+]);
 
 /** What one command works with: the operator of all databases, and the application as its module describes it. */
 export interface OperatorSession {

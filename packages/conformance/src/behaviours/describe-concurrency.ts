@@ -1,4 +1,5 @@
 import { FrameworkError, systemClock } from '@framework/core';
+import { outsideRequests } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
 import { TransferAction } from '../account-actions.js';
@@ -36,6 +37,26 @@ export function describeConcurrency(context: SuiteContext): void {
         outcome.status === 'fulfilled' ? [outcome.value.version] : [],
       );
       expect(new Set(versions).size).toBe(versions.length);
+    });
+
+    test('say that an id exists if, and only if, they have found its model before', async () => {
+      const [stored, missing] = [await context.openAccount(), Account.blank(firstShard, systemClock.now())];
+      const { accounts } = context;
+      const answers: boolean[] = [];
+      await context.stage(async () => {
+        answers.push((await accounts.findById(missing.id)) !== undefined);
+        await accounts.getById(stored.id);
+        await outsideRequests(async () => {
+          await context.store(missing);
+          await context.stage((plan) => plan.update(stored.delete()));
+        });
+        answers.push(await accounts.existsById(missing.id), await accounts.existsById(stored.id));
+      }, once);
+      expect(answers).toEqual([false, false, true]);
+      expect([await accounts.existsById(missing.id), await accounts.existsById(stored.id)]).toEqual([
+        true,
+        false,
+      ]);
     });
 
     // Each execution has a single attempt, because another one would hide a deadlock from the caller.

@@ -96,7 +96,7 @@ export function describeDeadLetters(context: DeliveryContext): void {
       code: 'invalid-cursor',
     });
     await expect(context.store.deadLetters.find({}, { limit: Number.NaN })).rejects.toMatchObject({
-      code: 'invariant-violation',
+      code: 'invalid-page-limit',
     });
   });
 

@@ -147,7 +147,7 @@ export function describeOperatorChanges(context: DeliveryContext): void {
       );
     for (const limit of noLimits)
       await expect(operator.groupDeadLetters(undefined, { limit })).rejects.toEqual(
-        withCode('invariant-violation'),
+        withCode('invalid-page-limit'),
       );
   });
 
@@ -266,7 +266,7 @@ export function describeOperatorChanges(context: DeliveryContext): void {
     ])
       await expect(operator.changes({ limit: 1, after })).rejects.toEqual(withCode('invalid-cursor'));
     for (const limit of noLimits)
-      await expect(operator.changes({ limit })).rejects.toEqual(withCode('invariant-violation'));
+      await expect(operator.changes({ limit })).rejects.toEqual(withCode('invalid-page-limit'));
   });
 }
 

@@ -165,8 +165,8 @@ export function describeOperatorLog(context: DeliveryContext): void {
       await expect(operator.history('a', page)).rejects.toEqual(withCode('invalid-cursor'));
     }
     for (const limit of noLimits) {
-      await expect(operator.searchEvents({}, { limit })).rejects.toEqual(withCode('invariant-violation'));
-      await expect(operator.history('a', { limit })).rejects.toEqual(withCode('invariant-violation'));
+      await expect(operator.searchEvents({}, { limit })).rejects.toEqual(withCode('invalid-page-limit'));
+      await expect(operator.history('a', { limit })).rejects.toEqual(withCode('invalid-page-limit'));
     }
   });
 
@@ -187,7 +187,7 @@ export function describeOperatorLog(context: DeliveryContext): void {
       expect(idsOfTracked(rest.items)).toEqual([wanted]);
       expect(rest.next).toBeUndefined();
     }
-    const page = await operator.searchEvents({}, { limit: examinedMax });
+    const page = await operator.searchEvents({}, { limit: 1_000 });
     expect(page.items).toHaveLength(1_000);
   });
 

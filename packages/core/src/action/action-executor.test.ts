@@ -21,7 +21,7 @@ import { ModelEvent } from '../model/model-event.js';
 import { ShardUnavailableError } from '../storage/storage-errors.js';
 import { ActionRegistry } from './action-registry.js';
 import { Action } from './action.js';
-import type { ExecutionConfiguration } from './execution.js';
+import type { ExecutionConfiguration } from './execution-configuration.js';
 import type { Plan } from './plan.js';
 
 const clock = new VirtualClock('2026-01-01T00:00:00Z');

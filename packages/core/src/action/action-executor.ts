@@ -42,7 +42,8 @@ import { ActionRegistry, type AnyAction } from './action-registry.js';
 import { type ActionClass, type ActionDeclaration, type Principal, actionNameOf } from './action.js';
 import type { ExecutionEnvironment } from './attempt.js';
 import { CommitListeners } from './commit.js';
-import { Execution, type ExecutionConfiguration, executionConfigurationNames } from './execution.js';
+import { type ExecutionConfiguration, executionConfigurationNames } from './execution-configuration.js';
+import { Execution } from './execution.js';
 
 /** What an executor needs. */
 export interface ExecutorOptions {
@@ -166,7 +167,7 @@ export class ActionExecutor {
    *
    * The params are copied at once, and again for each attempt: later changes by the caller have no effect.
    *
-   * @throws CrossShardError `cross-shard` when the plan spans shards and that is not allowed; nothing written
+   * @throws CrossShardException `cross-shard` when the plan spans shards and that is not allowed; nothing written
    * @throws StaleRecordError `stale-record` when the last attempt was stale, too; nothing written
    * @throws PartialCommitError `partial-commit` when a shard failed after another one had committed; only with `allowCrossShard`
    * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when the outcome could not be found out

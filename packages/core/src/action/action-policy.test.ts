@@ -19,7 +19,7 @@ import { type ShardedId, shardedIdCodec } from '../id/id.js';
 import { EntityNotFoundError, StaleRecordError, TransientStorageError } from '../storage/storage-errors.js';
 import type { ExecutorOptions } from './action-executor.js';
 import { Action, type ActionPolicy, type Principal } from './action.js';
-import type { ExecutionConfiguration } from './execution.js';
+import type { ExecutionConfiguration } from './execution-configuration.js';
 
 interface OfWallet {
   readonly walletId: ShardedId<Wallet>;

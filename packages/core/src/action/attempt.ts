@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.js';
-import { CrossShardError, PartialCommitError } from '../config/configuration-errors.js';
+import { CrossShardException, PartialCommitError } from '../config/configuration-errors.js';
 import type { ExecutionLimits, RetryPolicy } from '../config/settings.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
@@ -8,7 +8,7 @@ import type { KeySweep } from '../idempotency/key-cleanup.js';
 import { type KeySearch, namedShards } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
 import type { EventTypes } from '../model/model-event.js';
-import { setCommitted } from '../model/staged-version.js';
+import { setCommitted } from '../model/provenance.js';
 import type { Observe } from '../observer.js';
 import type { KeyedMutex } from '../reads/keyed-mutex.js';
 import type { CombinedReads } from '../reads/read-batcher.js';
@@ -147,7 +147,7 @@ export class Attempt<Params, Result> implements AttemptContext {
       for (const base of bases) this.reads.dependOn(base);
     }
     if (staged.length > 1 && configuration.allowCrossShard !== true) {
-      throw new CrossShardError(
+      throw new CrossShardException(
         this.actionName,
         staged.map(({ shard }) => shard),
       );

@@ -2,7 +2,8 @@ import { PartialCommitError } from '../config/configuration-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
-import { setCommitted } from '../model/staged-version.js';
+import { setCommitted } from '../model/provenance.js';
+import { callSafely } from '../observer.js';
 import type { ReadContext } from '../reads/read-context.js';
 import { type ChangeSet, updateOfOtherTimeline } from '../storage/change-set.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
@@ -220,17 +221,8 @@ export class CommitListeners {
 
   /** Calls all listeners with each of these shards. */
   tell(...shards: readonly ShardIdentifier[]): void {
-    for (const shard of shards) for (const listener of this.#listeners) callSafely(listener, shard);
+    const message = 'A commit listener has failed; the commit itself has succeeded';
+    for (const shard of shards)
+      for (const listener of this.#listeners) callSafely(() => listener(shard), message);
   }
-}
-
-/**
- * An error of a listener, thrown at once or later, becomes a warning of the process: it cannot undo the commit, and must neither
- * keep the other listeners from being called nor end the process.
- */
-function callSafely(listener: (shard: ShardIdentifier) => unknown, shard: ShardIdentifier): void {
-  new Promise((resolve) => resolve(listener(shard))).catch((cause: unknown) => {
-    const warning = new Error('A commit listener has failed; the commit itself has succeeded', { cause });
-    process.emitWarning(Object.assign(warning, { name: 'FrameworkWarning' }));
-  });
 }

@@ -1,63 +1,14 @@
-import {
-  type OptionNames,
-  type RetryPolicy,
-  backoffMs,
-  retryRanges,
-  settingsOf,
-} from '../config/settings.js';
+import { backoffMs, retryRanges, settingsOf } from '../config/settings.js';
 import { FrameworkError, InvariantViolationError } from '../errors/framework-error.js';
 import { isDependencyAborted } from '../group-commit/pending-commit.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { KeyedRequest } from '../idempotency/keyed-request.js';
 import type { ActionRecord } from '../storage/change-set.js';
-import type { HandledEvent } from '../storage/idempotency-keys.js';
 import type { RegisteredAction } from './action-registry.js';
 import type { Principal } from './action.js';
 import { Attempt, type AttemptedExecution, type ExecutionEnvironment } from './attempt.js';
 import { UnknownCommits } from './commit.js';
-
-/** How one execution differs from the executor's defaults. */
-export interface ExecutionConfiguration {
-  /** Whether the plan may span shards, one transaction each. Default false. */
-  readonly allowCrossShard?: boolean;
-  /** Whether the plan may be written together with those of concurrent executions. Default: the executor's setting. */
-  readonly groupCommit?: boolean;
-  /** What to change in the executor's retry policy for this execution. */
-  readonly retry?: Partial<RetryPolicy>;
-  /** Texts to write with every event, such as correlation and causation ids; trace context is added automatically. */
-  readonly headers?: Readonly<Record<string, string>>;
-  /**
-   * Makes repeats harmless: the key is stored with the effect, and the same request under the same key resolves with the first
-   * one's result and writes nothing. 1 to 255 characters; keys of different principals are different.
-   *
-   * The action must declare its result, or have none. A key cannot be combined with `allowCrossShard`.
-   */
-  readonly idempotencyKey?: string;
-  /**
-   * Whether every database is searched for another request under the key before the action is performed. False saves this search,
-   * for keys that are derived from the request and never used for anything else. In either case a shard stores a key only once,
-   * and before the commit, the shards that may have recorded the same request are asked. Default true.
-   */
-  readonly searchKeyOnAllDatabases?: boolean;
-  /**
-   * The event for which a handler executes the action; set by delivery. The key is then one of handlers: no client can
-   * use it, and it is kept until the event cannot be delivered again.
-   */
-  readonly handledEvent?: HandledEvent;
-  /** Called before the execution resolves, when its result is that of an earlier one. */
-  readonly onReplayed?: () => void;
-}
-
-export const executionConfigurationNames: OptionNames<ExecutionConfiguration> = {
-  allowCrossShard: true,
-  groupCommit: true,
-  retry: true,
-  headers: true,
-  idempotencyKey: true,
-  searchKeyOnAllDatabases: true,
-  handledEvent: true,
-  onReplayed: true,
-};
+import type { ExecutionConfiguration } from './execution-configuration.js';
 
 /**
  * One execution of an action, over all its attempts:

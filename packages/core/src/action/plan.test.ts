@@ -92,6 +92,19 @@ describe('add', () => {
     ]);
   });
 
+  test.each<readonly [string, unknown]>([
+    ['undefined', undefined],
+    ['null', null],
+    ['an object that is no model', {}],
+    ['a promise, which it must await', Promise.resolve(Wallet.open(global, 100n, created))],
+  ])('refuses %s by name, as update does', (named, value) => {
+    const plan = planOf();
+    const message = `TestAction stages ${named}: stage a model`;
+    for (const stage of [() => plan.add(value as Wallet), () => plan.update(value as Wallet)])
+      expect(stage).toThrow(expect.objectContaining({ code: 'invariant-violation', message }));
+    expect(staged(plan)).toEqual([]);
+  });
+
   test('refuses a model that was stored before', () => {
     expect(() => planOf().add(storedWallet())).toThrow(
       expect.objectContaining({ code: 'invariant-violation' }),

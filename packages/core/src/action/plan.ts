@@ -7,8 +7,8 @@ import { type ModelClass, modelNameOf } from '../id/model-class.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
 import { type EventClass, type EventTypes, type ModelEvent, encodePayload } from '../model/model-event.js';
-import { type AnyEntity, Model, rebuild } from '../model/model.js';
-import { setStaged, uncommittedVersion } from '../model/staged-version.js';
+import { type AnyEntity, Entity, Model, rebuild } from '../model/model.js';
+import { setStaged, uncommittedVersion } from '../model/provenance.js';
 import type { Change, EventRecord } from '../storage/change-set.js';
 import type { ModelMapper } from '../storage/repository.js';
 
@@ -93,6 +93,7 @@ export class Plan {
    * @throws InvariantViolationError `invariant-violation` when it was stored before, or no repository stores its class
    */
   add<M extends AnyEntity>(model: M): M {
+    this.#assertModel(model);
     if (model.version !== 0) throw misuse(model, `was stored before (version ${model.version}): use update`);
     return this.#stage('add', model);
   }
@@ -103,6 +104,7 @@ export class Plan {
    * @throws as {@link add}; InvariantViolationError when it was never stored
    */
   update<M extends AnyEntity>(model: M): M {
+    this.#assertModel(model);
     if (model.version === 0) throw misuse(model, 'was never stored: use add');
     return this.#stage('update', model);
   }
@@ -132,6 +134,12 @@ export class Plan {
       `${this.#actionName} returns ${nameOf(result)} ${result.id.value} with events that it has not staged: ` +
         'stage it with this.plan().update(…) or add(…)',
     );
+  }
+
+  /** The compiler does not check every application. */
+  #assertModel(model: unknown): void {
+    if (model instanceof Entity) return;
+    throw new InvariantViolationError(`${this.#actionName} stages ${described(model)}: stage a model`);
   }
 
   #stage<M extends AnyEntity>(kind: Change['kind'], model: M): M {
@@ -228,6 +236,11 @@ function nameOf(model: AnyEntity): string {
 
 function keyOf(model: AnyEntity): string {
   return `${nameOf(model)} ${model.id.value}`;
+}
+
+function described(value: unknown): string {
+  if (value instanceof Promise) return 'a promise, which it must await';
+  return typeof value === 'object' && value !== null ? 'an object that is no model' : String(value);
 }
 
 function misuse(model: AnyEntity, reason: string): InvariantViolationError {

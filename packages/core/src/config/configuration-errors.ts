@@ -54,7 +54,7 @@ export class NoUsableShardError extends FrameworkError {
 }
 
 /** A plan spans several shards, which the caller did not allow; nothing was written. */
-export class CrossShardError extends FrameworkError {
+export class CrossShardException extends FrameworkError {
   /** The shards of the plan, in order. */
   readonly shards: readonly ShardIdentifier[];
 

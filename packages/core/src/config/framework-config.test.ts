@@ -229,6 +229,15 @@ describe('a faulty configuration', () => {
   });
 
   test.each([
+    [{ 'minimum-idle': 11 }, true],
+    [{ 'minimum-idle': 10 }, false],
+    [{ 'minimum-idle': 3, 'maximum-pool-size': 2 }, true],
+  ])('is refused with more idle connections than a pool may have: %o', (settings, isRefused) => {
+    const faults = Object.keys(faultsOf(treeWith({ ...primary, ...settings })));
+    expect(faults).toEqual(isRefused ? [`${atPrimary}.minimum-idle`] : []);
+  });
+
+  test.each([
     ['maximum-pool-size', 1, 1_000],
     ['acquisition-timeout-ms', 1, 600_000],
     ['acquisition-queue-max', 0, 100_000],
@@ -239,7 +248,7 @@ describe('a faulty configuration', () => {
     ['leak-detection-threshold', 0, 86_400_000],
   ])('is refused when %s is not from %d to %d', (key, min, max) => {
     const faultsWith = (value: number): readonly string[] =>
-      Object.keys(faultsOf(treeWith({ ...primary, [key]: value })));
+      Object.keys(faultsOf(treeWith({ ...primary, 'maximum-pool-size': 1_000, [key]: value })));
     expect([min, max].flatMap(faultsWith)).toEqual([]);
     expect([min - 1, max + 1].map(faultsWith)).toEqual([[`${atPrimary}.${key}`], [`${atPrimary}.${key}`]]);
   });

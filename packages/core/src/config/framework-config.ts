@@ -114,7 +114,7 @@ const sslSchema = z
     error: 'has a ca-file, which only verify-full reads',
   });
 
-const databaseSchema = z.strictObject({
+const databaseFields = z.strictObject({
   jdbcUrl: z.string().transform((text, context) => {
     const url = parseDatabaseUrl(text);
     if (typeof url !== 'string') return url;
@@ -134,6 +134,11 @@ const databaseSchema = z.strictObject({
   maxLifetime: z.int().min(0).max(86_400_000).default(1_800_000),
   leakDetectionThreshold: z.int().min(0).max(86_400_000).default(0),
 });
+
+const databaseSchema = databaseFields.refine(
+  ({ minimumIdle, maximumPoolSize }) => minimumIdle <= maximumPoolSize,
+  { error: 'is above maximum-pool-size, whose default is 10', path: ['minimumIdle'] },
+);
 
 const memberSchema = z.strictObject({
   member: z.int().min(0).max(63),

@@ -9,7 +9,7 @@ import {
   StaleRecordError,
   TransientStorageError,
 } from '../storage/storage-errors.js';
-import { CrossShardError, UnknownShardError } from './configuration-errors.js';
+import { CrossShardException, UnknownShardError } from './configuration-errors.js';
 import { type RetryPolicy, backoffMs, defaultRetryPolicy } from './settings.js';
 
 const stale = new StaleRecordError('Wallet', 'wallet-1', 3);
@@ -24,7 +24,7 @@ describe('the default policy', () => {
     [false, new ShardUnavailableError(global, 'its queue is full')],
     [false, new CommitOutcomeUnknownError(global, 'action-1', { cause: transient })],
     [false, new ConstraintViolationError(global, { constraint: 'a', table: 'b' }, { cause: transient })],
-    [false, new CrossShardError('TestAction', [global, mexico])],
+    [false, new CrossShardException('TestAction', [global, mexico])],
     [false, new UnknownShardError(mexico)],
     [false, new Error('anything else')],
     [false, 'no error at all'],

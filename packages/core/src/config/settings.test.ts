@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import { ResultAction, executorOf, openWallet } from '../../test/test-executor.js';
 import type { ExecutorOptions } from '../action/action-executor.js';
-import type { ExecutionConfiguration } from '../action/execution.js';
+import type { ExecutionConfiguration } from '../action/execution-configuration.js';
 import { parseFrameworkConfig } from './framework-config.js';
 
 const settings: readonly (readonly [section: keyof ExecutorOptions, setting: string])[] = [

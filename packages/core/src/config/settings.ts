@@ -164,7 +164,7 @@ export interface GroupSettings {
   /** How many models and events a plan may hold to be written in a group. Larger plans commit alone. Default 32. */
   readonly planSizeMax: number;
   /**
-   * How many characters of JSON a plan may hold in total to be written in a group. Longer plans commit alone. Default
+   * How many characters of rows and of JSON a plan may hold in total to be written in a group. Longer plans commit alone. Default
    * 65,536.
    */
   readonly planCharactersMax: number;

@@ -32,6 +32,7 @@ export const errorCodes = {
   'invalid-id': false,
   'invalid-shard': false,
   'invalid-cursor': false,
+  'invalid-page-limit': false,
   'invalid-model': false,
   'invalid-configuration': false,
   'unstorable-value': false,

@@ -24,6 +24,16 @@ export class InvalidCursorError extends FrameworkError {
   }
 }
 
+/** A page was requested with a limit that is out of range. */
+export class InvalidPageLimitError extends FrameworkError {
+  constructor(limit: unknown, maximum: number) {
+    super(
+      'invalid-page-limit',
+      `The limit of a page is ${String(limit)}: pass a whole number from 1 to ${maximum}`,
+    );
+  }
+}
+
 /** A model was built without a required field, or with an invalid version. */
 export class InvalidModelError extends FrameworkError {
   constructor(message: string) {

@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
 
+import { FakeRepository } from '../../test/fake-repository.js';
 import { settled } from '../../test/manual-clock.js';
 import { type TestExecutor, executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
 import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
-import type { ExecutionConfiguration } from '../action/execution.js';
+import type { ExecutionConfiguration } from '../action/execution-configuration.js';
 import { type GroupSettings, defaultGroupSettings } from '../config/settings.js';
 import { observeWith } from '../observer.js';
 import type { ChangeSet } from '../storage/change-set.js';
@@ -22,7 +23,7 @@ const constraint = new ConstraintViolationError(global, { constraint: 'a', table
 
 /** A list of this length, whose contents do not matter. */
 function listOf(count: number): never[] {
-  return Array.from({ length: count }, () => ({ payload: '' }) as never);
+  return Array.from({ length: count }, () => ({ payload: '', repository: {} }) as never);
 }
 
 /** An executor whose action opens a wallet, and whose first commit waits until it is released. */
@@ -173,6 +174,21 @@ describe('group commit', () => {
     await Promise.all(await executeAll(running, 3));
     expect(running.manager(global).groups).toEqual([]);
     expect(running.driver.committed).toHaveLength(3);
+  });
+
+  test('leaves out a plan with long rows', async () => {
+    const repository = Object.assign(new FakeRepository(Wallet), { sizeOf: () => 60 });
+    const running = executorOf(
+      async (plan, count) => plan().addAll(Array.from({ length: count as number }, () => openWallet())),
+      {
+        repositories: [repository],
+        groupCommit: { planCharactersMax: 500 },
+      },
+    );
+    await Promise.all([running.execute(9), running.execute(9)]);
+    expect(running.manager(global).groups).toEqual([]);
+    await Promise.all([running.execute(1), running.execute(1)]);
+    expect(running.manager(global).groups).toHaveLength(1);
   });
 
   test('counts the params and headers of a plan without events, which are written once', async () => {

@@ -140,8 +140,9 @@ function refuseIfOvertaken(base: PendingVersion, { changes }: ChangeSet): void {
 }
 
 /** Counts the action once for each event, because it is written with each of them. */
-function characterCount({ action, events, key }: ChangeSet): number {
+function characterCount({ action, changes, events, key }: ChangeSet): number {
   let count = key?.result?.length ?? 0;
+  for (const { repository, row } of changes) count += repository.sizeOf?.(row) ?? 0;
   for (const { payload } of events) count += payload.length;
   return count + Math.max(events.length, 1) * (action.params.length + action.headers.length);
 }

@@ -8,7 +8,7 @@ import { once, stagingExecutor } from '../../test/staging-executor.js';
 import { type TestExecutor, executorOf, global, storedWallet } from '../../test/test-executor.js';
 import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
-import type { ExecutionConfiguration } from '../action/execution.js';
+import type { ExecutionConfiguration } from '../action/execution-configuration.js';
 import { ShardedId } from '../id/id.js';
 import { StaleRecordError } from '../storage/storage-errors.js';
 

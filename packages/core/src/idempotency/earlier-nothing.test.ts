@@ -16,7 +16,7 @@ import {
 } from '../../test/test-executor.js';
 import { PatientClock } from '../../test/virtual-clock.js';
 import type { Wallet } from '../../test/wallet.js';
-import type { ExecutionConfiguration } from '../action/execution.js';
+import type { ExecutionConfiguration } from '../action/execution-configuration.js';
 import { ShardIdentifier } from '../id/shard-identifier.js';
 
 interface LaterDue {

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import * as z from 'zod';
 
 import { CountAction, countingExecutor, key, unavailable, unsearched } from '../../test/counting-executor.js';
@@ -23,6 +23,32 @@ describe('an execution with an idempotency key', () => {
     expect(await count(2n ** 70n, configuration)).toEqual({ count: 1, amount: 2n ** 70n });
     expect([replays, action.count, driver.committed.length]).toEqual([1, 1, 1]);
   });
+
+  test.each(['throws', 'rejects'])(
+    'is repeated once with its result if the hook for repeats %s',
+    async (how) => {
+      const { count } = countingExecutor();
+      const warnings: unknown[] = [];
+      const keep = (warning: Error): void => void warnings.push(warning.cause);
+      process.on('warning', keep);
+      onTestFinished(() => void process.off('warning', keep));
+      const failure = new Error('metrics are down');
+      let calls = 0;
+      const fail = (): void => {
+        calls++;
+        if (how === 'throws') throw failure;
+        return Promise.reject(failure) as unknown as undefined;
+      };
+      await count(1n);
+      for (const configuration of [key, unsearched])
+        expect(await count(1n, { ...configuration, onReplayed: fail })).toEqual({
+          count: 1,
+          amount: 1n,
+        });
+      await vi.waitFor(() => expect(warnings).toEqual([failure, failure]));
+      expect(calls).toBe(2);
+    },
+  );
 
   test('stores key, fingerprint and result with the effect', async () => {
     const { count, driver } = countingExecutor({ idempotency: { keyLifetimeMs: 5_000 } });

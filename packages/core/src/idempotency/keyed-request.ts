@@ -3,6 +3,7 @@ import type * as z from 'zod';
 import { IdempotencyKeyReusedError, InvalidIdempotencyKeyError } from '../errors/action-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import { isStorableText } from '../id/model-class.js';
+import { callSafely } from '../observer.js';
 import type { ActionRecord } from '../storage/change-set.js';
 import {
   type HandledEvent,
@@ -105,7 +106,7 @@ export class KeyedRequest<Result> {
     if (!this.#isSame(stored)) throw new IdempotencyKeyReusedError(this.scope.key, this.#action.name, stored);
     // The codec belongs to the action and has validated the value.
     const result = this.#registered.resultCodec.decode(stored.result) as Result;
-    this.#onReplayed?.();
+    callSafely(() => this.#onReplayed?.(), 'onReplayed has failed; the request itself had succeeded before');
     return result;
   }
 

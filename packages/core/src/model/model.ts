@@ -2,7 +2,7 @@ import { InvariantViolationError } from '../errors/framework-error.js';
 import { InvalidModelError } from '../errors/value-errors.js';
 import type { Id } from '../id/id.js';
 import type { ModelEvent } from './model-event.js';
-import { copyOrigin } from './staged-version.js';
+import { copyOrigin, copyStoredForm } from './provenance.js';
 
 /** Any entity or model, where its type does not matter. */
 export type AnyEntity = Entity<unknown, Id<unknown>, string>;
@@ -48,6 +48,7 @@ export function rebuild<E extends object>(entity: E, changes: object): E {
   const fields = { ...entity, ...changes };
   const built = new constructor(fields);
   copyOrigin(entity, built);
+  copyStoredForm(entity, built);
   const lost = lostField(fields, built);
   if (lost !== undefined) {
     throw new InvariantViolationError(

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import { holdCommits } from '../../test/hold-commits.js';
 import { ManualClock, settled } from '../../test/manual-clock.js';
-import { executorOf, global, openWallet, storedWallet } from '../../test/test-executor.js';
+import { executorOf, global, storedWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
 import type { Clock } from '../clock.js';
 import { StaleRecordError } from '../storage/storage-errors.js';
@@ -333,9 +333,41 @@ describe('executions that take locks', () => {
     const before = running.wallets.reads;
     const next = running.execute(wallets, once);
     await settled();
-    expect(running.wallets.reads).toBe(before + 1);
+    expect(running.wallets.reads).toBe(before);
     release();
     await Promise.all([holder, next]);
+  });
+
+  test('take no lock while they wait for another one, and take it afterwards', async () => {
+    const running = executorOf(
+      async (plan, params) => {
+        const wallets = (params as readonly Wallet[]).map(({ id }) => running.wallets.getById(id));
+        return plan().updateAll((await Promise.all(wallets)).map((wallet) => wallet.deposit(1n)));
+      },
+      { clock: new ManualClock() },
+    );
+    const [held, free] = [storedWallet(running), storedWallet(running)];
+    const release = holdCommits(running.manager(global));
+    const holder = running.execute([held], once);
+    await settled();
+    const waiting = running.execute([held, free], once);
+    await settled();
+    // The clock does not advance, so an execution that has to wait for a lock keeps waiting and does not read.
+    const reads = running.wallets.reads;
+    const beside = running.execute([free], once);
+    await settled();
+    expect(running.wallets.reads).toBe(reads + 1);
+    release();
+    await Promise.allSettled([holder, waiting, beside]);
+    const releaseAgain = holdCommits(running.manager(global));
+    const both = running.execute([held, free], once);
+    await settled();
+    const readsOfBoth = running.wallets.reads;
+    const late = running.execute([free], once);
+    await settled();
+    expect(running.wallets.reads).toBe(readsOfBoth);
+    releaseAgain();
+    await Promise.allSettled([both, late]);
   });
 
   test('hold at most 64, and continue without those of further models', async () => {
@@ -366,9 +398,9 @@ describe('executions that take locks', () => {
   test('release a lock that is obtained after perform has ended, because nobody awaited the read', async () => {
     const running = executorOf(
       async (plan, params) => {
-        const { wallet, other } = params as { readonly wallet: Wallet; readonly other?: Wallet };
+        const { wallet, isRefused } = params as { readonly wallet: Wallet; readonly isRefused?: boolean };
         const read = running.wallets.getById(wallet.id);
-        if (other !== undefined) await Promise.all([read, running.wallets.getById(other.id)]);
+        if (isRefused === true) throw new Error('refused');
         return plan().update((await read).deposit(1n));
       },
       { clock: new ManualClock() },
@@ -377,8 +409,7 @@ describe('executions that take locks', () => {
     const wallet = storedWallet(running);
     const holder = running.execute({ wallet }, once);
     await settled();
-    const notFound = running.execute({ wallet, other: openWallet() }, once);
-    await expect(notFound).rejects.toMatchObject({ code: 'entity-not-found' });
+    await expect(running.execute({ wallet, isRefused: true }, once)).rejects.toThrow('refused');
     release();
     await holder;
     await settled();

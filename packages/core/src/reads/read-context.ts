@@ -3,7 +3,7 @@ import type { PendingVersion } from '../group-commit/pending-commit.js';
 import { type ModelClass, modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { AnyEntity } from '../model/model.js';
-import { copyOrigin, uncommittedVersion } from '../model/staged-version.js';
+import { copyOrigin, uncommittedVersion } from '../model/provenance.js';
 import type { Observe, Operation } from '../observer.js';
 import type { ChangeSet } from '../storage/change-set.js';
 import type { ModelSource } from '../storage/repository.js';
@@ -35,6 +35,8 @@ export class ReadContext implements AttemptReads {
   #dependsOn: PendingVersion[] = [];
   #held: ModelLock[] = [];
   #mayWait = true;
+  /** Settles when this attempt no longer waits for a lock. */
+  #waiting: Promise<void> | undefined;
 
   /**
    * @param combined combines its reads with those of other attempts
@@ -208,18 +210,31 @@ export class ReadContext implements AttemptReads {
     else for (const lock of this.#held) this.#mutex?.holdUp(lock);
   }
 
-  /** Waits only for the first lock, because waiting while holding one could end in a deadlock. */
+  /**
+   * Takes the lock on a model, and returns what to wait for before reading it. Only the first lock is waited for, because waiting
+   * while holding one could end in a deadlock; meanwhile, other reads wait, too, and take no lock.
+   */
   #takeLock(model: ModelClass<unknown>, id: string): Promise<void> | undefined {
-    if (this.#mutex === undefined || this.#held.length >= locksMax) return undefined;
-    const free = this.#mutex.tryAcquire(model, id);
-    if (free !== undefined) this.#held.push(free);
-    else if (this.#held.length === 0 && this.#mayWait) return this.#waitForLock(this.#mutex, model, id);
-    return undefined;
+    const mutex = this.#mutex;
+    if (mutex === undefined) return undefined;
+    if (this.#waiting !== undefined) return this.#waiting.then(() => void this.#tryLock(mutex, model, id));
+    if (this.#tryLock(mutex, model, id) || this.#held.length > 0 || !this.#mayWait) return undefined;
+    this.#mayWait = false;
+    this.#waiting = this.#waitForLock(mutex, model, id);
+    return this.#waiting;
+  }
+
+  /** Takes a lock if it is free, unless this attempt has ended its reads or holds too many. */
+  #tryLock(locks: KeyedMutex, model: ModelClass<unknown>, id: string): boolean {
+    if (this.#isOver || this.#held.length >= locksMax) return false;
+    const lock = locks.tryAcquire(model, id);
+    if (lock !== undefined) this.#held.push(lock);
+    return lock !== undefined;
   }
 
   async #waitForLock(locks: KeyedMutex, model: ModelClass<unknown>, id: string): Promise<void> {
-    this.#mayWait = false;
     const lock = await locks.acquire(model, id, this.#isOfHandler);
+    this.#waiting = undefined;
     if (lock === undefined) return;
     if (this.#isOver) locks.release(lock);
     else this.#held.push(lock);

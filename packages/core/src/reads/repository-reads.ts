@@ -1,7 +1,8 @@
 import { LimitExceededError } from '../errors/action-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
+import { InvalidIdError } from '../errors/value-errors.js';
 import { type Id, ShardedId } from '../id/id.js';
-import { type ModelClass, modelNameOf } from '../id/model-class.js';
+import { type ModelClass, isStorableText, modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { AnyEntity } from '../model/model.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
@@ -53,6 +54,7 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
    * @throws InvalidIdError `invalid-id` when no row can have the id
    */
   protected idText(id: string): string {
+    if (!isStorableText(id)) throw new InvalidIdError(id, 'a text that a database can store');
     return uuid.test(id) ? id.toLowerCase() : id;
   }
 

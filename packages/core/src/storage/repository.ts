@@ -1,5 +1,5 @@
 import { InvariantViolationError } from '../errors/framework-error.js';
-import { InvalidCursorError } from '../errors/value-errors.js';
+import { InvalidCursorError, InvalidPageLimitError } from '../errors/value-errors.js';
 import { Id } from '../id/id.js';
 import { type ModelClass, isStorableText } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
@@ -40,8 +40,8 @@ export interface Repository<M extends AnyEntity = AnyEntity> {
    * Reads one page, over all shards or from one.
    *
    * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
-   * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative, or when the
-   * models cannot be ordered by that field
+   * @throws InvalidPageLimitError `invalid-page-limit` when the limit is not a whole number from 1 to 1,000
+   * @throws InvariantViolationError `invariant-violation` when the models cannot be ordered by that field
    */
   findPage(request: PageRequest<M>): Promise<Page<M>>;
   /** Counts the models of all shards. */
@@ -66,6 +66,8 @@ export interface ModelMapper<M extends AnyEntity = AnyEntity> {
    * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
    */
   encode(model: M): unknown;
+  /** About how many characters a row has; a plan with long rows commits alone. Default: not counted. */
+  sizeOf?(row: unknown): number;
   /**
    * Makes the model that a read will return once a row is written on a shard; `undefined` when only the database can tell,
    * because it fills in a default, or a trigger may change the row. Without this method every read waits until the row is
@@ -159,17 +161,13 @@ export interface Page<T> {
 const itemsMax = 1_000;
 
 /**
- * The number of items of a page for a requested limit, 1 to 1,000. For adapters, which all have the same limits.
+ * The number of items of a page for a requested limit. For adapters, which all have the same limits.
  *
- * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative
+ * @throws InvalidPageLimitError `invalid-page-limit` when the limit is not a whole number from 1 to 1,000
  */
 export function pageSize(limit: number): number {
-  if (!Number.isSafeInteger(limit) || limit < 0) {
-    throw new InvariantViolationError(
-      `The limit of a page is ${String(limit)}: pass a whole number from 1 to ${itemsMax}`,
-    );
-  }
-  return Math.min(Math.max(limit, 1), itemsMax);
+  if (Number.isSafeInteger(limit) && limit >= 1 && limit <= itemsMax) return limit;
+  throw new InvalidPageLimitError(limit, itemsMax);
 }
 
 /** How the texts of values are compared: by their UTF-8 bytes, or as the numbers that they represent. */

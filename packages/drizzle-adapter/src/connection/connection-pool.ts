@@ -94,7 +94,7 @@ export class ConnectionPool {
     this.#place = place;
     this.#guards = guards;
     this.#warn = warn;
-    const idleMin = Math.min(config.idleMin, config.poolMax);
+    const { idleMin } = config;
     const options: pg.PoolConfig & OpeningClientConfig = {
       address: () => connectionSettings(config),
       application_name: applicationName,

@@ -75,10 +75,17 @@ export function storageError(shard: ShardIdentifier, error: unknown, place?: str
   return new StorageFailureError(shard, failureReason(error, state), { cause: error });
 }
 
+/** What does not exist, and how to create it; PostgreSQL's messages about these name the table or column, and no values. */
+const missingRemedies: Readonly<Record<string, string>> = {
+  '42P01': 'create it, or pass the folder of its migrations as migrationsFolder in postgres({ … })',
+  '42703': "add it by a migration, or remove it from the table's declaration",
+};
+
 function failureReason({ message }: pg.DatabaseError, state: string): string {
-  if (state !== undefinedTable) return `the database refused a statement (${state})`;
-  // The message names the table, and no values.
-  return `${message} (${state}): create it, or pass the folder of its migrations as migrationsFolder in postgres({ … })`;
+  const remedy = missingRemedies[state];
+  return remedy === undefined
+    ? `the database refused a statement (${state})`
+    : `${message} (${state}): ${remedy}`;
 }
 
 /** What kind of constraint was violated, by SQLSTATE. */
@@ -144,9 +151,8 @@ const outgrownStates = new Set(['26000', '42P05']);
  */
 const cachedPlanRoutine = 'RevalidateCachedQuery';
 
-const undefinedTable = '42P01';
 /** A schema, table or function does not exist. */
-const missingStates = new Set(['3F000', undefinedTable, '42883']);
+const missingStates = new Set(['3F000', '42P01', '42883']);
 /** The framework's own schema, which the message names in every language. */
 const frameworkSchema = /\beventlog\b/;
 

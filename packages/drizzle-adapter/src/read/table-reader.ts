@@ -16,6 +16,7 @@ import type { Connection } from '../connection/connection.js';
 import { queryOf } from '../connection/storage-error.js';
 import type { ModelTable } from '../model-columns.js';
 import { ColumnOrder, idOrder } from '../column/column-order.js';
+import { ExactTextMemory } from '../column/exact-text.js';
 
 const deletedState = 'DELETED';
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -89,7 +90,7 @@ export class TableReader<T extends ModelTable> {
    */
   idText(id: string): string {
     if (!this.#mayBeId(id))
-      throw new InvalidIdError(id, this.#idIsUuid ? 'a UUID' : 'a text that PostgreSQL can store');
+      throw new InvalidIdError(id, this.#idIsUuid ? 'a UUID' : 'a text that a database can store');
     return this.#idIsUuid ? id.toLowerCase() : id;
   }
 
@@ -113,7 +114,7 @@ export class TableReader<T extends ModelTable> {
     { where, limit, after, order }: PageQuery,
   ): Promise<readonly PlacedRow<T['$inferSelect']>[]> {
     const query = new QueryBuilder()
-      .select()
+      .select(qualifiedColumns(this.table))
       .from<ModelTable>(this.table)
       .where(and(where, after && order.beyond(after), this.#present))
       .orderBy(...order.orderBy)
@@ -152,9 +153,19 @@ function preparedSelect(
   table: ModelTable,
   condition: SQL | undefined,
 ): { readonly query: Omit<pg.QueryArrayConfig, 'values'>; readonly constants: readonly unknown[] } {
-  const { sql: text, params } = new QueryBuilder().select().from(table).where(condition).toSQL();
+  const { sql: text, params } = new QueryBuilder()
+    .select(qualifiedColumns(table))
+    .from(table)
+    .where(condition)
+    .toSQL();
   const name = `framework_read_${readerCount++}`;
   return { query: { name, text, rowMode: 'array', types: drizzleTypes }, constants: params.slice(1) };
+}
+
+/** All columns with the name of the table, which PostgreSQL then repeats in its message about a column that does not exist. */
+function qualifiedColumns(table: ModelTable): Record<string, SQL> {
+  const columns = Object.entries(getTableColumns(table) as Record<string, PgColumn>);
+  return Object.fromEntries(columns.map(([key, { name }]) => [key, sql`${table}.${sql.identifier(name)}`]));
 }
 
 /** Excludes deleted rows. An enum without DELETED needs no condition, and would refuse the comparison. */
@@ -202,10 +213,12 @@ const drizzleTypes: pg.CustomTypesConfig = {
 /** Decodes rows of one table, selected in the order of its columns. */
 class RowDecoder {
   readonly #columns: readonly (readonly [key: string, read: (value: unknown) => unknown])[];
+  readonly #exactTexts: ExactTextMemory;
 
   constructor(table: PgTable) {
     const columns = Object.entries(getTableColumns(table) as Record<string, PgColumn>);
     this.#columns = columns.map(([key, column]) => [key, readerOf(column)]);
+    this.#exactTexts = new ExactTextMemory(columns);
   }
 
   /** Returns the row as Drizzle's `$inferSelect` types it. */
@@ -215,11 +228,13 @@ class RowDecoder {
       const value = values[index];
       row[key] = value === null || value === undefined ? null : read(value);
     });
+    this.#exactTexts.remember(row, values);
     return row;
   }
 }
 
-function readerOf(column: PgColumn): (value: unknown) => unknown {
+/** Reads what the driver returns for a column. */
+export function readerOf(column: PgColumn): (value: unknown) => unknown {
   if (!is(column, PgArray)) return valueReader(column);
   const read = readerOf(column.baseColumn);
   return (value) => readArray(value, read);

@@ -3,6 +3,8 @@ import { type AnyEntity, UnstorableValueError } from '@framework/core/adapter';
 import { getTableColumns } from 'drizzle-orm';
 import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
 
+import { isDeepStrictEqual } from 'node:util';
+
 import { type ColumnWriter, columnWriter } from '../column/column-guard.js';
 import {
   type DeclaredColumn,
@@ -11,6 +13,8 @@ import {
   groupType,
   stagedValue,
 } from '../column/column-type.js';
+import { ExactTextMemory, exactTextsOf } from '../column/exact-text.js';
+import { readerOf } from '../read/table-reader.js';
 
 /** The columns for which a row has values; rows with the same columns share one object. */
 export interface RowShape {
@@ -50,6 +54,7 @@ interface ColumnEncoder {
   readonly name: string;
   readonly column: PgColumn;
   readonly write: ColumnWriter;
+  readonly read: (sent: unknown) => unknown;
   /** Names the column in errors. */
   readonly path: string;
 }
@@ -63,6 +68,7 @@ export class RowEncoder {
   readonly #columns: readonly ColumnEncoder[];
   /** The keys of all columns, including those that the database generates. */
   readonly #keys: readonly string[];
+  readonly #exactTexts: ExactTextMemory;
   readonly #shapes = new Map<string, RowShape>();
 
   /**
@@ -79,6 +85,7 @@ export class RowEncoder {
         throw new InvariantViolationError(`Table ${name} has no column ${key}: add entityColumns`);
     }
     this.#keys = Object.keys(columns);
+    this.#exactTexts = new ExactTextMemory(Object.entries(columns));
     this.#columns = Object.entries(columns)
       .filter(([, column]) => !isGenerated(column))
       .map(([key, column]) => ({
@@ -86,6 +93,7 @@ export class RowEncoder {
         name: quoted(column.name),
         column,
         write: columnWriter(column),
+        read: readerOf(column),
         path: `${modelName}.${key}`,
       }));
   }
@@ -95,29 +103,30 @@ export class RowEncoder {
    * row, and leaves that of an updated row unchanged. `undefined` means the same for a column with a default, and null
    * for any other.
    *
-   * @param withDefaults whether the defaults of the table's declaration are filled in when the row is added
+   * @param isForTable whether it will be written to the table: then an addition gets the defaults of the table's declaration, and
+   * an update leaves values as they are stored if the model has not changed them
    * @throws InvariantViolationError `invariant-violation` when the row's id or version differs from the model's
    * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
    */
-  encode(row: object, model: AnyEntity, withDefaults: boolean): Row {
+  encode(row: object, model: AnyEntity, isForTable: boolean): Row {
     this.#assertRowOf(model, row as Fields);
-    return this.#rowOf(row as Fields, model, { isWhole: false, withDefaults });
+    return this.#rowOf(row as Fields, model, { isWhole: false, isForTable });
   }
 
   /**
    * Makes the row of a model whose fields are the columns. In an update, `undefined` means null, because null is read as
    * `undefined`.
    *
-   * @param withDefaults as for {@link encode}
+   * @param isForTable as for {@link encode}
    * @throws InvariantViolationError `invariant-violation` when a field has no column: it would be lost
    * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
    */
-  encodeModel(model: AnyEntity, withDefaults: boolean): Row {
+  encodeModel(model: AnyEntity, isForTable: boolean): Row {
     // The events of a model go into the log.
     for (const field in model)
       if (!this.#keys.includes(field) && !(field === 'events' && model instanceof Model))
         throw this.#withoutColumn(field);
-    return this.#rowOf(model as unknown as Fields, model, { isWhole: true, withDefaults });
+    return this.#rowOf(model as unknown as Fields, model, { isWhole: true, isForTable });
   }
 
   #withoutColumn(field: string): InvariantViolationError {
@@ -129,21 +138,24 @@ export class RowEncoder {
   #rowOf(
     row: Fields,
     model: AnyEntity,
-    { isWhole, withDefaults }: { readonly isWhole: boolean; readonly withDefaults: boolean },
+    { isWhole, isForTable }: { readonly isWhole: boolean; readonly isForTable: boolean },
   ): Row {
     const kind = model.version === 1 ? 'add' : 'update';
+    const texts = kind === 'update' && isForTable ? exactTextsOf(model) : undefined;
     const values: unknown[] = [];
     let present = '';
     for (const encoder of this.#columns) {
       const { key, column } = encoder;
       const given = row[key];
-      const value = given === undefined && kind === 'add' && withDefaults ? column.defaultFn?.() : given;
+      const value = given === undefined && kind === 'add' && isForTable ? column.defaultFn?.() : given;
       const isCleared = isWhole && kind === 'update' && !column.notNull;
       const mayBeAbsent =
         (column.hasDefault && !isCleared) || (!(key in row) && (kind === 'update' || !column.notNull));
       const omitted = value === undefined && mayBeAbsent;
       present += omitted ? '0' : '1';
-      if (!omitted) values.push(encodeValue(encoder, value));
+      if (omitted) continue;
+      const encoded = encodeValue(encoder, value);
+      values.push(unchangedText(encoder, encoded, texts?.get(key)) ?? encoded);
     }
     return { shape: this.#shape(present), values };
   }
@@ -169,6 +181,7 @@ export class RowEncoder {
     const row: Record<string, unknown> = {};
     // If `staged` is known, the shape has every column of the table.
     this.#keys.forEach((key, index) => (row[key] = staged[index]?.(values[index])));
+    this.#exactTexts.remember(row, values);
     return row;
   }
 
@@ -203,6 +216,16 @@ function encodeValue({ column, write, path }: ColumnEncoder, value: unknown): un
   if (value !== null && value !== undefined) return write(value, path);
   if (column.notNull) throw new UnstorableValueError(path, 'it is null, but its column is declared not null');
   return null;
+}
+
+/** The text that a value was read from, if it still is that value. */
+function unchangedText(
+  { write, read, path }: ColumnEncoder,
+  encoded: unknown,
+  text: string | undefined,
+): string | undefined {
+  if (text === undefined || encoded === null) return undefined;
+  return isDeepStrictEqual(write(read(text), path), encoded) ? text : undefined;
 }
 
 /** Whether the database generates every value of a column, and accepts none. */

@@ -54,6 +54,7 @@ export class RequestProblem extends Error {
 const ofRequest: Readonly<Record<string, ProblemStatus>> = {
   'operator-request': 400,
   'invalid-cursor': 400,
+  'invalid-page-limit': 400,
   'invariant-violation': 500,
   'unknown-handler': 404,
   'shard-unavailable': 503,

@@ -1,6 +1,6 @@
 import {
   type DatabaseRegistry,
-  type Id,
+  Id,
   InvariantViolationError,
   type ModelClass,
   NotUniqueError,
@@ -8,6 +8,7 @@ import {
   type PageRequest,
   type Repository,
   type ShardIdentifier,
+  ShardedId,
   type ShardingStrategy,
 } from '@framework/core';
 import {
@@ -170,8 +171,8 @@ export class MemoryRepository<M extends AnyEntity>
    * Reads one page, over all shards or from one.
    *
    * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
-   * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative, or when the
-   * values of the field have no order
+   * @throws InvalidPageLimitError `invalid-page-limit` when the limit is not a whole number from 1 to 1,000
+   * @throws InvariantViolationError `invariant-violation` when the values of the field have no order
    */
   async findPage({ where, ...request }: MemoryPageRequest<M>): Promise<Page<M>> {
     const { shard } = request;
@@ -240,10 +241,17 @@ export class MemoryRepository<M extends AnyEntity>
     return this.#managerOf(id).rows(this.#table).get(this.idText(id));
   }
 
+  /** A UUID in lower case, unless the table has texts as ids: nobody declares their type in memory. */
+  protected override idText(id: string): string {
+    const lowerCase = super.idText(id);
+    if (lowerCase === id) return id;
+    const rows = this.#managerOf(id).rows(this.#table);
+    return rows.has(id) || hasTextId(rows.get(lowerCase)) ? id : lowerCase;
+  }
+
   #assertRowOf(model: M, row: object): void {
     const { id, version } = row as { readonly id?: unknown; readonly version?: unknown };
-    const isOwn = this.idText(String(id)) === this.idText(model.id.value);
-    if (isOwn && String(version) === String(model.version)) return;
+    if (String(id) === model.id.value && String(version) === String(model.version)) return;
     const given = `${String(id).slice(0, 80)} version ${String(version)}`;
     throw new InvariantViolationError(
       `toRow returns ${this.#table} ${given} for ${model.id.value} version ${model.version}: return the model's id and version unchanged`,
@@ -267,6 +275,11 @@ export class MemoryRepository<M extends AnyEntity>
 
 function ownFields(model: object): object {
   return Object.fromEntries(Object.entries(model).filter(([field]) => field !== 'events'));
+}
+
+function hasTextId(row: MemoryRow | undefined): boolean {
+  const { id } = (row?.fields ?? {}) as { readonly id?: unknown };
+  return id instanceof Id && !(id instanceof ShardedId);
 }
 
 function byBytes(one: string, other: string): number {

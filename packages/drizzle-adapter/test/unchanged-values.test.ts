@@ -1,0 +1,250 @@
+// @module-tag postgres
+import { AsyncLocalStorage } from 'node:async_hooks';
+
+import {
+  Action,
+  ActionExecutor,
+  type DatabaseRegistry,
+  Entity,
+  type NewEntity,
+  type Plan,
+  ShardedId,
+  systemClock,
+} from '@framework/core';
+import { firstShard } from '@framework/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import {
+  bigint,
+  customType,
+  integer,
+  json,
+  jsonb,
+  numeric,
+  pgTable,
+  text,
+  timestamp,
+} from 'drizzle-orm/pg-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { PgRepository, entityColumns } from '../src/index.js';
+import { openRegistry } from './fixtures/open-registry.js';
+import { query } from './fixtures/query.js';
+
+/** What a device measures; it writes to the table itself. */
+class Probe extends Entity<Probe, ShardedId<Probe>, 'ON'> {
+  readonly count: number;
+  readonly seen: Date;
+  readonly rate: number;
+  readonly total: number;
+  readonly report: object;
+  readonly draft: object;
+  readonly note: string | undefined;
+
+  constructor(fields: NewEntity<Probe>) {
+    super(fields);
+    this.count = fields.count;
+    // A copy, as in a model that protects its dates from changes.
+    this.seen = new Date(fields.seen);
+    this.rate = fields.rate;
+    this.total = fields.total;
+    this.report = fields.report;
+    this.draft = fields.draft;
+    this.note = fields.note;
+  }
+
+  with(changes: Partial<Omit<Probe, 'id' | 'state' | 'version'>>): Probe {
+    return this.copy(changes);
+  }
+}
+
+const probes = pgTable('probes', {
+  ...entityColumns(Probe),
+  count: integer('count').notNull(),
+  seen: timestamp('seen', { withTimezone: true }).notNull(),
+  rate: numeric('rate', { mode: 'number' }).notNull(),
+  total: bigint('total', { mode: 'number' }).notNull(),
+  report: jsonb('report').$type<object>().notNull(),
+  draft: json('draft').$type<object>().notNull(),
+  note: text('note'),
+});
+
+/** What the device writes, which a model holds only approximately. */
+const measured = {
+  seen: '2026-01-01 00:00:00.123456+00',
+  rate: '0.12345678901234567891',
+  total: '9007199254740991',
+  report: '{"n": 1234567890.12345678901234567890, "scale": 1.500}',
+  draft: '{"n":1e2,   "n": 0.12345678901234567891}',
+};
+
+/** The same with columns whose values only the database knows, which are never read before they are committed. */
+class Station extends Entity<Station, ShardedId<Station>, 'ON'> {
+  readonly count: number;
+  readonly local: Date;
+  readonly times: readonly Date[];
+  readonly heat: number;
+
+  constructor(fields: NewEntity<Station>) {
+    super(fields);
+    this.count = fields.count;
+    this.local = fields.local;
+    this.times = fields.times;
+    this.heat = fields.heat;
+  }
+
+  next(): Station {
+    return this.copy({ count: this.count + 1 });
+  }
+}
+
+const celsius = customType<{ data: number; driverData: string }>({
+  dataType: () => 'numeric',
+  fromDriver: Number,
+  toDriver: String,
+});
+
+const stations = pgTable('stations', {
+  ...entityColumns(Station),
+  count: integer('count').notNull(),
+  local: timestamp('local').notNull(),
+  times: timestamp('times', { withTimezone: true }).array().notNull(),
+  heat: celsius('heat').notNull(),
+});
+
+const staging = new AsyncLocalStorage<(plan: Plan) => unknown>();
+
+class StageAction extends Action<object> {
+  protected async perform(): Promise<void> {
+    await staging.getStore()?.(this.plan());
+  }
+}
+
+let database: TestDatabase;
+let registry: DatabaseRegistry;
+let repository: PgRepository<Probe, typeof probes>;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  const entity = 'id uuid primary key, state text not null, version bigint not null, count integer not null';
+  await query(
+    database.url,
+    `create table probes (${entity}, seen timestamptz not null, rate numeric not null, total bigint not null,
+       report jsonb not null, draft json not null, note text);
+     create table stations (${entity}, local timestamp not null, times timestamptz[] not null, heat numeric not null)`,
+  );
+});
+afterAll(() => database.drop());
+beforeEach(async () => {
+  registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
+  await registry.ready();
+  repository = new PgRepository({ model: Probe, table: probes, databases: registry });
+});
+
+describe.each([false, true])('an update, with group commit: %s', (groupCommit) => {
+  let executor: ActionExecutor;
+  beforeEach(() => (executor = executorOf(repository, groupCommit)));
+
+  test('keeps what it does not change to the last digit and microsecond', async () => {
+    const id = await written();
+    await update(id, (probe) => probe.with({ count: 1 }));
+    await update(id, (probe) => probe.with({ count: 2 }).with({ note: 'seen' }));
+    expect(await textsOf(id)).toEqual({ ...measured, count: '2', note: 'seen', version: '3' });
+  });
+
+  test('keeps it through versions that are not committed yet', async () => {
+    const id = await written();
+    const increase = () => update(id, (probe) => probe.with({ count: probe.count + 1 }));
+    await increase();
+    await Promise.all(Array.from({ length: 20 }, increase));
+    expect(await textsOf(id)).toEqual({ ...measured, count: '21', note: null, version: '22' });
+  });
+
+  test('writes what it changes', async () => {
+    const id = await written();
+    const seen = new Date('2026-01-01T00:00:00.124Z');
+    await update(id, (probe) => probe.with({ seen, rate: 0.25, report: { n: 2 }, draft: {}, total: 7 }));
+    expect(await textsOf(id)).toMatchObject({
+      seen: '2026-01-01 00:00:00.124+00',
+      rate: '0.25',
+      report: '{"n": 2}',
+      draft: '{}',
+      total: '7',
+    });
+  });
+
+  test('writes a value that it has from another model', async () => {
+    const { rate, seen } = await repository.getById(await written());
+    const id = await written("rate = 0.5, seen = '2026-02-02'");
+    await update(id, (probe) => probe.with({ rate, seen }));
+    const texts = { rate: '0.12345678901234568', seen: '2026-01-01 00:00:00.123+00' };
+    expect(await textsOf(id)).toMatchObject(texts);
+  });
+
+  async function update(id: ShardedId<Probe>, change: (probe: Probe) => Probe): Promise<void> {
+    await stage(executor, async (plan) => plan.update(change(await repository.getById(id))));
+  }
+});
+
+test('an update keeps local times, lists of times and values of custom types', async () => {
+  const id = ShardedId.generate(Station, firstShard);
+  const texts = {
+    local: '2026-01-01 00:00:00.123456',
+    times: '{"2026-01-01 00:00:00.123456+00","2026-01-02 00:00:00+00"}',
+    heat: '20.12345678901234567891',
+  };
+  const values = Object.values(texts).map((value) => `'${value}'`);
+  await query(database.url, `insert into stations values ('${id.value}', 'ON', 1, 0, ${values.join(', ')})`);
+  const stationsOfDevice = new PgRepository({ model: Station, table: stations, databases: registry });
+  await stage(executorOf(stationsOfDevice), async (plan) =>
+    plan.update((await stationsOfDevice.getById(id)).next()),
+  );
+  const found = await query(utcUrl(), `select local::text, times::text, heat::text, count from stations`);
+  expect(found).toEqual([{ ...texts, count: 1 }]);
+});
+
+test('an update of a model from a page keeps what it does not change', async () => {
+  const id = await written("note = 'page'");
+  const { items } = await repository.findPage({ limit: 1_000 });
+  const found = items.find((probe) => probe.id.equals(id))!;
+  await stage(executorOf(repository), (plan) => plan.update(found.with({ count: 1 })));
+  expect(await textsOf(id)).toEqual({ ...measured, count: '1', note: 'page', version: '2' });
+});
+
+function executorOf(
+  stored: ConstructorParameters<typeof ActionExecutor>[0]['repositories'][number],
+  groupCommit = false,
+): ActionExecutor {
+  return new ActionExecutor({
+    namespace: 'probes',
+    databases: registry,
+    repositories: [stored],
+    actions: [new StageAction(systemClock)],
+    groupCommit,
+    modelLocks: false,
+    retry: { attemptsMax: 100, backoffMaxMs: 5 },
+  });
+}
+
+async function stage(executor: ActionExecutor, work: (plan: Plan) => unknown): Promise<void> {
+  await staging.run(work, () => executor.execute({ name: 'probe' }, StageAction, {}));
+}
+
+/** A row that the device has written, and changed once. */
+async function written(changes = 'count = 0'): Promise<ShardedId<Probe>> {
+  const id = ShardedId.generate(Probe, firstShard);
+  const values = Object.values(measured).map((value) => `'${value}'`);
+  await query(
+    database.url,
+    `insert into probes values ('${id.value}', 'ON', 1, 0, ${values.join(', ')});
+     update probes set ${changes} where id = '${id.value}'`,
+  );
+  return id;
+}
+
+async function textsOf(id: ShardedId<Probe>): Promise<unknown> {
+  const names = [...Object.keys(measured), 'count', 'note', 'version'].map((name) => `${name}::text`);
+  const [row] = await query(utcUrl(), `select ${names.join(', ')} from probes where id = '${id.value}'`);
+  return row;
+}
+
+function utcUrl(): string {
+  return `${database.url}?options=${encodeURIComponent('-c timezone=UTC')}`;
+}
