@@ -15,7 +15,7 @@ import {
   type AnyEventHandler,
   type AttemptFailureHook,
   Delivery,
-  type EventHandlerDeclaration,
+  EventHandlerRegistry,
   type LeaseLossHook,
   type RestartHook,
   defaultDeliverySettings,
@@ -163,12 +163,6 @@ export function composeOn(
   const { delivers = true, handles = true, handlers = [], relays = [] } = options;
   const { onDeliveryError, stopTimeoutMaxMs = Infinity } = options;
   const around = { databases, executor, ...(onDeliveryError && { onError: onDeliveryError }) };
-  const own = [
-    new ReceiveTransfer(),
-    new SettleTransfer(),
-    new RefundTransfer(),
-    new NotifyRecipientOnDeposit(),
-  ];
   const stopTimeoutMs = Math.min(settings.stopTimeoutMs, stopTimeoutMaxMs);
   const delivery = delivers
     ? new Delivery({
@@ -178,7 +172,7 @@ export function composeOn(
         ...(options.onAttemptFailed && { onAttemptFailed: options.onAttemptFailed }),
         ...(options.onLeaseLost && { onLeaseLost: options.onLeaseLost }),
         ...(options.onRestartNeeded && { onRestartNeeded: options.onRestartNeeded }),
-        handlers: [...(handles ? own : []), ...handlers, ...relays],
+        handlers: [...(handles ? ownHandlers : []), ...handlers, ...relays],
         settings: { ...settings, stopTimeoutMs },
       })
     : notificationsOnly(around);
@@ -200,11 +194,12 @@ export function composeOn(
   };
 }
 
-const handlerClasses: readonly EventHandlerDeclaration[] = [
-  ReceiveTransfer,
-  SettleTransfer,
-  RefundTransfer,
-  NotifyRecipientOnDeposit,
+/** The service's own handlers, which keep nothing between calls. */
+const ownHandlers: readonly AnyEventHandler[] = [
+  new ReceiveTransfer(),
+  new SettleTransfer(),
+  new RefundTransfer(),
+  new NotifyRecipientOnDeposit(),
 ];
 
 /**
@@ -212,9 +207,8 @@ const handlerClasses: readonly EventHandlerDeclaration[] = [
  * what one of them has passed would never reach the other.
  */
 function refuseNamesOfHandlers(relays: readonly Relay[]): void {
-  const taken = new Set(
-    handlerClasses.flatMap(({ handlerName, options }) => [handlerName, ...(options?.aliases ?? [])]),
-  );
+  const own = new EventHandlerRegistry(ownHandlers).handlers;
+  const taken = new Set(own.flatMap(({ name, options }) => [name, ...(options.aliases ?? [])]));
   const faults = relays.flatMap(({ name, aliases }, index) =>
     [name, ...aliases]
       .filter((each) => taken.has(each))

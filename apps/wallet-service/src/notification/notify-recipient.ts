@@ -9,7 +9,12 @@ import {
   notNull,
   shardedIdCodec,
 } from '@framework/core';
-import type { EventEnvelope, EventHandler, EventHandlerOptions, HandlerContext } from '@framework/events';
+import {
+  type EventEnvelope,
+  type EventHandler,
+  FrameworkEventHandler,
+  type HandlerContext,
+} from '@framework/events';
 import * as z from 'zod';
 
 import { Wallet, WalletMoneyDepositedEvent } from '../wallet/wallet.js';
@@ -61,9 +66,8 @@ export class NotifyRecipientAction extends Action<Params, undefined> {
 const asked = z.object({ recipient: z.string().optional() });
 
 /** Notifies the recipient that a deposit names. */
+@FrameworkEventHandler({ name: 'notify-recipient-on-deposit', startFrom: 'beginning' })
 export class NotifyRecipientOnDeposit implements EventHandler<WalletMoneyDepositedEvent> {
-  static readonly handlerName = 'notify-recipient-on-deposit';
-  static readonly options: EventHandlerOptions = { startFrom: 'beginning' };
   readonly event = WalletMoneyDepositedEvent;
 
   async handle(

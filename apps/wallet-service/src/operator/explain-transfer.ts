@@ -12,15 +12,13 @@ export async function explainTransfer(
 ): Promise<Explanation | undefined> {
   const transfer = await found(() => transfers.findById(ShardedId.of(Transfer, id)));
   if (transfer === undefined) return undefined;
-  const { sourceId, destId, amount, currency, state, version, createdDate, updatedDate, reason } = transfer;
+  const { sourceId, destId, amount, currency, state, createdDate, updatedDate, reason } = transfer;
   const source = shardText(sourceId);
   const destination = shardText(destId);
-  const atOnce = state === 'COMPLETED' && version === 1;
   let decision: TransferDecision | undefined;
   let failure: string | undefined;
   try {
-    if (!atOnce)
-      decision = await decisions.findById(TransferDecision.idOf({ transferId: transfer.id, destId }));
+    decision = await decisions.findById(TransferDecision.idOf({ transferId: transfer.id, destId }));
   } catch (error) {
     failure = FrameworkError.find(error)?.code ?? 'internal';
   }
@@ -30,7 +28,7 @@ export async function explainTransfer(
     failure === undefined ? decidedText(decision, source, destination) : undecidedText(destination, failure);
   const sentences = {
     INITIATED: [`${about} is in transit.`, decided],
-    COMPLETED: [`${about} is complete${atOnce ? ': one commit moved the money' : ''}.`],
+    COMPLETED: [`${about} is complete.`],
     REFUNDED: [`${about} was refunded: ${reason ?? 'no reason was recorded'}.`],
   }[state];
   return {

@@ -94,8 +94,7 @@ export function transfersDecided({ databases, transfers, decisions }: OperatedTa
       checkPairs(databases.shards, page, {
         // All of them, as no index leaves others out.
         read: (shard, limit, after) => transfers.findPage({ shard, limit, after }),
-        // One that was completed in its first version moved its money in one commit, and was never in transit.
-        hasOther: ({ state, version }) => state !== 'INITIATED' && version > 1,
+        hasOther: ({ state }) => state !== 'INITIATED',
         otherShard: ({ destId }) => destId.resolveShardIdentifier(),
         others: async (ended) => {
           const ids = ended.map(({ id, destId }) => TransferDecision.idOf({ transferId: id, destId }));

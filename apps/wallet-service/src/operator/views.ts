@@ -21,7 +21,7 @@ const sumsText = sql`
     from wallets group by currency
     union all
     select currency, 0, 0, coalesce(sum(amount) filter (where state = 'INITIATED'), 0), sum(amount), 0
-    from transfers where state = 'INITIATED' or (state = 'COMPLETED' and version > 1) group by currency
+    from transfers where state <> 'REFUNDED' group by currency
     union all
     select currency, 0, 0, 0, 0, sum(amount) from transfer_decisions where state = 'RECEIVED' group by currency
   ) as parts

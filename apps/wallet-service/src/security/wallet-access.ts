@@ -5,6 +5,7 @@ import {
   type ModelClass,
   type Principal,
   type Repository,
+  type Id,
   type ShardedId,
 } from '@framework/core';
 import { modelNameOf } from '@framework/core/adapter';
@@ -15,7 +16,7 @@ import type { SecuritySettings } from './security-settings.js';
 
 /** An action on one wallet. */
 interface OfWallet {
-  readonly walletId: ShardedId<Wallet>;
+  readonly walletId: Id<Wallet>;
 }
 
 /**
@@ -92,7 +93,7 @@ export class WalletAccess {
   }
 
   /** As if it were not there, for others than the owner of a wallet. */
-  async #assertOwner(principal: Principal, id: ShardedId<Wallet>): Promise<void> {
+  async #assertOwner(principal: Principal, id: Id<Wallet>): Promise<void> {
     if (this.#isOpen) return;
     const { ownerId } = await this.#wallets.getById(id);
     if (!isOwner(principal, ownerId)) throw notFound(Wallet, id);
@@ -116,6 +117,6 @@ function isOwner({ name }: Principal, ownerId: string): boolean {
 }
 
 /** The same error as for an id that does not exist. */
-function notFound<M>(model: ModelClass<M>, id: ShardedId<M>): EntityNotFoundError {
+function notFound<M>(model: ModelClass<M>, id: Id<M>): EntityNotFoundError {
   return new EntityNotFoundError(modelNameOf(model), id.value);
 }

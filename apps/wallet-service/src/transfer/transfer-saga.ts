@@ -8,7 +8,12 @@ import {
   ShardedId,
   shardedIdCodec,
 } from '@framework/core';
-import type { EventEnvelope, EventHandler, EventHandlerOptions, HandlerContext } from '@framework/events';
+import {
+  type EventEnvelope,
+  type EventHandler,
+  FrameworkEventHandler,
+  type HandlerContext,
+} from '@framework/events';
 import * as z from 'zod';
 
 import { decimal } from '../wallet/money.js';
@@ -142,9 +147,8 @@ export class SettleTransferAction extends Action<SettleParams, undefined> {
  * An error says nothing about the decision: the event is retried until there is one, even while the shard is down, or not
  * configured in this process. The next step handles the event of the decision.
  */
+@FrameworkEventHandler({ name: 'receive-transfer', startFrom: 'beginning' })
 export class ReceiveTransfer implements EventHandler<TransferInitiatedEvent> {
-  static readonly handlerName = 'receive-transfer';
-  static readonly options: EventHandlerOptions = { startFrom: 'beginning' };
   readonly event = TransferInitiatedEvent;
 
   async handle({ event }: EventEnvelope<TransferInitiatedEvent>, context: HandlerContext): Promise<void> {
@@ -155,9 +159,8 @@ export class ReceiveTransfer implements EventHandler<TransferInitiatedEvent> {
 }
 
 /** Step 3 of a refused transfer: refunds the source. Only the committed refusal leads here. */
+@FrameworkEventHandler({ name: 'refund-transfer', startFrom: 'beginning' })
 export class RefundTransfer implements EventHandler<TransferRefusedEvent> {
-  static readonly handlerName = 'refund-transfer';
-  static readonly options: EventHandlerOptions = { startFrom: 'beginning' };
   readonly event = TransferRefusedEvent;
 
   async handle({ event }: EventEnvelope<TransferRefusedEvent>, context: HandlerContext): Promise<void> {
@@ -172,9 +175,8 @@ export class RefundTransfer implements EventHandler<TransferRefusedEvent> {
  * It handles the decision's event, not the wallet's. The events of a model wait for each other, so one source that cannot be reached
  * would hold up every later settlement of the wallet.
  */
+@FrameworkEventHandler({ name: 'settle-transfer', aliases: ['complete-transfer'], startFrom: 'beginning' })
 export class SettleTransfer implements EventHandler<TransferReceivedEvent> {
-  static readonly handlerName = 'settle-transfer';
-  static readonly options: EventHandlerOptions = { aliases: ['complete-transfer'], startFrom: 'beginning' };
   readonly event = TransferReceivedEvent;
 
   async handle({ event }: EventEnvelope<TransferReceivedEvent>, context: HandlerContext): Promise<void> {

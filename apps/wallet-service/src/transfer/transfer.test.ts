@@ -14,21 +14,6 @@ const now = new Date('2026-01-02T03:04:05.006Z');
 const source = Wallet.open(ShardIdentifier.of(1, 0), 'owner-1', 'EUR', new Big(10), now);
 const destination = Wallet.open(ShardIdentifier.of(0, 0), 'owner-2', 'EUR', new Big(0), now);
 
-test('a completed transfer is on the shard of its source', () => {
-  const transfer = Transfer.completed(source, destination, new Big('2.5'), now);
-  expect(transfer.id.resolveShardIdentifier()).toBe(ShardIdentifier.of(1, 0));
-  expect(transfer).toMatchObject({
-    state: 'COMPLETED',
-    version: 0,
-    createdDate: now,
-    sourceId: source.id,
-    destId: destination.id,
-    amount: new Big('2.5'),
-    currency: 'EUR',
-    events: [],
-  });
-});
-
 describe('a transfer', () => {
   test.each(['sourceId', 'destId', 'amount', 'currency'])('needs its %s', (field) => {
     const id = ShardedId.generate(Transfer, ShardIdentifier.of(0, 0));

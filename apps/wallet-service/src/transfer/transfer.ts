@@ -29,13 +29,18 @@ export class Transfer extends Model<Transfer, ShardedId<Transfer>, TransferState
 
   /** A transfer whose money has left the source. */
   static initiate(source: Wallet, destId: ShardedId<Wallet>, amount: Big, now: Date): Transfer {
-    const transfer = newTransfer('INITIATED', source, destId, amount, now);
-    return transfer.emit(new TransferInitiatedEvent(transfer.id, source.id, destId, amount, source.currency));
-  }
-
-  /** A transfer whose two wallets are changed in one commit, so it is complete at once. */
-  static completed(source: Wallet, destination: Wallet, amount: Big, now: Date): Transfer {
-    return newTransfer('COMPLETED', source, destination.id, amount, now);
+    const { id: sourceId, currency } = source;
+    const id = ShardedId.generate(Transfer, sourceId.resolveShardIdentifier());
+    return new Transfer({
+      id,
+      state: 'INITIATED',
+      createdDate: now,
+      sourceId,
+      destId,
+      amount,
+      currency,
+      reason: undefined,
+    }).emit(new TransferInitiatedEvent(id, sourceId, destId, amount, currency));
   }
 
   /** The money has arrived. */
@@ -47,25 +52,6 @@ export class Transfer extends Model<Transfer, ShardedId<Transfer>, TransferState
   refund(reason: string): Transfer {
     return this.copy({ state: 'REFUNDED', reason }, new TransferRefundedEvent(this.id, reason));
   }
-}
-
-function newTransfer(
-  state: TransferState,
-  source: Wallet,
-  destId: ShardedId<Wallet>,
-  amount: Big,
-  now: Date,
-): Transfer {
-  return new Transfer({
-    id: ShardedId.generate(Transfer, source.id.resolveShardIdentifier()),
-    state,
-    createdDate: now,
-    sourceId: source.id,
-    destId,
-    amount,
-    currency: source.currency,
-    reason: undefined,
-  });
 }
 
 /** Money has left the source, in the same commit. */

@@ -12,7 +12,6 @@ import * as z from 'zod';
 import { decimal } from '../wallet/money.js';
 import { CurrencyMismatchError, InvalidAmountError, SameWalletError } from '../wallet/wallet-error.js';
 import { Wallet } from '../wallet/wallet.js';
-import { Transfer } from './transfer.js';
 
 const params = z.object({
   sourceId: shardedIdCodec(Wallet),
@@ -28,9 +27,8 @@ type Params = z.infer<typeof params>;
  * two transactions, and the second one may fail.
  */
 @FrameworkAction()
-export class WalletTransferAction extends Action<Params, Transfer> {
+export class WalletTransferAction extends Action<Params> {
   static readonly params = params;
-  static readonly result = Transfer;
   readonly #wallets: Repository<Wallet>;
 
   constructor(clock: Clock, wallets: Repository<Wallet>, policy?: ActionPolicy<Params>) {
@@ -38,7 +36,7 @@ export class WalletTransferAction extends Action<Params, Transfer> {
     this.#wallets = wallets;
   }
 
-  protected async perform(_principal: Principal, { sourceId, destId, amount }: Params): Promise<Transfer> {
+  protected async perform(_principal: Principal, { sourceId, destId, amount }: Params): Promise<void> {
     if (sourceId.equals(destId)) throw new SameWalletError();
     if (amount.lte(0)) throw new InvalidAmountError('Transfer amount must be positive');
     const [source, destination] = await Promise.all([
@@ -48,6 +46,5 @@ export class WalletTransferAction extends Action<Params, Transfer> {
     if (source.currency !== destination.currency)
       throw new CurrencyMismatchError(source.currency, destination.currency);
     this.plan().updateAll([source.withdraw(amount), destination.deposit(amount)]);
-    return this.plan().add(Transfer.completed(source, destination, amount, this.clock.now()));
   }
 }

@@ -1,4 +1,4 @@
-import type { ActionPolicy, Repository, ShardedId } from '@framework/core';
+import type { ActionPolicy, Id, Repository, ShardedId } from '@framework/core';
 import type { Big } from 'big.js';
 
 import { InvalidAmountError } from './wallet-error.js';
@@ -10,7 +10,7 @@ interface Opening {
 }
 
 interface Moving {
-  readonly walletId: ShardedId<Wallet>;
+  readonly walletId: Id<Wallet>;
   readonly amount: Big;
 }
 
@@ -20,9 +20,7 @@ interface Sending {
 }
 
 /** The money that an action is to move: in a currency, or in that of a wallet. */
-type Money = { readonly amount: Big } & (
-  { readonly currency: string } | { readonly walletId: ShardedId<Wallet> }
-);
+type Money = { readonly amount: Big } & ({ readonly currency: string } | { readonly walletId: Id<Wallet> });
 
 /**
  * The maximum amounts that may be moved at once, by currency; a currency without one has none. They are parts of the policies of

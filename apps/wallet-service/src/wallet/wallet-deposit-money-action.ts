@@ -5,15 +5,14 @@ import {
   FrameworkAction,
   type Principal,
   type Repository,
-  shardedIdCodec,
 } from '@framework/core';
 import * as z from 'zod';
 
 import { decimal } from './money.js';
-import { Wallet, versions } from './wallet.js';
+import { Wallet, anyWalletId, versions } from './wallet.js';
 
 const params = z.object({
-  walletId: shardedIdCodec(Wallet),
+  walletId: anyWalletId,
   amount: decimal,
   /** The recipient who is to be notified of the deposit. */
   recipient: z.string().optional(),

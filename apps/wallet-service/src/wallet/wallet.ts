@@ -1,5 +1,5 @@
 import {
-  type Id,
+  Id,
   Model,
   ModelEvent,
   type New,
@@ -18,6 +18,16 @@ import {
   UnexpectedVersionError,
   WalletClosedError,
 } from './wallet-error.js';
+
+/** A wallet's id as a param for which callers may pass any `Id<Wallet>`: its text must be the UUID of a wallet. */
+export const anyWalletId = z.codec(
+  z.uuidv7(),
+  z.custom<Id<Wallet>>((value) => value instanceof Id, 'Invalid input: expected an Id of a wallet'),
+  {
+    decode: (text) => ShardedId.of(Wallet, text),
+    encode: ({ value }) => value.toLowerCase(),
+  },
+);
 
 /** The param of a change that is made only if the wallet has one of these versions. */
 export const versions = z.array(z.int()).readonly().optional();
