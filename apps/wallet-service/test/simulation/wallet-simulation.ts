@@ -43,7 +43,7 @@ const mexico = ShardIdentifier.of(1, 0);
 const shards = [global, mexico] as const;
 
 /** How long the last step of a transfer may take while another shard is away. */
-const lastStepMaxMs = 1_500;
+const lastStepMaxMs = 2_000;
 /** How long processes may need, after their start or an outage, until they have their leases. */
 const leasesMs = 3_000;
 const start = new Date('2026-01-01T00:00:00Z');

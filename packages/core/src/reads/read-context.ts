@@ -216,7 +216,7 @@ export class ReadContext implements AttemptReads {
    */
   #takeLock(model: ModelClass<unknown>, id: string): Promise<void> | undefined {
     const mutex = this.#mutex;
-    if (mutex === undefined) return undefined;
+    if (mutex === undefined || this.#isOver) return undefined;
     if (this.#waiting !== undefined) return this.#waiting.then(() => void this.#tryLock(mutex, model, id));
     if (this.#tryLock(mutex, model, id) || this.#held.length > 0 || !this.#mayWait) return undefined;
     this.#mayWait = false;

@@ -76,12 +76,13 @@ export const withLosses: readonly FaultKind[] = [
   'rollout',
 ];
 
-const readKinds = [
+const firstReadKinds = [
   ...Array.from({ length: 10 }, () => 'one' as const),
   'several',
   'beside',
   'broken',
 ] as const;
+const readKinds = [...firstReadKinds, 'kept', 'kept', 'kept'] as const;
 
 function programCall(
   choices: Choices,
@@ -91,8 +92,9 @@ function programCall(
 ): SimulationCall {
   // Most reads and writes compete for one register.
   const id = (): string => (choices.chance(0.5) ? choices.pick(registers) : registers[0]!).id.value;
-  const reads = Array.from({ length: choices.between(1, 3) }, (): Read => {
-    const kind = choices.pick(readKinds);
+  const reads = Array.from({ length: choices.between(1, 3) }, (_unused, index): Read => {
+    // An execution with a key must read the database first: where it does is where a repeat looks for the key.
+    const kind = choices.pick(index === 0 ? firstReadKinds : readKinds);
     return { kind, ids: [id(), id()], pauseMs: choices.chance(0.3) ? choices.below(30) : 0 };
   });
   // Everything that a program writes is on one shard.
@@ -113,6 +115,7 @@ function programCall(
     refuses: choices.chance(0.1),
     reaction: handles ? reactionOf(choices, id) : { times: 0, throws: 'error' },
     stamps: handles && choices.chance(0.3),
+    note: choices.pick(['note', ' note', 'NOTE ']),
   };
   return callOf(RunProgramAction, params);
 }
@@ -161,6 +164,14 @@ function checkRegisters({ given, events, calls, hasLosses }: SimulationState<Giv
       marks.add(written.mark);
       states.add(`${register.id.value} ${modelVersion} ${written.mark}`);
     }
+  }
+  for (const { actionName, actionParams } of events) {
+    const { program, note } = actionParams as Program;
+    const performed = notes.performed.get(program);
+    if (actionName === 'RunProgramAction' && performed !== undefined && performed !== note)
+      faults.push(
+        `program ${program} was performed with the note '${performed}', but its log says '${note}'`,
+      );
   }
   if (!hasLosses) {
     for (const { number, outcome, key, results, call } of calls) {

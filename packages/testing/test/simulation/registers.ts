@@ -75,9 +75,12 @@ export class RegisterWrittenEvent extends ModelEvent<Register> {
 /** A register has a new mark, which was stamped. */
 export class RegisterStampedEvent extends RegisterWrittenEvent {}
 
-/** One way of reading: one register, several at once, two in parallel, or one in parallel with one that does not exist. */
+/**
+ * One way of reading: one register, several at once, two in parallel, one for which the program does not wait but fails, or one that an
+ * earlier execution of the process has kept.
+ */
 export interface Read {
-  readonly kind: 'one' | 'several' | 'beside' | 'broken';
+  readonly kind: 'one' | 'several' | 'beside' | 'broken' | 'kept';
   readonly ids: readonly [string, string];
   readonly pauseMs: number;
 }
@@ -90,7 +93,13 @@ export interface Program {
   readonly refuses: boolean;
   readonly reaction: Reaction;
   readonly stamps: boolean;
+  /** A text that the schema of the params rewrites. */
+  readonly note: string;
 }
+
+const programParams: z.ZodType<Program> = z.looseObject({
+  note: z.string().trim().toLowerCase(),
+}) as z.ZodType<unknown> as z.ZodType<Program>;
 
 /** What the last attempt of a program read from a register. */
 export interface Sight {
@@ -105,6 +114,8 @@ export class Notes {
   readonly failures = new Map<string, number>();
   /** Reads that returned something other than was requested. */
   readonly wrongReads: string[] = [];
+  /** With which note each program was performed last. */
+  readonly performed = new Map<number, string>();
   #markCount = 0;
 
   /** A number for the next mark, different each time, so that a write can be attributed to its attempt. */
@@ -120,10 +131,12 @@ class Refused extends Error {
 const marks = z.object({ marks: z.array(z.string()) });
 
 /** Runs a program. */
-@FrameworkAction({ result: marks })
+@FrameworkAction({ params: programParams, result: marks })
 export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
   readonly #registers: MemoryRepository<Register>;
   readonly #notes: () => Notes;
+  /** What executions of this process have read or staged last, committed or not, as the cache of an application keeps it. */
+  readonly #kept = new Map<string, Register>();
 
   constructor(clock: Clock, registers: MemoryRepository<Register>, notes: () => Notes) {
     super(clock);
@@ -135,13 +148,20 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
     const notes = this.#notes();
     const seen = new Map<string, Register[]>();
     const sights: Sight[] = [];
+    const used = new Set<string>();
     notes.sights.set(program.program, sights);
+    notes.performed.set(program.program, program.note);
     for (const read of program.reads) {
       if (read.pauseMs > 0) await this.clock.sleep(read.pauseMs);
-      for (const register of await this.#read(read)) {
+      const kept = read.kind === 'kept' ? this.#takeKept(read.ids[0]) : undefined;
+      for (const register of kept === undefined ? await this.#read(read) : [kept]) {
         const id = register.id.value;
         seen.set(id, [...(seen.get(id) ?? []), register]);
-        sights.push({ id, version: register.version, mark: register.mark });
+        if (kept !== undefined) used.add(id);
+        else {
+          this.#kept.set(id, register);
+          sights.push({ id, version: register.version, mark: register.mark });
+        }
       }
     }
     if (program.refuses) throw new Refused(`program ${program.program} refuses`);
@@ -151,10 +171,21 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
       if (register === undefined) continue;
       const mark = `${program.program}.${notes.nextMark()}`;
       const { stamps, reaction } = program;
-      this.plan().update(stamps ? register.stamp(mark, reaction) : register.write(mark, reaction));
+      const staged = this.plan().update(
+        stamps ? register.stamp(mark, reaction) : register.write(mark, reaction),
+      );
+      // Not again after it was used: each attempt could be stale because of the one before.
+      if (!used.has(id)) this.#kept.set(id, staged);
       written.push(mark);
     }
     return { marks: written };
+  }
+
+  /** Each model is used once more: if it is stale, the next attempt reads. */
+  #takeKept(id: string): Register | undefined {
+    const kept = this.#kept.get(id);
+    this.#kept.delete(id);
+    return kept;
   }
 
   async #readOne(id: string): Promise<Register> {
@@ -165,11 +196,12 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
 
   async #read({ kind, ids: [one, other] }: Read): Promise<readonly Register[]> {
     const registers = this.#registers;
-    if (kind === 'one') return [await this.#readOne(one)];
+    if (kind === 'one' || kind === 'kept') return [await this.#readOne(one)];
     if (kind === 'beside') return Promise.all([this.#readOne(one), this.#readOne(other)]);
-    // The second read fails, which ends perform while the first one continues.
-    if (kind === 'broken')
-      await Promise.all([registers.getById(one), registers.getById(ShardedId.generate(Register, near))]);
+    if (kind === 'broken') {
+      registers.getById(one).catch(() => undefined);
+      throw new Refused('the program does not wait for a read');
+    }
     return registers.findAllByIds(one === other ? [one] : [one, other]);
   }
 }

@@ -103,8 +103,9 @@ export class LeaseWatch {
       const place = `${handler} ${slot}`;
       const holder = this.#holders.get(place);
       if (processId !== id) {
-        // The process has given the slot back with this renewal, unless another one has it already.
-        if (holder?.process === process && processId === undefined) this.#givenBack(process, place);
+        // The process has given the slot back with this renewal, unless another one has it already, or its lease had run out before.
+        if (holder?.process === process && processId === undefined && holder.untilMs > nowMs)
+          this.#givenBack(process, place);
         if (holder?.process === process) this.#holders.delete(place);
         continue;
       }
