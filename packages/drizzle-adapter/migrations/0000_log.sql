@@ -44,32 +44,64 @@ create index events_history_idx on eventlog.events (epoch, xid, position) includ
 -- Takes what arrives when partitions were not created in time, so that no action fails because of it.
 create table eventlog.events_default partition of eventlog.events default;
 --> statement-breakpoint
--- Runs as the owner of the log, because nobody else may create partitions; roles that may call it are granted that by name.
--- Creates the partitions of this month and of the next ones; safe to call again, and by several at once. Commits are not held
--- up: a table that is made by itself is attached without a lock that conflicts with them. To be called again when a lock was
--- not had in time, because somebody reads the log.
-create function eventlog.create_partitions(months_ahead integer) returns void
+-- Creates the partitions of this month and of the next ones, and returns whether it must be called again to finish. Safe to call
+-- at any time, and by several processes at once. To be called again when a lock was not available in time, because the log is
+-- being read. Runs as the owner of the log, because no other role may create partitions; roles are granted the call by name.
+--
+-- A table that is created first and attached then needs no lock that conflicts with commits. But attaching it searches the default
+-- partition for its rows, under a lock that blocks commits and reads. Beyond 8 MB, about 10 ms of search, only months to come are
+-- attached, with a constraint which proves that the default partition contains none of their rows. Adding the constraint,
+-- validating it beside commits, and using it are three calls, because each must release its locks. The constraint would refuse
+-- events of those months, so they are at least a day away, and the last call drops it.
+create function eventlog.create_partitions(months_ahead integer) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
 declare
-  first_day timestamptz := date_trunc('month', now(), 'UTC');
-  month timestamptz;
-  next_month timestamptz;
+  this_month timestamp := date_trunc('month', now() at time zone 'UTC');
+  first_to_come timestamp := date_trunc('month', now() at time zone 'UTC' + interval '1 day') + interval '1 month';
+  is_filled boolean := pg_relation_size('eventlog.events_default') > 8388608;
+  missing timestamp[];
+  -- Whether the constraint is validated; null if there is none.
+  is_proven boolean;
+  month timestamp;
   partition_name text;
 begin
   perform pg_advisory_xact_lock(hashtextextended('eventlog.partitions', 0));
-  for offset_months in 0..months_ahead loop
-    month := (first_day at time zone 'UTC' + make_interval(months => offset_months)) at time zone 'UTC';
-    next_month := (month at time zone 'UTC' + interval '1 month') at time zone 'UTC';
-    partition_name := 'events_' || to_char(month at time zone 'UTC', 'YYYY_MM');
-    continue when to_regclass('eventlog.' || partition_name) is not null;
+  missing := array(
+    select each from generate_series(this_month, this_month + make_interval(months => months_ahead), interval '1 month') each
+    where to_regclass('eventlog.events_' || to_char(each, 'YYYY_MM')) is null);
+  select convalidated into is_proven from pg_constraint
+    where conrelid = 'eventlog.events_default'::regclass and conname = 'events_default_past';
+
+  if is_filled and missing[cardinality(missing)] >= first_to_come then
+    if is_proven is null then
+      execute format('alter table eventlog.events_default add constraint events_default_past check (created_date < %L) not valid',
+        first_to_come at time zone 'UTC');
+      return true;
+    elsif not is_proven then
+      begin
+        alter table eventlog.events_default validate constraint events_default_past;
+        return true;
+      exception when check_violation or query_canceled then
+        raise warning 'eventlog.events_default keeps taking rows of the months to come: %', sqlerrm;
+      end;
+    end if;
+  end if;
+
+  foreach month in array missing loop
+    continue when is_filled and (month < first_to_come or is_proven is not true);
+    partition_name := 'events_' || to_char(month, 'YYYY_MM');
     begin
       execute format('create table eventlog.%I (like eventlog.events including defaults)', partition_name);
       execute format('alter table eventlog.events attach partition eventlog.%I for values from (%L) to (%L)',
-        partition_name, month, next_month);
+        partition_name, month at time zone 'UTC', (month + interval '1 month') at time zone 'UTC');
     exception when check_violation then
-      raise warning 'rows of % stand in eventlog.events_default, which keeps taking them', partition_name;
+      raise warning 'rows of % are in eventlog.events_default, which keeps taking them', partition_name;
     end;
   end loop;
+  if is_proven is not null then
+    alter table eventlog.events_default drop constraint events_default_past;
+  end if;
+  return false;
 end
 $$;
 --> statement-breakpoint

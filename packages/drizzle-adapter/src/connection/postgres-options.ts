@@ -7,8 +7,8 @@ export interface PostgresWarning {
    * `connection-leak`: a connection was not returned within `leak-detection-threshold`. `pooler-settings`: a server
    * setting is missing behind a pooler. `new-epoch`: the database now runs on another server. `not-ready`: the
    * database cannot be opened; reported once per reason, not per attempt. `newer-schema`: the database has migrations
-   * that the code does not know. `log-partitions`: the log lacks a partition that it needs soon, and the role may not
-   * create it.
+   * that the code does not know. `log-partitions`: the log lacks the partition of this month or the next one, which could
+   * not be created.
    */
   readonly kind:
     'connection-leak' | 'pooler-settings' | 'new-epoch' | 'not-ready' | 'newer-schema' | 'log-partitions';

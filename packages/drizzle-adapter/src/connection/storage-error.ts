@@ -162,6 +162,12 @@ export function sqlStateOf(error: unknown): string | undefined {
   return error instanceof Error && error.cause !== undefined ? sqlStateOf(error.cause) : undefined;
 }
 
+/** The innermost message, which is the server's and says what is not allowed. */
+export function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause === undefined ? error.message : messageOf(error.cause);
+}
+
 /** Whether the server refused a statement in a way that rules out a commit of its transaction. */
 export function isRefusal(error: unknown): error is pg.DatabaseError {
   if (!(error instanceof pg.DatabaseError) || error.code === undefined) return false;

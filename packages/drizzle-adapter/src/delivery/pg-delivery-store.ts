@@ -50,11 +50,13 @@ export class PgDeliveryStore implements DeliveryStore {
 
 /** How many months ahead partitions are created. */
 export const partitionMonthsAhead = 3;
+/** How many calls of `eventlog.create_partitions` it takes at most: each releases its locks before the next one. */
+export const partitionCallsMax = 3;
 
 /** How many times in a row a change of partitions is tried. Each try waits up to 100 ms for a lock. */
 const triesMax = 5;
 const firstWaitMs = 200;
-/** How long creating partitions may take. Its locks do not block commits. */
+/** How long one step of creating partitions may take. Its locks do not block commits. */
 const createTimeoutMs = 5_000;
 /** How many rows of the default partition one statement deletes. */
 const trimmedMax = 10_000;
@@ -73,7 +75,9 @@ class PgLogPartitions implements LogPartitions {
   }
 
   async create(): Promise<void> {
-    await this.#change(`eventlog.create_partitions(${partitionMonthsAhead})`, createTimeoutMs);
+    const create = `eventlog.create_partitions(${partitionMonthsAhead})`;
+    for (let call = 1, more: unknown = true; more === true && call <= partitionCallsMax; call++)
+      more = await this.#change(create, createTimeoutMs);
   }
 
   async drop(olderThanMs: number): Promise<readonly string[]> {

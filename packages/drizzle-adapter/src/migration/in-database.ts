@@ -14,6 +14,8 @@ const connectionTimeoutMs = 10_000;
  * the statement.
  */
 const endSessionMaxMs = 1_000;
+/** How long the server waits for the next statement of a transaction before it rolls the transaction back. */
+const idleTimeoutMs = 10_000;
 /** How long a short transaction waits for a lock, in milliseconds. */
 const lockTimeoutMs = 3_000;
 
@@ -128,5 +130,27 @@ export async function namingDatabase<Result>(
     if (FrameworkError.is(error)) throw error;
     const reason = error instanceof Error ? error.message || error.name : String(error);
     throw new Error(`${path}: ${databasePlace(address)}: ${reason}`, { cause: error });
+  }
+}
+
+/**
+ * Runs the work in a transaction in which each statement sees what others have committed before it, whatever the role's
+ * settings are: a statement that waited for a lock must not continue with old data. If the process disappears, the
+ * server ends the transaction and its locks.
+ */
+export async function readingCommitted<Result>(
+  client: pg.Client,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  await client.query(
+    `begin isolation level read committed; set local idle_in_transaction_session_timeout = ${idleTimeoutMs}`,
+  );
+  try {
+    const result = await work();
+    await client.query('commit');
+    return result;
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined);
+    throw error;
   }
 }

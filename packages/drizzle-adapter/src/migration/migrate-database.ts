@@ -4,9 +4,9 @@ import pg from 'pg';
 
 import type { ConnectionGuard } from '../connection/client.js';
 import { refuseInRecovery } from '../connection/server-role.js';
-import { sqlStateOf } from '../connection/storage-error.js';
-import { partitionMonthsAhead } from '../delivery/pg-delivery-store.js';
-import { endTimeouts, inDatabase, inShortTransaction } from './in-database.js';
+import { messageOf, sqlStateOf } from '../connection/storage-error.js';
+import { endTimeouts, inDatabase, inShortTransaction, readingCommitted } from './in-database.js';
+import { createPartitions } from './log-partitions.js';
 import { MigrationFolder } from './migration-folder.js';
 import {
   missingMigrations,
@@ -26,8 +26,6 @@ const patienceMs = 300_000;
 /** How long a migration waits for a table at a time. Later statements queue behind it meanwhile. */
 const tableLockTimeoutMs = 3_000;
 const tableRetryMs = 1_000;
-/** How long the server waits for the next statement of a transaction before it rolls the transaction back. */
-const idleTimeoutMs = 10_000;
 /** SQLSTATE of a lock that was not available in time. */
 const lockNotAvailable = '55P03';
 /** SQLSTATE of a missing permission. */
@@ -84,7 +82,7 @@ export async function migrateDatabase(config: DatabaseConfig, opening: Opening):
     if (framework !== undefined) applied.push(...(await apply(client, framework, opening)));
     await refuseUnmigrated(client, opening.migrateCommand);
     await ask(client, opening);
-    await createPartitions(client, opening);
+    await createPartitions(client, opening.warn);
     for (const folder of others) applied.push(...(await apply(client, folder, opening)));
     const unknown = await inShortTransaction(client, () => unknownMigrations(client, folders));
     if (unknown.length > 0) opening.warn('newer-schema', newerSchema(unknown));
@@ -111,41 +109,12 @@ export function lookAtDatabase(config: DatabaseConfig, checks: boolean, opening:
     }
     await refuseUnmigrated(client, opening.migrateCommand);
     await ask(client, opening);
-    if (checks) await createPartitions(client, opening);
+    if (checks) await createPartitions(client, opening.warn);
   });
 }
 
 async function ask(client: pg.Client, { guards }: Opening): Promise<void> {
   for (const guard of guards) await guard.ensure(client);
-}
-
-/**
- * Creates the partitions of the next months, unless somebody is reading the log. Delivery creates them as well, and the
- * default partition holds events that come first.
- */
-async function createPartitions(client: pg.Client, { warn }: Opening): Promise<void> {
-  try {
-    await readingCommitted(client, () =>
-      client.query('select eventlog.create_partitions($1)', [partitionMonthsAhead]),
-    );
-  } catch (error) {
-    const state = sqlStateOf(error);
-    if (state !== permissionDenied && state !== lockNotAvailable) throw error;
-    // Other processes create them, as long as none is missing.
-    if (state === permissionDenied && (await lacksPartition(client)))
-      warn(
-        'log-partitions',
-        `the log lacks the partition of this month or the next one, and the role may not create it (${messageOf(error)})`,
-      );
-  }
-}
-
-async function lacksPartition(client: pg.Client): Promise<boolean> {
-  const { rows } = await client.query<{ lacks: boolean }>(
-    `select bool_or(to_regclass('eventlog.events_' || to_char(month, 'YYYY_MM')) is null) as lacks
-     from (values (now() at time zone 'UTC'), (date_trunc('month', now() at time zone 'UTC') + interval '1 month')) as needed (month)`,
-  );
-  return rows[0]?.lacks === true;
 }
 
 /**
@@ -187,25 +156,6 @@ async function givingWay<Result>(client: pg.Client, work: () => Promise<Result>)
     await client.query('rollback to savepoint work');
     await delay(tableRetryMs);
     throw new TablesInUseError(error);
-  }
-}
-
-/**
- * Runs the work in a transaction in which each statement sees what others have committed before it, whatever the role's
- * settings are: a statement that waited for a lock must not continue with old data. If the process disappears, the
- * server ends the transaction and its locks.
- */
-async function readingCommitted<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
-  await client.query(
-    `begin isolation level read committed; set local idle_in_transaction_session_timeout = ${idleTimeoutMs}`,
-  );
-  try {
-    const result = await work();
-    await client.query('commit');
-    return result;
-  } catch (error) {
-    await client.query('rollback').catch(() => undefined);
-    throw error;
   }
 }
 
@@ -259,12 +209,6 @@ function mayNotMigrate(
     remedy: `apply them with ${migrateCommand} as the role that owns the schema, and set migrate to 'check' for this role`,
     cause,
   });
-}
-
-/** The innermost message, which is the server's and says what is not allowed. */
-function messageOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  return error.cause === undefined ? error.message : messageOf(error.cause);
 }
 
 /**
