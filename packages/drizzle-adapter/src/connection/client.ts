@@ -1,5 +1,6 @@
 import { outsideRequests } from '@framework/core/adapter';
 import dns from 'node:dns';
+import type { EventEmitter } from 'node:events';
 import { type LookupFunction, Socket, type SocketConnectOpts } from 'node:net';
 import pg from 'pg';
 
@@ -48,6 +49,25 @@ export class DatabaseSocket extends Socket {
  */
 export function streamOf(client: pg.Client): Socket {
   return (client as unknown as { readonly connection: { readonly stream: Socket } }).connection.stream;
+}
+
+/** The function of the server that waits for standbys; unlike its warning, its name is not translated. */
+const waitForStandbys = 'SyncRepWaitForLSN';
+
+/** A statement was committed on its server, but its wait for the synchronous standbys was cancelled, so a failover may lose it. */
+class UnreplicatedCommitError extends Error {
+  override readonly name: string = 'UnreplicatedCommitError';
+}
+
+/**
+ * Rejects each statement whose commit stops waiting for the synchronous standbys, which the server reports as a success with a
+ * warning. The connection must not be used afterwards.
+ */
+export function rejectUnreplicated(client: pg.ClientBase): void {
+  const { connection } = client as unknown as { readonly connection: EventEmitter };
+  client.on('notice', ({ routine, message }) => {
+    if (routine === waitForStandbys) connection.emit('errorMessage', new UnreplicatedCommitError(message));
+  });
 }
 
 /** Whether the server still owes an answer to a statement. */

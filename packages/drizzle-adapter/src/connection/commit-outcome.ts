@@ -7,6 +7,15 @@ import { storageError } from './storage-error.js';
 
 const pollMs = 50;
 
+/**
+ * SQL that makes a query which selects it a commit that waits for the synchronous standbys. So what the query has found is
+ * replicated once it is answered. That is not certain before: a commit is visible as soon as its own wait is cancelled, or
+ * the server has restarted. Null, and free of cost, on a server without such standbys, and in recovery.
+ */
+export const replicatedSql: string =
+  "(case when not pg_is_in_recovery() and current_setting('synchronous_standby_names') <> '' " +
+  "then pg_logical_emit_message(true, 'framework', '') end)";
+
 /** Gives access to the server for questions about a commit. */
 export interface CommitQuestions {
   /** How to ask this server for its timeline. */
@@ -27,6 +36,8 @@ interface SessionRow {
 
 /**
  * Looks for a commit in the log until the server process that ran it is gone.
+ *
+ * A commit that is found is confirmed once the synchronous standbys have it, too, see {@link replicatedSql}.
  *
  * The server cancels a statement after its timeout, so waiting that long is enough. Only a server that must know about
  * the commit can rule it out: one that is not in recovery, and on the timeline on which the commit was sent. If the
@@ -78,7 +89,7 @@ async function lookBy(
     values: [server?.pid ?? null, server?.started ?? null],
   }));
   const { rowCount } = await client.query({
-    text: 'select from eventlog.events where action_id = $1 and ($2::uuid is null or id = $2) limit 1',
+    text: `select ${replicatedSql} from eventlog.events where action_id = $1 and ($2::uuid is null or id = $2) limit 1`,
     values: [unknown.actionId, eventId ?? null],
   });
   if (rowCount !== 0) return 'committed';

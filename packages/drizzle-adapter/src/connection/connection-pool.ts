@@ -3,7 +3,7 @@ import { type DatabaseConfig, DatabasesClosedError, primaryConfig } from '@frame
 import pg from 'pg';
 import { parseIntoClientConfig } from 'pg-connection-string';
 
-import type { ConnectionGuard } from './client.js';
+import { type ConnectionGuard, rejectUnreplicated } from './client.js';
 import { type DatabasePlace, isExhausted } from './not-ready-error.js';
 import { OpeningClient, type OpeningClientConfig, isUnanswered } from './opening-client.js';
 import { databaseName } from './postgres-address.js';
@@ -319,6 +319,7 @@ export class ConnectionPool {
   async #prepare(client: pg.ClientBase): Promise<void> {
     // This listener stays for the client's whole life: the borrower learns of a break from its running statement.
     client.on('error', ignoreError);
+    rejectUnreplicated(client);
     this.#births.set(client, { generation: this.#generation, atMs: performance.now() });
     const { session, isInRecovery, obstacles } = await prepareSession(
       client,

@@ -1,6 +1,7 @@
 import { InvalidCursorError, type Page, ShardUnavailableError } from '@framework/core';
 import type { HandlerKey, IdempotencyKeys, KeyScope, StoredKey } from '@framework/core/adapter';
 
+import { replicatedSql } from '../connection/commit-outcome.js';
 import type { Connection } from '../connection/connection.js';
 
 interface KeyRow {
@@ -88,7 +89,10 @@ export class PgIdempotencyKeys implements IdempotencyKeys {
       values: [key, principal, namespace],
     });
     const stored = rows.find((row) => row.fingerprint !== null);
-    if (stored !== undefined) return { ...stored, result: stored.result ?? undefined };
+    if (stored !== undefined) {
+      const { fingerprint, actionId, actionName, result } = stored;
+      return { fingerprint, actionId, actionName, result: result ?? undefined };
+    }
     if (rows.length === 0) return undefined;
     const reason = 'its server is in recovery, and may not have received a recent idempotency key yet';
     throw new ShardUnavailableError(this.#manager.shard, reason);
@@ -102,11 +106,12 @@ export class PgIdempotencyKeys implements IdempotencyKeys {
   }
 }
 
+// A repeat is answered with what is found, so that must be as safe as the first answer.
 const findStatement = `
-  select fingerprint, action_id as "actionId", action_name as "actionName", result::text as result
+  select fingerprint, action_id as "actionId", action_name as "actionName", result::text as result, ${replicatedSql} as replicated
   from eventlog.idempotency_keys
   where key = $1 and principal = $2 and namespace = $3 and expires_date > now()
-  union all select null, null, null, null where pg_is_in_recovery()`;
+  union all select null, null, null, null, null where pg_is_in_recovery()`;
 
 // Skips rows that are locked because another transaction is taking over an expired key.
 const deleteStatement = `
