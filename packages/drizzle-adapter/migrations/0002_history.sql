@@ -19,16 +19,19 @@ create unique index server_run_one_idx on eventlog.server_run ((true));
 --> statement-breakpoint
 insert into eventlog.server_run default values;
 --> statement-breakpoint
--- The history to which what is read now belongs; what was learnt in another one may be ahead of the database. It ends with each
--- start of the server as well, as its files may be older ones that were put back. Without the row it is a new one whenever it is
--- asked for, until somebody renews leases: nothing that was learnt holds.
+-- The history to which what is read now belongs; what was read in another one may be ahead of the database. It consists of:
+-- the row of server_run, with the transaction that wrote it, because a dump contains the row, and a restore writes it in another;
+-- the database, with the transaction that created, renamed or changed it, because copied files contain the row as it is;
+-- and the start of the server, because the files of a clean stop may be put back.
+-- Without the row, each call returns a new history, until the first renewal of leases: nothing that was read is valid.
 create function eventlog.server_history() returns text
 language plpgsql stable as $$
 declare
-  run uuid;
+  run text;
 begin
-  if not pg_is_in_recovery() then select r.id into run from eventlog.server_run r; end if;
-  return coalesce(run, gen_random_uuid()) || '/' || extract(epoch from pg_postmaster_start_time());
+  if not pg_is_in_recovery() then select r.id || '/' || r.xmin into run from eventlog.server_run r; end if;
+  return (select concat_ws('/', coalesce(run, gen_random_uuid()::text), d.oid, d.xmin, extract(epoch from pg_postmaster_start_time()))
+    from pg_database d where d.datname = current_database());
 end
 $$;
 --> statement-breakpoint

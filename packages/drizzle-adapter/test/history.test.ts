@@ -115,7 +115,7 @@ describe('a log that was copied to another server', () => {
     expect(idsOf(await readOn(store, 'late'))).toEqual(newIds);
   });
 
-  test('shares one history with its copy on the same server, whose transaction numbers continue', async () => {
+  test('shares one epoch with its copy on the same server, whose transaction numbers continue', async () => {
     const source = await newDatabase();
     const store = await openStoreOn(source);
     await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
@@ -283,6 +283,22 @@ describe('a failover', () => {
       expect(leases).toHaveLength(allSlots.length);
       expect(leases.every(({ abandoned }) => abandoned)).toBe(true);
     }, 30_000);
+  });
+
+  test('ends the recovery of slots, which their holder has not finished in the new history', async () => {
+    const url = await newDatabase();
+    const store = await openStoreOn(url);
+    await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
+    await store.leases.renew('gone', [handler], 1);
+    const renew = async () => (await store.leases.renew('one', [handler], leaseMs)).leases;
+    await vi.waitFor(async () => expect(await renew()).toHaveLength(allSlots.length), 30_000);
+    const tokens = (await renew()).map(({ token }) => token);
+    await failOver(url);
+    await store.leases.recovered(tokens);
+    const renewed = await renew();
+    expect(renewed.every(({ abandoned }) => abandoned)).toBe(true);
+    await store.leases.recovered(renewed.map(({ token }) => token));
+    expect((await renew()).some(({ abandoned }) => abandoned)).toBe(false);
   });
 });
 

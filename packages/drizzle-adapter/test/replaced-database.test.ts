@@ -7,6 +7,7 @@ import { keyedTables } from '../src/migration/schema-check.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
+import { whileClosed } from './fixtures/while-closed.js';
 
 const patience = { timeout: 30_000, interval: 20 };
 const notMigrated = { code: 'shard-unavailable', retryable: true, kind: 'not-migrated' };
@@ -25,19 +26,6 @@ async function openedDatabase(): Promise<Opened> {
   await registry.ready();
   const suite = suiteOn(registry);
   return { database, registry, suite, account: await suite.openAccount(firstShard) };
-}
-
-/** Runs statements about a database while no other session is connected to it. */
-async function whileClosed({ url, database }: TestDatabase, statements: string): Promise<void> {
-  const admin = new URL(url);
-  admin.pathname = '/postgres';
-  await query(admin.href, `alter database ${database} with allow_connections false`);
-  await query(
-    admin.href,
-    `select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '${database}'`,
-  );
-  // Each statement runs outside a transaction.
-  for (const statement of statements.split(';')) await query(admin.href, statement);
 }
 
 test('an empty database that replaces an opened one is not ready until the original returns', async () => {

@@ -1,8 +1,8 @@
 // @module-tag postgres
 import { FaultProxy } from '@framework/testing';
-import { type Account, type SuiteContext, decimal, firstShard } from '@framework/conformance';
-import type { EmbeddedPostgres } from '@framework/embedded-postgres';
+import { type Account, decimal, firstShard } from '@framework/conformance';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { creditedAround, openAccountIn, readTwice } from './fixtures/credited-around.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { promote, serverWithStandby, twinStandbys } from './fixtures/standby.js';
 
@@ -63,7 +63,7 @@ test('an update is stale if a takeover lost the version that it read, even if an
   const servers = await serverWithStandby(database, (url) => openAccountIn(url).then(opening.resolve));
   const account = await opening.promise;
   const leading = await servers.startLeading();
-  const outcome = await creditedAround(account, leading, async () => {
+  const outcome = await creditedAround(account, database, leading, async () => {
     await leading.stop();
     await servers.takeOverWithLosses();
     return servers.standby;
@@ -76,67 +76,10 @@ test('an update is stale if a takeover lost the version that it read, even on a 
   const [one, other] = await twinStandbys(database, (url) => openAccountIn(url).then(opening.resolve));
   const account = await opening.promise;
   await promote(one);
-  const outcome = await creditedAround(account, one, async () => {
+  const outcome = await creditedAround(account, database, one, async () => {
     await one.stop();
     await promote(other);
     return other;
   });
   expect(outcome).toEqual(readTwice);
 });
-
-/** Opens an account in a database, and closes the connections to the database. */
-async function openAccountIn(url: string): Promise<Account> {
-  const registry = openRegistry([{ group: 0, member: 0, url }]);
-  await registry.ready();
-  const account = await suiteOn(registry).openAccount(firstShard);
-  await registry.close();
-  return account;
-}
-
-interface Outcome {
-  /** The balances that the late action has read. */
-  readonly seen: readonly string[];
-  readonly balance: string;
-  readonly version: number;
-}
-
-/** The outcome if the late action reads again after the takeover, so that no credit is lost. */
-const readTwice: Outcome = { seen: [decimal('100'), decimal('7')], balance: decimal('8'), version: 3 };
-
-/**
- * Makes one process read a version that a takeover loses, and commit after another process has committed one with the same
- * number.
- */
-async function creditedAround(
-  account: Account,
-  leading: EmbeddedPostgres,
-  takeOver: () => Promise<EmbeddedPostgres>,
-): Promise<Outcome> {
-  const { id } = account;
-  const target = { host: leading.host, port: leading.port };
-  const proxy = await FaultProxy.to(target);
-  onTestFinished(() => proxy.close());
-  const url = leading.url(database).replace(`:${leading.port}/`, `:${proxy.port}/`);
-  const processes = [1, 2].map(() => openRegistry([{ group: 0, member: 0, url, settings }]));
-  await Promise.all(processes.map((registry) => registry.ready()));
-  const [slow, fast] = processes.map((registry) => suiteOn(registry)) as [SuiteContext, SuiteContext];
-  await slow.credit(account, '100');
-  const taken = Promise.withResolvers<void>();
-  const seen: string[] = [];
-  const late = slow.stage(async (plan) => {
-    const read = await slow.accounts.getById(id);
-    if (seen.push(read.balance) === 1) await taken.promise;
-    plan.update(read.credit('1'));
-  });
-  await vi.waitFor(() => expect(seen).toHaveLength(1));
-
-  const { port } = await takeOver();
-  target.port = port;
-  proxy.cut('reset');
-  const again = (): Promise<unknown> => fast.credit(account, '7').catch((error: unknown) => error);
-  await expect.poll(again, { timeout: 30_000 }).toMatchObject({ version: 2, balance: decimal('7') });
-  taken.resolve();
-  await late;
-  const { balance, version } = await fast.accounts.getById(id);
-  return { seen, balance, version };
-}

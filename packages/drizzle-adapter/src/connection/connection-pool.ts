@@ -9,7 +9,7 @@ import { OpeningClient, type OpeningClientConfig, isUnanswered } from './opening
 import { databaseName } from './postgres-address.js';
 import { type PostgresWarning, addressWithSsl, assertUrlParameters } from './postgres-options.js';
 import { ServerInRecoveryError } from './server-role.js';
-import { HistoryQuestion, type ServerSession, databaseRun, prepareSession } from './server-session.js';
+import { HistoryQuestion, type ServerSession, databaseHistory, prepareSession } from './server-session.js';
 import { SharedConnections, adaptStatementNames } from './shared-connections.js';
 import { isHarmless, isOutgrown, isReadOnly, isUnmigrated, silentRemedy } from './storage-error.js';
 import { WarmConnections, watchLoan } from './warm-connections.js';
@@ -334,7 +334,7 @@ export class ConnectionPool {
     for (const guard of this.#guards) await guard.ensure(client);
     // Comes last, so that a refused server never counts as the new primary.
     if (session?.timeline !== undefined && this.#config.name === primaryConfig)
-      this.#meetTimeline(client, `${session.timeline} ${await databaseRun(client)}`);
+      this.#meetTimeline(client, `${session.timeline} ${await databaseHistory(client)}`);
     this.#isSilent = false;
     if (obstacles.length === 0 || this.#hasWarnedOfPooler) return;
     this.#hasWarnedOfPooler = true;

@@ -12,20 +12,24 @@ export interface ServerSession {
    */
   readonly started: string | undefined;
   /**
-   * Identifies the server and its timeline, because a standby that is promoted starts a new timeline. For a server that
-   * hides this, its start time. `undefined` when the server was in recovery.
+   * Identifies the server, its timeline and the database: a standby that is promoted starts a new timeline, and another
+   * database may get the name of this one. For a server that hides its timeline, its start time and the database.
+   * `undefined` when the server was in recovery.
    */
   readonly timeline: string | undefined;
 }
 
-/** The timeline as SQL; null in recovery, where its function would fail and so is not called. */
-const timelineSql =
-  '(case when not pg_is_in_recovery() then (select system_identifier from pg_control_system())::text ' +
-  "|| '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) end)";
+/** SQL for what identifies a server, with the database; null in recovery, where functions in it would fail and are not called. */
+const onDatabase = (server: string): string =>
+  `(case when not pg_is_in_recovery() then ${server} || '/' || ` +
+  '(select oid from pg_database where datname = current_database()) end)';
+
+const timelineSql: string = onDatabase(
+  "(select system_identifier from pg_control_system())::text || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)",
+);
 
 /** Used when the timeline is hidden: a promoted server was started at another time. */
-const startInstead =
-  "(case when not pg_is_in_recovery() then 'started ' || extract(epoch from pg_postmaster_start_time())::text end)";
+const startInstead: string = onDatabase("'started ' || extract(epoch from pg_postmaster_start_time())::text");
 
 /** Asks a server for its timeline, in the form that the server allows. */
 export class HistoryQuestion {
@@ -54,14 +58,16 @@ export class HistoryQuestion {
 }
 
 /**
- * Identifies the server's run since its last crash recovery, through an unlogged row that PostgreSQL drops in every
- * recovery. So it also detects a promoted standby that continues the old primary's timeline number.
+ * Identifies the database's current history, which ends with each crash, restart, failover and restore.
  *
- * Empty when the row is missing because the server accepts no writes.
+ * Empty when `eventlog.server_run` has no row because the server accepts no writes: each query would return another history.
+ *
+ * @see ../../migrations/0002_history.sql
  */
-export async function databaseRun(client: pg.ClientBase): Promise<string> {
-  const { rows } = await client.query<{ id: string }>('select id from eventlog.server_run');
-  return rows[0]?.id ?? '';
+export async function databaseHistory(client: pg.ClientBase): Promise<string> {
+  const text = 'select eventlog.server_history() as history from eventlog.server_run';
+  const { rows } = await client.query<{ history: string }>(text);
+  return rows[0]?.history ?? '';
 }
 
 function isHidden(error: unknown): boolean {

@@ -48,7 +48,8 @@ export class PgSlotLeases implements SlotLeases {
   async recovered(tokens: readonly string[]): Promise<void> {
     await this.#manager.query({
       name: 'framework_slots_recovered',
-      text: 'update eventlog.leases set abandoned = false where token = any($1::uuid[])',
+      text: `update eventlog.leases set abandoned = false
+             where token = any($1::uuid[]) and history = eventlog.server_history()`,
       values: [[...tokens]],
     });
   }
@@ -83,7 +84,7 @@ export class PgSlotLeases implements SlotLeases {
 /**
  * An SQL clause `held` for statements that write under leases. It selects the leases of the rows of `given as g` that
  * are still valid, and locks them until the statement ends. A lease from another history of the database, before a
- * crash or failover, is not valid.
+ * crash, a failover or a restore, is not valid.
  */
 export const heldLeases = `server as materialized (
     select eventlog.server_history() as history

@@ -1,0 +1,230 @@
+// @module-tag postgres
+import { execFile } from 'node:child_process';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type { DeliveryStore } from '@framework/core/adapter';
+import { EmbeddedPostgres } from '@framework/embedded-postgres';
+import { TestDatabase } from '@framework/testing/postgres';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { failedOnce } from './fixtures/blocked-models.js';
+import { copyDatabase } from './fixtures/copy-database.js';
+import { creditedAround, openAccountIn, readTwice } from './fixtures/credited-around.js';
+import { allSlots } from './fixtures/delivery-store.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { EventWriter } from './fixtures/event-writer.js';
+import { migrationsFolder } from './fixtures/migrations-folder.js';
+import { openRegistry } from './fixtures/open-registry.js';
+import { query } from './fixtures/query.js';
+import { whileClosed } from './fixtures/while-closed.js';
+
+const handler = 'mails';
+const leaseMs = 60_000;
+
+/** Saves the contents of a database, and returns a function that restores them under its name on the same server. */
+type Backup = (database: TestDatabase) => Promise<() => Promise<unknown>>;
+
+const dumpUnderAnotherName: Backup = async (database) => {
+  const dump = await dumpOf(database);
+  return () => swap(database, dump);
+};
+
+const dumpWithTheSameOid: Backup = async (database) => {
+  const [name, dump, oid] = [database.database, await dumpOf(database), await oidOf(database)];
+  return async () => {
+    await whileClosed(database, `drop database ${name}; create database ${name} oid ${oid}`);
+    await migrate(database.url);
+    await copyDatabase(dump.url, database.url, ['tags', 'accounts']);
+    expect(await oidOf(database)).toBe(oid);
+  };
+};
+
+/** The files of the database itself are copied, with every row as it is. */
+const filesWithTheSameOid: Backup = async (database) => {
+  const [name, oid] = [database.database, await oidOf(database)];
+  await whileClosed(
+    database,
+    `create database ${name}_copy template ${name}; alter database ${name} with allow_connections true`,
+  );
+  return async () => {
+    const create = `create database ${name} oid ${oid} template ${name}_copy`;
+    await whileClosed(database, `drop database ${name}; ${create}; drop database ${name}_copy`);
+    expect(await oidOf(database)).toBe(oid);
+  };
+};
+
+/** Like `pg_restore --clean`: open connections stay. */
+const dumpInPlace: Backup = async (database) => {
+  const dump = await dumpOf(database);
+  return () => copyDatabase(dump.url, database.url, ['tags', 'accounts']);
+};
+
+test.each([
+  ['a dump under another name', dumpUnderAnotherName, 14],
+  ['a dump with the oid of its original', dumpWithTheSameOid, 15],
+  ['copied files with the oid of their original', filesWithTheSameOid, 15],
+  ['a dump in place', dumpInPlace, 14],
+] as const)(
+  'nothing that was read before a restore on the same server is saved in the restored database (%s)',
+  async (_title, backUp, versionMin) => {
+    const database = await emptyDatabase();
+    // Older servers choose the oid of a new database themselves.
+    if ((await versionOf(database)) < versionMin) return;
+    const { url } = database;
+    await migrate(url);
+    const store = await openStoreOn(url);
+    await store.cursors.register({ name: handler, aliases: [], startFrom: 'beginning' });
+    const [first] = await writeIn(url, 1);
+    const restore = await backUp(database);
+    await writeIn(url, 2);
+    const { leases } = await patiently(() => store.leases.renew('one', [handler], leaseMs));
+    const cursor = await cursorOf(store);
+    const { events, next } = await store.log.read(allSlots, cursor, 10);
+    expect(events).toHaveLength(2);
+    const event = events[1]!;
+    const { slot, token } = leases.find((lease) => lease.slot === event.slot)!;
+
+    await restore();
+    const save = () => store.cursors.save([{ handler, slot, token, cursor: next }]);
+    expect(await patiently(save)).toEqual([token]);
+    expect(await store.blocked.hold([{ ...failedOnce, handler, token, event }])).toEqual([token]);
+    expect(await store.blocked.fail([{ ...failedOnce, handler, token, event }])).toEqual([token]);
+    await expect(store.log.read(allSlots, next, 10)).rejects.toMatchObject({ code: 'history-changed' });
+    const renewal = await store.leases.renew('one', [handler], leaseMs);
+    const renewed = renewal.leases.find((lease) => lease.slot === slot)!;
+    // Even under a current lease, an old cursor is not saved.
+    const stale = { handler, slot, token: renewed.token, cursor: next };
+    expect(await store.cursors.save([stale])).toEqual([renewed.token]);
+    const restored = await store.log.read(allSlots, await cursorOf(store), 10);
+    expect(restored.events.map(({ id }) => id)).toEqual([first]);
+  },
+);
+
+test('an update is stale if a restored dump lacks the version that it read, even if another writer reused the number', async () => {
+  const name = 'wallet';
+  const server = await startIn(await newFolder());
+  await server.ensureDatabase(name);
+  const account = await openAccountIn(server.url(name));
+  const database = new TestDatabase(server.url('postgres'), name);
+  const dump = await dumpOf(database);
+  const outcome = await creditedAround(account, name, server, async () => {
+    await swap(database, dump);
+    return server;
+  });
+  expect(outcome).toEqual(readTwice);
+});
+
+test('an update is stale if the restored files of a clean stop lack the version that it read', async () => {
+  const name = 'wallet';
+  const [directory, backup] = [await newFolder(), join(await newFolder(), 'backup')];
+  const first = await startIn(directory);
+  await first.ensureDatabase(name);
+  const account = await openAccountIn(first.url(name));
+  await first.stop();
+  await run('cp', ['-a', directory, backup]);
+  const server = await startIn(directory);
+  const outcome = await creditedAround(account, name, server, async () => {
+    await server.stop();
+    await rm(directory, { recursive: true });
+    await run('cp', ['-a', backup, directory]);
+    return startIn(directory);
+  });
+  expect(outcome).toEqual(readTwice);
+});
+
+const run = promisify(execFile);
+
+async function newFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'restored-'));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  await chmod(folder, 0o755);
+  return folder;
+}
+
+async function startIn(directory: string): Promise<EmbeddedPostgres> {
+  const server = await EmbeddedPostgres.start({
+    directory,
+    settings: { fsync: 'off' },
+    installation: process.env['TEST_POSTGRES_INSTALLATION'],
+  });
+  onTestFinished(() => server.stop());
+  return server;
+}
+
+/** A database beside this one, with its contents, as a dump that was restored there. */
+async function dumpOf(database: TestDatabase): Promise<TestDatabase> {
+  const name = `${database.database}_dump`;
+  const server = serverOf(database);
+  await query(server, `create database ${name}`);
+  const dump = new TestDatabase(server, name);
+  onTestFinished(() => dump.drop());
+  await migrate(dump.url);
+  await copyDatabase(database.url, dump.url, ['tags', 'accounts']);
+  return dump;
+}
+
+/** Renames a restored dump to the name of its original. */
+async function swap(database: TestDatabase, dump: TestDatabase): Promise<void> {
+  const name = database.database;
+  await whileClosed(dump, `alter database ${dump.database} with allow_connections true`);
+  const original = new TestDatabase(serverOf(database), `${name}_original`);
+  onTestFinished(() => original.drop());
+  await whileClosed(
+    database,
+    `alter database ${name} rename to ${original.database}; alter database ${dump.database} rename to ${name}`,
+  );
+}
+
+function serverOf({ url }: TestDatabase): string {
+  const server = new URL(url);
+  server.pathname = '/postgres';
+  return server.href;
+}
+
+async function oidOf({ url }: TestDatabase): Promise<number> {
+  const [row] = await query<{ oid: number }>(
+    url,
+    'select oid from pg_database where datname = current_database()',
+  );
+  return row!.oid;
+}
+
+/** The major version of the server. */
+async function versionOf({ url }: TestDatabase): Promise<number> {
+  const [row] = await query<{ version: string }>(
+    url,
+    `select current_setting('server_version_num') as version`,
+  );
+  return Math.floor(Number(row!.version) / 10_000);
+}
+
+async function migrate(url: string): Promise<void> {
+  const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder });
+  await registry.ready();
+  await registry.close();
+}
+
+async function openStoreOn(url: string): Promise<DeliveryStore> {
+  const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder });
+  await registry.ready();
+  return registry.deliveries()[0]!.store;
+}
+
+/** The place of the handler, which is the same in all slots. */
+async function cursorOf(store: DeliveryStore): Promise<string> {
+  const [first] = await store.cursors.load(allSlots);
+  return first!.cursor;
+}
+
+async function writeIn(url: string, version: number): Promise<readonly string[]> {
+  const writer = await EventWriter.open(url);
+  const ids = await writer.write('a', version);
+  await writer.close();
+  return ids;
+}
+
+/** Repeats what fails because its connection was ended. */
+function patiently<T>(work: () => Promise<T>): Promise<T> {
+  return vi.waitFor(work, { timeout: 30_000, interval: 20 });
+}
