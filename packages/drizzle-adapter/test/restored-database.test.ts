@@ -40,13 +40,24 @@ const dumpWithTheSameOid: Backup = async (database) => {
   };
 };
 
-/** The files of the database itself are copied, with every row as it is. */
+/** The files are copied, with every row as it is, and one transaction renames both databases. */
+const filesUnderAnotherName: Backup = async (database) => {
+  const { database: name } = database;
+  await copyFilesOf(database);
+  return async () => {
+    const original = new TestDatabase(serverOf(database), `${name}_original`);
+    onTestFinished(() => original.drop());
+    await whileClosed(database, `alter database ${name}_copy with allow_connections true`);
+    await query(
+      serverOf(database),
+      `alter database ${name} rename to ${original.database}; alter database ${name}_copy rename to ${name}`,
+    );
+  };
+};
+
 const filesWithTheSameOid: Backup = async (database) => {
   const [name, oid] = [database.database, await oidOf(database)];
-  await whileClosed(
-    database,
-    `create database ${name}_copy template ${name}; alter database ${name} with allow_connections true`,
-  );
+  await copyFilesOf(database);
   return async () => {
     const create = `create database ${name} oid ${oid} template ${name}_copy`;
     await whileClosed(database, `drop database ${name}; ${create}; drop database ${name}_copy`);
@@ -63,6 +74,7 @@ const dumpInPlace: Backup = async (database) => {
 test.each([
   ['a dump under another name', dumpUnderAnotherName, 14],
   ['a dump with the oid of its original', dumpWithTheSameOid, 15],
+  ['copied files under another name', filesUnderAnotherName, 14],
   ['copied files with the oid of their original', filesWithTheSameOid, 15],
   ['a dump in place', dumpInPlace, 14],
 ] as const)(
@@ -162,6 +174,15 @@ async function dumpOf(database: TestDatabase): Promise<TestDatabase> {
   await migrate(dump.url);
   await copyDatabase(database.url, dump.url, ['tags', 'accounts']);
   return dump;
+}
+
+/** Creates a database beside this one from its files. */
+async function copyFilesOf(database: TestDatabase): Promise<void> {
+  const { database: name } = database;
+  await whileClosed(
+    database,
+    `create database ${name}_copy template ${name}; alter database ${name} with allow_connections true`,
+  );
 }
 
 /** Renames a restored dump to the name of its original. */
