@@ -113,6 +113,19 @@ test.each([
   },
 );
 
+test('a copy of the files has another history than its original, even if one transaction has changed both', async () => {
+  const database = await emptyDatabase();
+  const { database: name } = database;
+  await migrate(database.url);
+  await copyFilesOf(database);
+  const copy = new TestDatabase(serverOf(database), `${name}_copy`);
+  onTestFinished(() => copy.drop());
+  const limit = (changed: string): string => `alter database ${changed} connection limit 50`;
+  await query(serverOf(database), `${limit(name)}; ${limit(copy.database)}`);
+  const history = 'select eventlog.server_history() as history';
+  expect(await query(copy.url, history)).not.toEqual(await query(database.url, history));
+});
+
 test('an update is stale if a restored dump lacks the version that it read, even if another writer reused the number', async () => {
   const name = 'wallet';
   const server = await startIn(await newFolder());
