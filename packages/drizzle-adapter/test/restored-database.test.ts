@@ -4,7 +4,9 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { type CommitOutcomeUnknownError, ShardedId } from '@framework/core';
 import type { DeliveryStore } from '@framework/core/adapter';
+import { Tag, firstShard } from '@framework/conformance';
 import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { TestDatabase } from '@framework/testing/postgres';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -16,7 +18,11 @@ import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { migrationsFolder } from './fixtures/migrations-folder.js';
 import { openRegistry } from './fixtures/open-registry.js';
+import { changeSetOf } from './fixtures/persist.js';
+import { PgTagRepository } from './fixtures/pg-tag-repository.js';
+import { cutOnce, proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
+import { refusal } from './fixtures/refusal.js';
 import { whileClosed } from './fixtures/while-closed.js';
 
 const handler = 'mails';
@@ -156,6 +162,23 @@ test('an update is stale if the restored files of a clean stop lack the version 
     return startIn(directory);
   });
   expect(outcome).toEqual(readTwice);
+});
+
+test('a lost commit is not reported as missing by a database that was restored under the name of its own', async () => {
+  const database = await emptyDatabase();
+  const { proxy, url } = await proxied(database);
+  const registry = openRegistry([{ group: 0, member: 0, url }]);
+  await registry.ready();
+  const dump = await dumpOf(database);
+  const manager = registry.transactionManager(firstShard);
+  cutOnce(proxy, 'framework_write', 'cut');
+  const id = ShardedId.generate(Tag, firstShard);
+  const tag = new Tag({ id, state: 'ACTIVE', label: 'lost', version: 1 });
+  const sent = manager.persist(changeSetOf(new PgTagRepository(registry), tag));
+  const lost = (await refusal(sent)) as CommitOutcomeUnknownError;
+  expect(await manager.isCommitted(lost)).toBe(false);
+  await swap(database, dump);
+  await expect(manager.isCommitted(lost)).rejects.toBe(lost);
 });
 
 const run = promisify(execFile);
