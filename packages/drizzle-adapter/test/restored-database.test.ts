@@ -126,8 +126,10 @@ test('a copy of the files has another history than its original, even if one tra
   await copyFilesOf(database);
   const copy = new TestDatabase(serverOf(database), `${name}_copy`);
   onTestFinished(() => copy.drop());
-  const limit = (changed: string): string => `alter database ${changed} connection limit 50`;
-  await query(serverOf(database), `${limit(name)}; ${limit(copy.database)}`);
+  await query(
+    serverOf(database),
+    `alter database ${name} connection limit 50; alter database ${copy.database} connection limit 50`,
+  );
   const history = 'select eventlog.server_history() as history';
   expect(await query(copy.url, history)).not.toEqual(await query(database.url, history));
 });

@@ -2,11 +2,13 @@
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type SuiteContext, decimal, firstShard } from '@framework/conformance';
+import { decimal, firstShard } from '@framework/conformance';
 import { EmbeddedPostgres } from '@framework/embedded-postgres';
+import { TestDatabase } from '@framework/testing/postgres';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { pgManager } from '../src/pg-transaction-manager.js';
 import { openGrouped } from './fixtures/grouped-suite.js';
+import { LimitedRole } from './fixtures/limited-role.js';
 import { openSuite } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 import { refusal } from './fixtures/refusal.js';
@@ -105,8 +107,11 @@ describe('a commit that waits for a synchronous standby', () => {
   );
 
   test('is acknowledged to a repeat of its request only once the standby has it', async () => {
-    const suites: SuiteContext[] = [await openSuite(url, settings), await openSuite(url, settings)];
-    const [one, other] = suites as [SuiteContext, SuiteContext];
+    const one = await openSuite(url, settings);
+    const database = new TestDatabase(server.url('postgres'), 'wallet');
+    const role = await LimitedRole.create(url);
+    await role.grantIn(database);
+    const other = await openSuite(role.urlOf(database), settings);
     const account = await one.openAccount(firstShard, { balance: decimal('10') });
     const key = { idempotencyKey: account.id.value };
     await cutOff();
