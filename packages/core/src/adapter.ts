@@ -2,7 +2,7 @@ import { assertSupportedNode } from './supported-node.js';
 
 // For code that stores, delivers or tests: ports, the records that pass through them, and what their implementations share.
 export type { AnyEntity } from './model/model.js';
-export { copyStoredForm, setStoredForm, storedForm } from './model/provenance.js';
+export { type ModelRead, readOf, setRead } from './model/provenance.js';
 export { ModelsByName, modelNameOf, isStorableText } from './id/model-class.js';
 export { EventTypes, eventTypeOf, currentPayload, decodeEvent, encodePayload } from './model/model-event.js';
 export { checkText, exactJson } from './model/exact-json.js';

@@ -15,22 +15,24 @@ import {
   type AnyEntity,
   type ModelJsonCodec,
   type ModelMapper,
+  type ModelRead,
   type ModelSource,
   type PagePlace,
   RepositoryReads,
   type TransactionManager,
   modelNameOf,
   pageSize,
+  setRead,
 } from '@framework/core/adapter';
 import { type SQL, getTableColumns } from 'drizzle-orm';
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import type { PgColumn } from 'drizzle-orm/pg-core';
 
 import { type PgTransactions, pgManager } from './pg-transaction-manager.js';
-import { withExactTexts } from './column/exact-text.js';
+import { exactTextsOfRow } from './column/exact-text.js';
 import type { ModelTable } from './model-columns.js';
 import { RowJson } from './write/row-json.js';
-import { PgModelSource, type PlacedRow, TableReader } from './read/table-reader.js';
+import { PgModelSource, type PlacedRow, TableReader, readBy } from './read/table-reader.js';
 import { type Row, RowEncoder } from './write/row-encoder.js';
 
 /** The maximum number of rows that one statement reads for a page of one shard. */
@@ -159,7 +161,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   readonly table: T;
   readonly #reader: TableReader<T>;
   readonly #encoder: RowEncoder;
-  readonly #toModel: ToModel<M, T>;
+  readonly #modelOf: ToModel<M, T>;
   readonly #toRow: ToRow<M, T> | undefined;
 
   /** @throws InvariantViolationError `invariant-violation` when the table or the registry does not fit */
@@ -170,7 +172,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     this.table = table;
     this.#reader = new TableReader(table);
     this.#encoder = new RowEncoder(modelNameOf(model), table);
-    this.#toModel = withExactTexts(toModel ?? byConstructor(model, table));
+    this.#modelOf = toModel ?? byConstructor(model, table);
     this.#toRow = toRow;
     this.eachDatabase();
   }
@@ -200,9 +202,10 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
    */
   decode(encoded: unknown, shard: ShardIdentifier): M | undefined {
     const row = encoded as Row;
-    if (!pgManager(this.managerOf(shard)).isStoredAsSent(row)) return undefined;
+    const manager = pgManager(this.managerOf(shard));
+    if (!manager.isStoredAsSent(row)) return undefined;
     const fields = this.#encoder.decode(row);
-    return fields && this.#toModel(fields);
+    return fields && this.#toModel(fields, readBy(manager));
   }
 
   /**
@@ -217,7 +220,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return {
       // A default that is computed again would differ from the one in the database.
       encode: (model) => json.write(this.#rowOf(model, false)),
-      decode: (text) => this.#toModel(json.read(text)),
+      decode: (text) => this.#modelOf(json.read(text)),
     };
   }
 
@@ -234,7 +237,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   /** Reads all models that match a condition, on all shards in parallel; throws as {@link findAll} does. */
   async findAllWhere(condition: SQL | undefined, rowsMax?: number): Promise<readonly M[]> {
     const rows = await this.upTo((limit) => this.#firstRows(condition, limit), rowsMax);
-    return rows.map(({ row }) => this.#toModel(row));
+    return rows.map(({ row, read }) => this.#toModel(row, read));
   }
 
   /**
@@ -245,7 +248,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   async findOneWhere(condition: SQL): Promise<M | undefined> {
     const [found, another] = await this.#firstRows(condition, 2);
     if (another !== undefined) throw new NotUniqueError(modelNameOf(this.model));
-    return found && this.#toModel(found.row);
+    return found && this.#toModel(found.row, found.read);
   }
 
   /**
@@ -271,8 +274,8 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
       count = Math.min(2 * count, rowsPerReadMax)
     ) {
       const rows = await this.#rows(managers, { where, limit: count, after: from, order });
-      for (const { row, place } of rows) {
-        const model = this.#toModel(row);
+      for (const { row, place, read } of rows) {
+        const model = this.#toModel(row, read);
         if (shard === undefined || this.strategy.shardOfModel(model) === shard) found.push({ model, place });
       }
       mayBeMore = shard !== undefined && rows.length === count;
@@ -310,7 +313,15 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
       : this.#encoder.encode(toRow(model), model, isForTable);
   }
 
-  #firstRows(where: SQL | undefined, limit: number): Promise<readonly PlacedRow<T['$inferSelect']>[]> {
+  /** Makes the model of a row, which remembers how it was read. */
+  #toModel(row: T['$inferSelect'], read: ModelRead): M {
+    const model = this.#modelOf(row);
+    const form = exactTextsOfRow(row);
+    setRead(model, form === undefined ? read : { ...read, form });
+    return model;
+  }
+
+  #firstRows(where: SQL | undefined, limit: number): Promise<readonly ReadRow<T['$inferSelect']>[]> {
     return this.#rows(this.eachDatabase(), {
       where,
       limit,
@@ -322,9 +333,12 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   async #rows(
     managers: readonly PgTransactions[],
     query: Parameters<TableReader<T>['page']>[1],
-  ): Promise<readonly PlacedRow<T['$inferSelect']>[]> {
-    const found = await Promise.all(managers.map((manager) => this.#reader.page(manager, query)));
-    return query.order.merged(found).slice(0, query.limit);
+  ): Promise<readonly ReadRow<T['$inferSelect']>[]> {
+    const readPage = async (manager: PgTransactions): Promise<readonly ReadRow<T['$inferSelect']>[]> => {
+      const read = readBy(manager);
+      return (await this.#reader.page(manager, query)).map((row) => ({ ...row, read }));
+    };
+    return query.order.merged(await Promise.all(managers.map(readPage))).slice(0, query.limit);
   }
 
   /**
@@ -338,7 +352,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
 
   /** Reads by id on the shard of a manager, with prepared statements. */
   protected override sourceOf(manager: PgTransactions): ModelSource<M> {
-    return new PgModelSource(this.model, manager, this.#reader, this.#toModel);
+    return new PgModelSource(this.model, manager, this.#reader, (row, read) => this.#toModel(row, read));
   }
 
   /**
@@ -349,6 +363,11 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   protected override idText(id: string): string {
     return this.#reader.idText(id);
   }
+}
+
+/** A row, and how it was read. */
+interface ReadRow<R> extends PlacedRow<R> {
+  readonly read: ModelRead;
 }
 
 /** Calls the constructor with the row itself, which nothing else refers to; null becomes `undefined`. */

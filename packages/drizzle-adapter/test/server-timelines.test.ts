@@ -1,6 +1,7 @@
 // @module-tag postgres
 import { type DatabaseConfig, primaryConfig } from '@framework/core/adapter';
-import { firstShard, otherDatabaseShard } from '@framework/conformance';
+import { systemClock } from '@framework/core';
+import { Account, firstShard, once, otherDatabaseShard } from '@framework/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -124,6 +125,30 @@ test('an action on several shards commits on none after a takeover on one of the
   );
   expect(attemptCount).toBe(2);
   for (const { id } of accounts) expect(await suite.accounts.getById(id)).toMatchObject({ version: 2 });
+});
+
+test('what was read before another server took over is not the base of an update, wherever an action has it from', async () => {
+  const { url, lead } = await serversByName();
+  const suite = await openSuite(url, settings);
+  const { accounts } = suite;
+  const { pool } = pgManager(suite.fixture.databases.transactionManager(firstShard)).database;
+  const [one, other, listed, paged] = await suite.store(
+    ...Array.from({ length: 4 }, () => Account.open(firstShard, systemClock.now(), { owner: 'ada' })),
+  );
+  const read = [
+    one!,
+    await accounts.getById(other!.id),
+    (await accounts.findAllByIds([listed!.id]))[0]!,
+    (await accounts.findPage({ limit: 10 })).items.find(({ id }) => id.equals(paged!.id))!,
+  ];
+  const credit = (account: Account): Promise<void> =>
+    suite.stage((plan) => plan.update(account.credit('1')), once);
+  await lead(2);
+  await pool.use(firstShard, () => pool.use(firstShard, pidOf));
+  expect(pool.timeline).toBe(2);
+  for (const account of read)
+    await expect(credit(account)).rejects.toMatchObject({ code: 'stale-record', expectedVersion: 1 });
+  for (const { id } of read) await credit(await accounts.getById(id));
 });
 
 function configOf(url: string): DatabaseConfig {

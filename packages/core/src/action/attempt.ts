@@ -8,7 +8,8 @@ import type { KeySweep } from '../idempotency/key-cleanup.js';
 import { type KeySearch, namedShards } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
 import type { EventTypes } from '../model/model-event.js';
-import { setCommitted } from '../model/provenance.js';
+import type { AnyEntity } from '../model/model.js';
+import { readOf, setCommitted, setRead } from '../model/provenance.js';
 import type { Observe } from '../observer.js';
 import type { KeyedMutex } from '../reads/keyed-mutex.js';
 import type { CombinedReads } from '../reads/read-batcher.js';
@@ -144,7 +145,7 @@ export class Attempt<Params, Result> implements AttemptContext {
     this.reads.keepLocksOf(staged);
     for (const { shard, identity, bases } of staged) {
       this.#identities.set(shard, identity);
-      for (const base of bases) this.reads.dependOn(base);
+      this.#dependOn(shard, bases);
     }
     if (staged.length > 1 && configuration.allowCrossShard !== true) {
       throw new CrossShardException(
@@ -166,6 +167,13 @@ export class Attempt<Params, Result> implements AttemptContext {
         `The database reports that an earlier attempt of ${this.actionName} was committed, but its log contains none`,
       );
     return earlier.result;
+  }
+
+  #dependOn(shard: ShardIdentifier, bases: readonly AnyEntity[]): void {
+    if (bases.length === 0) return;
+    const { databases } = this.#environment;
+    const managers = [databases.transactionManager(shard), ...databases.managersBeside(shard)] as const;
+    for (const base of bases) this.reads.dependOn(base, managers);
   }
 
   /** Asks the policy, performs the action, and seals its plan even when one of them throws. */
@@ -207,14 +215,12 @@ export class Attempt<Params, Result> implements AttemptContext {
     const { databases } = this.#environment;
     const { record: action, unknownCommits } = this.#execution;
     const plans = staged.length === 0 ? [{ shard: this.#recordShard(), changes: [], events: [] }] : staged;
-    return plans.map(({ shard, changes, events }) => ({
-      shard,
-      changes,
-      events,
-      action,
-      timeline: this.reads.timelineOf(databases.transactionManager(shard)),
-      unknownCommits: unknownCommits.on(shard),
-    }));
+    return plans.map(({ shard, changes, events }) => {
+      const manager = databases.transactionManager(shard);
+      const timeline = this.reads.timelineOf(manager);
+      for (const { model } of changes) setRead(model, { ...readOf(model), manager, timeline });
+      return { shard, changes, events, action, timeline, unknownCommits: unknownCommits.on(shard) };
+    });
   }
 
   #recordShard(): ShardIdentifier {

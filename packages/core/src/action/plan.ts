@@ -8,7 +8,7 @@ import { ShardIdentifier } from '../id/shard-identifier.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
 import { type EventClass, type EventTypes, type ModelEvent, encodePayload } from '../model/model-event.js';
 import { type AnyEntity, Entity, Model, rebuild } from '../model/model.js';
-import { setStaged, uncommittedVersion } from '../model/provenance.js';
+import { readOf, setStaged, uncommittedVersion } from '../model/provenance.js';
 import type { Change, EventRecord } from '../storage/change-set.js';
 import type { ModelMapper } from '../storage/repository.js';
 
@@ -17,7 +17,7 @@ export interface ShardPlan {
   readonly shard: ShardIdentifier;
   readonly changes: readonly Change[];
   readonly events: readonly EventRecord[];
-  /** The models from which changes were made, and whose versions are not known to be committed. */
+  /** The models from which changes were made, as far as something is known of where their versions come from. */
   readonly bases: readonly AnyEntity[];
   /** Identifies it to the models that are staged on it, which may outlive it. */
   readonly identity: object;
@@ -156,7 +156,7 @@ export class Plan {
     setStaged(staged, identity);
     changes.push({ kind, repository, model: staged, expectedVersion: model.version, row });
     planned.push(...events);
-    if (uncommittedVersion(model) !== undefined) bases.push(model);
+    if (readOf(model) !== undefined || uncommittedVersion(model) !== undefined) bases.push(model);
     return staged;
   }
 

@@ -2,7 +2,7 @@ import { InvariantViolationError } from '../errors/framework-error.js';
 import { InvalidModelError } from '../errors/value-errors.js';
 import type { Id } from '../id/id.js';
 import type { ModelEvent } from './model-event.js';
-import { copyOrigin, copyStoredForm } from './provenance.js';
+import { type Provenance, copyProvenance, giveAccess } from './provenance.js';
 
 /** Any entity or model, where its type does not matter. */
 export type AnyEntity = Entity<unknown, Id<unknown>, string>;
@@ -19,6 +19,16 @@ export abstract class Entity<Self, I extends Id<Self>, State extends string> {
   readonly state: State;
   /** 0 until it is stored, 1 after the first commit, and 1 higher after each further commit. */
   readonly version: number;
+  #provenance: Provenance | undefined;
+
+  static {
+    giveAccess({
+      get: (entity) => (#provenance in entity ? entity.#provenance : undefined),
+      set: (entity, provenance) => {
+        if (#provenance in entity) entity.#provenance = provenance;
+      },
+    });
+  }
 
   /** @throws InvalidModelError `invalid-model` when the version is not a whole number from 0 */
   constructor(fields: { readonly id: I; readonly state: State; readonly version?: number }) {
@@ -47,8 +57,7 @@ export function rebuild<E extends object>(entity: E, changes: object): E {
   const constructor = entity.constructor as new (fields: object) => E;
   const fields = { ...entity, ...changes };
   const built = new constructor(fields);
-  copyOrigin(entity, built);
-  copyStoredForm(entity, built);
+  copyProvenance(entity, built);
   const lost = lostField(fields, built);
   if (lost !== undefined) {
     throw new InvariantViolationError(

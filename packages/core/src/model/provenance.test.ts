@@ -8,6 +8,7 @@ import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import type { ExecutorOptions } from '../action/action-executor.js';
 import { StaleRecordError } from '../storage/storage-errors.js';
+import { setRead } from './provenance.js';
 
 interface Deposit {
   /** Default: the stored wallet. */
@@ -115,3 +116,32 @@ test.each(['staged', 'seen'] as const)(
     ]);
   },
 );
+
+test('a version that was read on an earlier timeline is not the base of a plan', async () => {
+  const { running, wallet, deposit } = depositing();
+  const manager = running.manager(global);
+  setRead(wallet, { manager, timeline: manager.timeline });
+  manager.timeline++;
+  await expect(deposit({ base: wallet })).rejects.toMatchObject({
+    code: 'stale-record',
+    expectedVersion: 1,
+  });
+  expect(running.driver.committed).toEqual([]);
+});
+
+test('the timeline of another database says nothing about a version', async () => {
+  const { running, wallet, deposit } = depositing();
+  setRead(wallet, { manager: running.manager(mexico), timeline: 7 });
+  await deposit({ base: wallet });
+  expect(running.driver.committed).toHaveLength(1);
+});
+
+test('a version that was staged on an earlier timeline is not the base of a plan', async () => {
+  const { running, staged, deposit } = depositing();
+  await deposit();
+  running.manager(global).timeline++;
+  await expect(deposit({ base: staged[0]! })).rejects.toMatchObject({
+    code: 'stale-record',
+    expectedVersion: 2,
+  });
+});

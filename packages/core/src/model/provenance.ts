@@ -1,26 +1,57 @@
 /*
  * What a model knows of its row beyond its fields; copies of the model know it, too.
  *
- * A version number does not identify a version: another action may have committed one with the same number. So a model knows whether an
- * attempt has staged its version. A model that was read from the database has a committed version.
+ * A version number does not identify a version: another action may have committed one with the same number, on this timeline of the
+ * database or on a later one. So a model knows which read has returned it, and whether an attempt has staged its version.
  *
- * A model may hold a value less exactly than its row: without microseconds, or with fewer digits. So a repository may remember for it
- * how the row is stored. Whatever a copy does not change can then be written as it was.
+ * A model may hold a value less exactly than its row: without microseconds, or with fewer digits. So a repository may remember with the
+ * read how the row is stored. Whatever a copy does not change can then be written as it was.
  */
 
-interface Origin {
-  /** Identifies the plan on which it was staged, on one shard. */
-  readonly plan: object;
-  /** The model as it was staged. */
-  readonly staged: object;
+/** The read that has returned a model. */
+export interface ModelRead {
+  /** The transaction manager of the model's shard, or of another shard of the same database. */
+  readonly manager: object;
+  /** The manager's timeline when the read began. */
+  readonly timeline: number;
+  /** How the row is stored; only the repository knows what that is. */
+  readonly form?: unknown;
 }
 
-const origins = new WeakMap<object, Origin>();
+/** What a model knows of its row. */
+export interface Provenance {
+  readonly read?: ModelRead;
+  /** The plan on one shard on which it was staged, and what was staged there. */
+  readonly staged?: { readonly plan: object; readonly entity: object };
+}
+
+/** Reads and writes the provenance that an entity keeps; anything else has none. */
+interface Access {
+  get(model: object): Provenance | undefined;
+  set(model: object, provenance: Provenance): void;
+}
+
+let access: Access;
 const committedPlans = new WeakSet();
 
+/** Called once by the class of entities, which alone can reach what they keep. */
+export function giveAccess(toProvenance: Access): void {
+  access = toProvenance;
+}
+
+/** Records which read has returned a model. */
+export function setRead(model: object, read: ModelRead): void {
+  access.set(model, { ...access.get(model), read });
+}
+
+/** The read that has returned a model, or the one of which it is a copy; `undefined` if that is not known. */
+export function readOf(model: object): ModelRead | undefined {
+  return access.get(model)?.read;
+}
+
 /** Records that a model was staged on a plan, which an object identifies. */
-export function setStaged(staged: object, plan: object): void {
-  origins.set(staged, { plan, staged });
+export function setStaged(entity: object, plan: object): void {
+  access.set(entity, { ...access.get(entity), staged: { plan, entity } });
 }
 
 /** Records that everything is committed that was staged on a plan. */
@@ -29,31 +60,19 @@ export function setCommitted(plan: object): void {
 }
 
 /** Records that a model is of the same version as the one of which it is a copy. */
-export function copyOrigin(from: object, to: object): void {
-  const origin = origins.get(from);
-  if (origin !== undefined) origins.set(to, origin);
+export function copyProvenance(from: object, to: object): void {
+  const provenance = access.get(from);
+  if (provenance !== undefined) access.set(to, provenance);
+}
+
+/** Records that a model is a read of the version that was staged as another model. */
+export function copyStaged(from: object, to: object): void {
+  const staged = access.get(from)?.staged;
+  if (staged !== undefined) access.set(to, { ...access.get(to), staged });
 }
 
 /** The model that was staged as the version of a model; `undefined` if that version is committed. */
 export function uncommittedVersion(model: object): object | undefined {
-  const origin = origins.get(model);
-  return origin === undefined || committedPlans.has(origin.plan) ? undefined : origin.staged;
-}
-
-const forms = new WeakMap<object, unknown>();
-
-/** Remembers how the row of a model is stored; only the repository knows what that is. */
-export function setStoredForm(model: object, form: unknown): void {
-  forms.set(model, form);
-}
-
-/** How the row is stored that a model, or the one of which it is a copy, was read from; `undefined` if nothing was remembered. */
-export function storedForm(model: object): unknown {
-  return forms.get(model);
-}
-
-/** Remembers for a model what is remembered for another one. */
-export function copyStoredForm(from: object, to: object): void {
-  const form = forms.get(from);
-  if (form !== undefined) forms.set(to, form);
+  const staged = access.get(model)?.staged;
+  return staged === undefined || committedPlans.has(staged.plan) ? undefined : staged.entity;
 }

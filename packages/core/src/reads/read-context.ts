@@ -3,7 +3,7 @@ import type { PendingVersion } from '../group-commit/pending-commit.js';
 import { type ModelClass, modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import type { AnyEntity } from '../model/model.js';
-import { copyOrigin, uncommittedVersion } from '../model/provenance.js';
+import { copyStaged, readOf, uncommittedVersion } from '../model/provenance.js';
 import type { Observe, Operation } from '../observer.js';
 import type { ChangeSet } from '../storage/change-set.js';
 import type { ModelSource } from '../storage/repository.js';
@@ -79,7 +79,7 @@ export class ReadContext implements AttemptReads {
     const known = this.#knownOf(source);
     const earlier = known.get(id);
     if (earlier !== undefined) return earlier;
-    const reading = this.#observe(readOf(source, 1), () => this.#read(source, id));
+    const reading = this.#observe(operationOf(source, 1), () => this.#read(source, id));
     known.set(id, reading);
     reading.catch(() => known.delete(id));
     return reading;
@@ -112,7 +112,7 @@ export class ReadContext implements AttemptReads {
     const models = new Map<string, M>(
       unknown.length === 0
         ? []
-        : await this.#observe(readOf(source, unknown.length), () => this.#readSeveral(source, unknown)),
+        : await this.#observe(operationOf(source, unknown.length), () => this.#readSeveral(source, unknown)),
     );
     for (const id of ids) {
       const model = await (earlier.get(id) ?? known.get(id));
@@ -276,7 +276,7 @@ export class ReadContext implements AttemptReads {
     // The model is of this class, because pending versions are kept by class.
     const model = repository.decode?.(row, shard) as M | undefined;
     if (model === undefined) return undefined;
-    copyOrigin(change.model, model);
+    copyStaged(change.model, model);
     if (!this.#dependsOn.includes(staged)) this.#dependsOn.push(staged);
     return model;
   }
@@ -284,19 +284,26 @@ export class ReadContext implements AttemptReads {
   /**
    * Makes the plan depend on the version of a model from which it stages the next one, wherever its action has the model from.
    *
-   * @throws StaleRecordError `stale-record` when that version is neither committed nor the last pending one of this executor
+   * @param managers those of the database to which the plan will be written, that of its shard first
+   * @throws StaleRecordError `stale-record` when that version is neither committed nor the last pending one of this executor, or was read
+   * on another timeline than this attempt reads
    */
-  dependOn(base: AnyEntity): void {
+  dependOn(base: AnyEntity, managers: readonly [TransactionManager, ...TransactionManager[]]): void {
+    const read = readOf(base);
+    const isOfDatabase = read !== undefined && managers.some((manager) => manager === read.manager);
+    if (isOfDatabase && read.timeline !== this.timelineOf(managers[0])) throw staleBase(base);
     const staged = uncommittedVersion(base);
     if (staged === undefined) return;
     const isStaged = ({ change }: PendingVersion): boolean => change.model === staged;
     if (this.#dependsOn.some(isStaged)) return;
-    const model = base.constructor as ModelClass<unknown>;
-    const latest = this.#groups.pending.get(model, base.id.value);
-    if (latest === undefined || !isStaged(latest))
-      throw new StaleRecordError(modelNameOf(model), base.id.value, base.version);
+    const latest = this.#groups.pending.get(base.constructor as ModelClass<unknown>, base.id.value);
+    if (latest === undefined || !isStaged(latest)) throw staleBase(base);
     this.#dependsOn.push(latest);
   }
+}
+
+function staleBase({ constructor, id, version }: AnyEntity): StaleRecordError {
+  return new StaleRecordError(modelNameOf(constructor as ModelClass<unknown>), id.value, version);
 }
 
 /** Rows of state `DELETED` are never read. */
@@ -304,6 +311,6 @@ function present<M extends AnyEntity>(model: M | undefined): M | undefined {
   return model?.state === deletedState ? undefined : model;
 }
 
-function readOf({ model }: ModelSource, count: number): Operation {
+function operationOf({ model }: ModelSource, count: number): Operation {
   return { kind: 'read', model: modelNameOf(model), count };
 }

@@ -1,4 +1,4 @@
-import { copyStoredForm, setStoredForm, storedForm } from '@framework/core/adapter';
+import { readOf } from '@framework/core/adapter';
 import { is } from 'drizzle-orm';
 import { PgArray, type PgColumn, PgCustomColumn } from 'drizzle-orm/pg-core';
 
@@ -29,6 +29,9 @@ export function inexactTexts(column: PgColumn): RegExp | undefined {
   }
 }
 
+/** The exact texts of rows, as long as nobody has made a model from them. */
+const textsOfRows = new WeakMap<object, ExactTexts>();
+
 /** Remembers the exact texts of a row, if there are any. */
 export class ExactTextMemory {
   readonly #columns: readonly (readonly [key: string, index: number, inexact: RegExp])[];
@@ -48,22 +51,16 @@ export class ExactTextMemory {
       const value = values[index];
       if (typeof value === 'string' && inexact.test(value)) (texts ??= new Map()).set(key, value);
     }
-    if (texts !== undefined) setStoredForm(row, texts);
+    if (texts !== undefined) textsOfRows.set(row, texts);
   }
 }
 
-/** Makes a model from a row, and remembers the row's exact texts for the model and its copies. */
-export function withExactTexts<Row extends object, M extends object>(
-  toModel: (row: Row) => M,
-): (row: Row) => M {
-  return (row) => {
-    const model = toModel(row);
-    copyStoredForm(row, model);
-    return model;
-  };
+/** The exact texts of a row; `undefined` if there are none. */
+export function exactTextsOfRow(row: object): ExactTexts | undefined {
+  return textsOfRows.get(row);
 }
 
 /** The exact texts of the row that a model was read from. */
 export function exactTextsOf(model: object): ExactTexts | undefined {
-  return storedForm(model) as ExactTexts | undefined;
+  return readOf(model)?.form as ExactTexts | undefined;
 }

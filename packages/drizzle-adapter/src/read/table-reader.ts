@@ -1,5 +1,12 @@
 import { InvalidIdError, type ModelClass } from '@framework/core';
-import { type AnyEntity, type ModelSource, type PagePlace, isStorableText } from '@framework/core/adapter';
+import {
+  type AnyEntity,
+  type ModelRead,
+  type ModelSource,
+  type PagePlace,
+  type TransactionManager,
+  isStorableText,
+} from '@framework/core/adapter';
 import { type SQL, and, count, getTableColumns, is, ne, sql } from 'drizzle-orm';
 import {
   PgArray,
@@ -265,19 +272,21 @@ function asText(value: string): string {
   return value;
 }
 
+type TimedConnection = Connection & Pick<TransactionManager, 'timeline'>;
+
 /** Reads the models of one table on one shard by id. */
 export class PgModelSource<M extends AnyEntity, T extends ModelTable> implements ModelSource<M> {
   readonly model: ModelClass<M>;
   readonly table: T;
-  readonly #manager: Connection;
+  readonly #manager: TimedConnection;
   readonly #reader: TableReader<T>;
-  readonly #toModel: (row: T['$inferSelect']) => M;
+  readonly #toModel: (row: T['$inferSelect'], read: ModelRead) => M;
 
   constructor(
     model: ModelClass<M>,
-    manager: Connection,
+    manager: TimedConnection,
     reader: TableReader<T>,
-    toModel: (row: T['$inferSelect']) => M,
+    toModel: (row: T['$inferSelect'], read: ModelRead) => M,
   ) {
     this.model = model;
     this.table = reader.table;
@@ -287,12 +296,19 @@ export class PgModelSource<M extends AnyEntity, T extends ModelTable> implements
   }
 
   async readOne(id: string): Promise<M | undefined> {
+    const read = readBy(this.#manager);
     const row = await this.#reader.byId(this.#manager, id);
-    return row === undefined ? undefined : this.#toModel(row);
+    return row === undefined ? undefined : this.#toModel(row, read);
   }
 
   async readSeveral(ids: readonly string[]): Promise<ReadonlyMap<string, () => M>> {
+    const read = readBy(this.#manager);
     const rows = await this.#reader.bySeveralIds(this.#manager, ids);
-    return new Map([...rows].map(([id, decode]) => [id, () => this.#toModel(decode())]));
+    return new Map([...rows].map(([id, decode]) => [id, () => this.#toModel(decode(), read)]));
   }
+}
+
+/** A read that begins now. */
+export function readBy(manager: TimedConnection): ModelRead {
+  return { manager, timeline: manager.timeline };
 }

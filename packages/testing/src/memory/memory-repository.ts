@@ -20,6 +20,7 @@ import {
   type TransactionManager,
   modelNameOf,
   pageOf,
+  setRead,
 } from '@framework/core/adapter';
 
 import { MemoryRow, faithfulCopy, fromJson, toJson } from './memory-row.js';
@@ -111,6 +112,13 @@ export class MemoryRepository<M extends AnyEntity>
     return this.toModel(this.#copy(fields));
   }
 
+  /** The same, which remembers how it was read. */
+  #read(row: MemoryRow, manager: TransactionManager): M {
+    const model = this.modelOf(row);
+    setRead(model, { manager, timeline: manager.timeline });
+    return model;
+  }
+
   /** The model that a read will return; `undefined` if the row may leave out what only the database knows. */
   decode(row: MemoryRow): M | undefined {
     return row.isWhole ? this.modelOf(row) : undefined;
@@ -199,16 +207,20 @@ export class MemoryRepository<M extends AnyEntity>
     condition: Condition<M> | undefined,
     managers: readonly TransactionManager[] = this.eachDatabase(),
   ): Promise<readonly M[]> {
-    const rows = await Promise.all(
+    const models = await Promise.all(
       managers
         .map(memoryManager)
-        .map((manager) => manager.read(() => [...manager.rows(this.#table).values()])),
+        .map((manager) =>
+          manager.read(() =>
+            [...manager.rows(this.#table).values()]
+              .filter(({ state }) => state !== deletedState)
+              .map((row) => this.#read(row, manager)),
+          ),
+        ),
     );
-    return rows
+    return models
       .flat()
-      .filter(({ state }) => state !== deletedState)
-      .sort((one, other) => byBytes(one.id, other.id))
-      .map((row) => this.modelOf(row))
+      .sort((one, other) => byBytes(one.id.value, other.id.value))
       .filter((model) => condition?.(model) ?? true);
   }
 
@@ -221,19 +233,19 @@ export class MemoryRepository<M extends AnyEntity>
 
   #present(id: string): M | undefined {
     const row = this.#row(id);
-    return row === undefined || row.state === deletedState ? undefined : this.modelOf(row);
+    return row === undefined || row.state === deletedState ? undefined : this.#read(row, this.#managerOf(id));
   }
 
   async #presentOf(ids: readonly string[]): Promise<ReadonlyMap<string, () => M>> {
     const found = new Map<string, () => M>();
-    const present = (each: readonly string[]): void => {
+    const present = (each: readonly string[], manager: MemoryTransactionManager): void => {
       for (const id of each) {
         const row = this.#row(id);
-        if (row !== undefined && row.state !== deletedState) found.set(id, () => this.modelOf(row));
+        if (row !== undefined && row.state !== deletedState) found.set(id, () => this.#read(row, manager));
       }
     };
     const byManager = Map.groupBy(ids, (id) => this.#managerOf(id));
-    await Promise.all([...byManager].map(([manager, each]) => manager.read(() => present(each))));
+    await Promise.all([...byManager].map(([manager, each]) => manager.read(() => present(each, manager))));
     return found;
   }
 

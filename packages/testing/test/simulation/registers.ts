@@ -99,7 +99,7 @@ export interface Program {
 
 const programParams: z.ZodType<Program> = z.looseObject({
   note: z.string().trim().toLowerCase(),
-}) as z.ZodType<unknown> as z.ZodType<Program>;
+}) as z.ZodType as z.ZodType<Program>;
 
 /** What the last attempt of a program read from a register. */
 export interface Sight {
