@@ -25,7 +25,7 @@ const ends = [
 const waiting = (statement: string): string =>
   `application_name <> 'probe' and wait_event = 'SyncRep' and query like '%${statement}%'`;
 
-describe('a commit that waits for a synchronous standby', () => {
+describe('a commit that waits for a standby', () => {
   let directory: string;
   let server: EmbeddedPostgres;
   let url: string;
@@ -89,22 +89,19 @@ describe('a commit that waits for a synchronous standby', () => {
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 2 });
   });
 
-  test.each(ends)(
-    'is acknowledged only once the standby has its group, even if the wait was %s',
-    async (_, end) => {
-      const suite = await openGrouped(url, settings);
-      const accounts = [await suite.openAccount(firstShard), await suite.openAccount(firstShard)];
-      await cutOff();
-      const credits = Promise.all(
-        accounts.map((account) => suite.stage((plan) => plan.update(account.credit('5')))),
-      );
-      await endWaitOf('update', end);
-      expect(await firstOf(credits, lookUp)).toBe('waits');
-      await bringBack();
-      await credits;
-      for (const { id } of accounts) expect(await suite.accounts.getById(id)).toMatchObject({ version: 2 });
-    },
-  );
+  test.each(ends)('is acknowledged with its group only once the standby has it (%s)', async (_, end) => {
+    const suite = await openGrouped(url, settings);
+    const accounts = [await suite.openAccount(firstShard), await suite.openAccount(firstShard)];
+    await cutOff();
+    const credits = Promise.all(
+      accounts.map((account) => suite.stage((plan) => plan.update(account.credit('5')))),
+    );
+    await endWaitOf('update', end);
+    expect(await firstOf(credits, lookUp)).toBe('waits');
+    await bringBack();
+    await credits;
+    for (const { id } of accounts) expect(await suite.accounts.getById(id)).toMatchObject({ version: 2 });
+  });
 
   test('is acknowledged to a repeat of its request only once the standby has it', async () => {
     const one = await openSuite(url, settings);
@@ -133,7 +130,7 @@ describe('a commit that waits for a synchronous standby', () => {
     expect(await refused).toMatchObject({ code: 'commit-outcome-unknown' });
   });
 
-  test('has an unknown outcome if it belongs to a transaction of a script and its wait was cancelled', async () => {
+  test('has an unknown outcome in a transaction of a script if its wait was cancelled', async () => {
     const suite = await openSuite(url, settings);
     await suite.openAccount(firstShard);
     const manager = pgManager(suite.fixture.databases.transactionManager(firstShard));
