@@ -91,7 +91,7 @@ begin
     continue when is_filled and (month < first_to_come or is_proven is not true);
     partition_name := 'events_' || to_char(month, 'YYYY_MM');
     begin
-      execute format('create table eventlog.%I (like eventlog.events including defaults)', partition_name);
+      execute format('create table eventlog.%I (like eventlog.events including defaults including constraints)', partition_name);
       execute format('alter table eventlog.events attach partition eventlog.%I for values from (%L) to (%L)',
         partition_name, month at time zone 'UTC', (month + interval '1 month') at time zone 'UTC');
     exception when check_violation then

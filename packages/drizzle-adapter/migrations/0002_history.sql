@@ -35,6 +35,12 @@ begin
 end
 $$;
 --> statement-breakpoint
+-- Refuses what a session of the framework writes that was opened before a restore in place, which drops or truncates server_run and
+-- leaves the session open. The session has noted the file of the table; other programs note nothing, and are not refused. A pooler
+-- that resets a session leaves an empty note.
+alter table eventlog.events add constraint events_run_check
+  check (nullif(current_setting('framework.run', true), '') = pg_relation_filenode('eventlog.server_run')::text);
+--> statement-breakpoint
 -- The servers on which the log was written, one after the other: transaction numbers compare within one epoch only.
 create table eventlog.epochs (
   epoch             integer     primary key,

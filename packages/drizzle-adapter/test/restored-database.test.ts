@@ -148,6 +148,19 @@ test('an update is stale if a restored dump lacks the version that it read, even
   expect(outcome).toEqual(readTwice);
 });
 
+test('an update is stale if a restore in place lacks the version that it read, although its connection stays open', async () => {
+  const name = 'wallet';
+  const server = await startIn(await newFolder());
+  await server.ensureDatabase(name);
+  const account = await openAccountIn(server.url(name));
+  const dump = await dumpOf(new TestDatabase(server.url('postgres'), name));
+  const outcome = await creditedAround(account, name, server, async () => {
+    await copyDatabase(dump.url, server.url(name), ['tags', 'accounts']);
+    return undefined;
+  });
+  expect(outcome).toEqual(readTwice);
+});
+
 test('an update is stale if the restored files of a clean stop lack the version that it read', async () => {
   const name = 'wallet';
   const [directory, backup] = [await newFolder(), join(await newFolder(), 'backup')];

@@ -58,14 +58,17 @@ export class HistoryQuestion {
 }
 
 /**
- * Identifies the database's current history, which ends with each crash, restart, failover and restore.
+ * Identifies the database's current history, which ends with each crash, restart, failover and restore. The session is bound to
+ * the history: if the database is restored in place, the log refuses what the session writes.
  *
  * Empty when `eventlog.server_run` has no row because the server accepts no writes: each query would return another history.
  *
  * @see ../../migrations/0002_history.sql
  */
 export async function databaseHistory(client: pg.ClientBase): Promise<string> {
-  const text = 'select eventlog.server_history() as history from eventlog.server_run';
+  const text =
+    'select eventlog.server_history() as history, ' +
+    "set_config('framework.run', pg_relation_filenode('eventlog.server_run')::text, false) from eventlog.server_run";
   const { rows } = await client.query<{ history: string }>(text);
   return rows[0]?.history ?? '';
 }

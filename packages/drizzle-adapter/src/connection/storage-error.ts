@@ -151,6 +151,9 @@ const outgrownStates = new Set(['26000', '42P05']);
  */
 const cachedPlanRoutine = 'RevalidateCachedQuery';
 
+/** The check of the log that refuses a session which was opened before the database was restored in place. */
+const sessionCheck = 'events_run_check';
+
 /** A schema, table or function does not exist. */
 const missingStates = new Set(['3F000', '42P01', '42883']);
 /** The framework's own schema, which the message names in every language. */
@@ -205,11 +208,12 @@ export function isUnmigrated(error: unknown): boolean {
 
 /**
  * Whether a refused statement will succeed on a new connection: what this connection has prepared is gone, belongs to
- * another client, or no longer fits the table.
+ * another client, or no longer fits the table; or the database was restored since it was opened.
  */
 export function isOutgrown(error: unknown): boolean {
   if (!(error instanceof pg.DatabaseError)) return false;
   if (error.code === '0A000') return error.routine === cachedPlanRoutine;
+  if (error.constraint === sessionCheck) return true;
   return outgrownStates.has(error.code ?? '');
 }
 
