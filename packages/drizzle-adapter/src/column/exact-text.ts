@@ -14,7 +14,7 @@ const anyText = /(?:)/;
  * Matches those texts of a column that may say more than the value which they are read as: timestamps with microseconds, numbers with
  * many digits, alone or within JSON, and all texts of a custom type. `undefined` for a column whose values say everything.
  */
-export function inexactTexts(column: PgColumn): RegExp | undefined {
+function inexactTexts(column: PgColumn): RegExp | undefined {
   if (is(column, PgArray)) return inexactTexts(column.baseColumn);
   if (is(column, PgCustomColumn)) return anyText;
   switch (column.dataType) {
