@@ -9,7 +9,7 @@ import { type KeySearch, namedShards } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
 import type { EventTypes } from '../model/model-event.js';
 import type { AnyEntity } from '../model/model.js';
-import { readOf, setCommitted, setRead } from '../model/provenance.js';
+import { type PlanIdentity, readOf, setRead } from '../model/provenance.js';
 import type { Observe } from '../observer.js';
 import type { KeyedMutex } from '../reads/keyed-mutex.js';
 import type { CombinedReads } from '../reads/read-batcher.js';
@@ -95,7 +95,7 @@ export class Attempt<Params, Result> implements AttemptContext {
 
   readonly #number: number;
   /** By shard: what identifies the plan to the models that are staged on it. */
-  readonly #identities = new Map<ShardIdentifier, object>();
+  readonly #identities = new Map<ShardIdentifier, PlanIdentity>();
 
   /**
    * @param options.number which attempt of the execution it is, from 1
@@ -293,7 +293,7 @@ export class Attempt<Params, Result> implements AttemptContext {
   #committed(shards: readonly ShardIdentifier[]): void {
     for (const shard of shards) {
       const identity = this.#identities.get(shard);
-      if (identity !== undefined) setCommitted(identity);
+      if (identity !== undefined) identity.isCommitted = true;
     }
     this.#environment.listeners.tell(...shards);
   }

@@ -2,7 +2,7 @@ import { PartialCommitError } from '../config/configuration-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
-import { setCommitted } from '../model/provenance.js';
+import type { PlanIdentity } from '../model/provenance.js';
 import { callSafely } from '../observer.js';
 import type { ReadContext } from '../reads/read-context.js';
 import { type ChangeSet, updateOfOtherTimeline } from '../storage/change-set.js';
@@ -117,7 +117,7 @@ interface LostAttempt<Result> {
   readonly unknown: CommitOutcomeUnknownError;
   readonly result: Result;
   /** By shard: what identifies the plan to the models that are staged on it. */
-  readonly identities: ReadonlyMap<ShardIdentifier, object>;
+  readonly identities: ReadonlyMap<ShardIdentifier, PlanIdentity>;
   /** All shards of its plan. The commit was sent only to the one that did not answer. */
   readonly shards: readonly ShardIdentifier[];
   /** Whether the log has said that it did not happen. */
@@ -178,7 +178,7 @@ export class UnknownCommits<Result> {
       const { unknown, result, identities } = attempt;
       if (await hasHappened(unknown, databases.transactionManager(unknown.shard))) {
         const identity = identities.get(unknown.shard);
-        if (identity !== undefined) setCommitted(identity);
+        if (identity !== undefined) identity.isCommitted = true;
         onHappened(unknown.shard);
         assertWhole(this.#actionId, attempt);
         return { result };

@@ -8,7 +8,7 @@ import { ShardIdentifier } from '../id/shard-identifier.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
 import { type EventClass, type EventTypes, type ModelEvent, encodePayload } from '../model/model-event.js';
 import { type AnyEntity, Entity, Model, rebuild } from '../model/model.js';
-import { readOf, setStaged, uncommittedVersion } from '../model/provenance.js';
+import { type PlanIdentity, readOf, setStaged, uncommittedVersion } from '../model/provenance.js';
 import type { Change, EventRecord } from '../storage/change-set.js';
 import type { ModelMapper } from '../storage/repository.js';
 
@@ -20,7 +20,7 @@ export interface ShardPlan {
   /** The models from which changes were made, as far as something is known of where their versions come from. */
   readonly bases: readonly AnyEntity[];
   /** Identifies it to the models that are staged on it, which may outlive it. */
-  readonly identity: object;
+  readonly identity: PlanIdentity;
 }
 
 /** A {@link ShardPlan} under construction. */
@@ -192,7 +192,7 @@ export class Plan {
   #shardPlan(shard: ShardIdentifier): OpenShardPlan {
     let shardPlan = this.#shards.get(shard);
     if (shardPlan === undefined) {
-      shardPlan = { shard, changes: [], events: [], bases: [], identity: {} };
+      shardPlan = { shard, changes: [], events: [], bases: [], identity: { isCommitted: false } };
       this.#shards.set(shard, shardPlan);
     }
     return shardPlan;

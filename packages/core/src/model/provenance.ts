@@ -18,11 +18,16 @@ export interface ModelRead {
   readonly form?: unknown;
 }
 
+/** Identifies a plan on one shard to the models that are staged on it, which may outlive it. */
+export interface PlanIdentity {
+  isCommitted: boolean;
+}
+
 /** What a model knows of its row. */
 export interface Provenance {
   readonly read?: ModelRead;
-  /** The plan on one shard on which it was staged, and what was staged there. */
-  readonly staged?: { readonly plan: object; readonly entity: object };
+  /** The plan on which it was staged, and what was staged there. */
+  readonly staged?: { readonly plan: PlanIdentity; readonly entity: object };
 }
 
 /** Reads and writes the provenance that an entity keeps; anything else has none. */
@@ -32,7 +37,6 @@ interface Access {
 }
 
 let access: Access;
-const committedPlans = new WeakSet();
 
 /** Called once by the class of entities, which alone can reach what they keep. */
 export function giveAccess(toProvenance: Access): void {
@@ -49,14 +53,9 @@ export function readOf(model: object): ModelRead | undefined {
   return access.get(model)?.read;
 }
 
-/** Records that a model was staged on a plan, which an object identifies. */
-export function setStaged(entity: object, plan: object): void {
+/** Records that a model was staged on a plan. */
+export function setStaged(entity: object, plan: PlanIdentity): void {
   access.set(entity, { ...access.get(entity), staged: { plan, entity } });
-}
-
-/** Records that everything is committed that was staged on a plan. */
-export function setCommitted(plan: object): void {
-  committedPlans.add(plan);
 }
 
 /** Records that a model is of the same version as the one of which it is a copy. */
@@ -74,5 +73,5 @@ export function copyStaged(from: object, to: object): void {
 /** The model that was staged as the version of a model; `undefined` if that version is committed. */
 export function uncommittedVersion(model: object): object | undefined {
   const staged = access.get(model)?.staged;
-  return staged === undefined || committedPlans.has(staged.plan) ? undefined : staged.entity;
+  return staged === undefined || staged.plan.isCommitted ? undefined : staged.entity;
 }

@@ -139,17 +139,20 @@ function ofItems(
   return undefined;
 }
 
+type Fields = Readonly<Record<string, unknown>>;
+
 function ofFields(written: object, read: object, place: Place): Difference | undefined {
-  const fields = new Map(Object.entries(read));
-  for (const [key, field] of Object.entries(written)) {
-    if (field === undefined) continue;
+  const [given, fields] = [written as Fields, read as Fields];
+  for (const key of Object.keys(given)) {
+    const field = given[key];
+    if (field === undefined || field === fields[key]) continue;
     const inner = within(place, `.${key}`);
-    if (!fields.has(key)) return lost(key, inner.path);
-    const found = difference(field, fields.get(key), inner);
+    if (!Object.hasOwn(fields, key)) return lost(key, inner.path);
+    const found = difference(field, fields[key], inner);
     if (found !== undefined) return found;
-    fields.delete(key);
   }
-  for (const [key, field] of fields) if (field !== undefined) return changed(within(place, `.${key}`));
+  for (const key of Object.keys(fields))
+    if (fields[key] !== undefined && given[key] === undefined) return changed(within(place, `.${key}`));
   return undefined;
 }
 
@@ -175,8 +178,12 @@ function ofInstances(written: object, read: object, place: Place): Difference | 
 
 /** What an instance says of itself, such as a date or a decimal: two of the same class with the same text are the same. */
 function textOf(instance: object): string | undefined {
+  if (instance instanceof Date) return String(instance.getTime());
   const { toJSON, toString } = instance as { toJSON?: () => unknown; toString: () => string };
-  if (typeof toJSON === 'function') return JSON.stringify(instance);
+  if (typeof toJSON === 'function') {
+    const json = toJSON.call(instance);
+    return typeof json === 'string' ? json : JSON.stringify(json);
+  }
   const { toString: plain } = Object.prototype as { readonly toString: unknown };
   return toString === plain ? undefined : toString.call(instance);
 }
