@@ -169,11 +169,11 @@ describe('dead letters', () => {
     expect(handlers.map(({ seen }) => seen)).toEqual([['a1'], ['a1', 'a1'], ['a1']]);
   });
 
-  test('cannot be listed with a limit that is not a whole number, or is negative', async () => {
+  test('cannot be listed with a limit that is not a whole number from 1 to 1,000', async () => {
     const operator = operatorOf(new DeliveryBench());
-    for (const limit of [Number.NaN, Number.POSITIVE_INFINITY, -1, 1.5]) {
+    for (const limit of [Number.NaN, Number.POSITIVE_INFINITY, -1, 0, 1.5, 1_001]) {
       await expect(operator.findBlocked({}, { limit })).rejects.toMatchObject({
-        code: 'invariant-violation',
+        code: 'invalid-page-limit',
       });
     }
   });

@@ -31,6 +31,9 @@ export class HeldSlot {
   readonly blocked = new Map<string, ModelRecovery>();
   /** Those that are open again, and only remembered until the slot has been read past everything that was drained. */
   readonly opened = new Set<ModelRecovery>();
+  // Kept beside the signals, which are slow to ask.
+  #isLeaving = false;
+  #held = true;
   readonly #leaving = new AbortController();
   readonly #lost = new AbortController();
   #unfinishedCount = 0;
@@ -45,7 +48,12 @@ export class HeldSlot {
 
   /** Whether this process still holds the slot; false for ever once the slot is lost or given back. */
   get held(): boolean {
-    return !this.#lost.signal.aborted;
+    return this.#held;
+  }
+
+  /** Whether nothing new may begin in the slot. */
+  get isLeaving(): boolean {
+    return this.#isLeaving;
   }
 
   /** Aborted when the slot is lost or given back. */
@@ -56,10 +64,6 @@ export class HeldSlot {
   /** Aborted when nothing new may begin: the slot is to be given back, or is lost. */
   get leaving(): AbortSignal {
     return this.#leaving.signal;
-  }
-
-  get isLeaving(): boolean {
-    return this.#leaving.signal.aborted;
   }
 
   /** Whether everything that a dead holder may have been handling has been tried, in blocked models as well. */
@@ -92,10 +96,12 @@ export class HeldSlot {
 
   /** Begins nothing new in the slot. */
   leave(): void {
+    this.#isLeaving = true;
     this.#leaving.abort();
   }
 
   lose(): void {
+    this.#held = false;
     this.leave();
     this.#lost.abort(new Error(`This process no longer holds slot ${this.slot} of handler ${this.handler}`));
   }

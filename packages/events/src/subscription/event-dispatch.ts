@@ -274,7 +274,8 @@ export class EventDispatch {
 
   /** Drops drained events of a slot that is being left: the row of their model says that they are not done. */
   #leaveDrained(queue: KeyedQueue): void {
-    if (!queue.events.some(isDrainedLate)) return;
+    // All works of a queue are in one slot. If it was lost and gained again, those from before are first.
+    if (queue.events[0]?.slot.isLeaving !== true) return;
     const drained = queue.events.filter(isDrainedLate);
     queue.events = queue.events.filter((work) => !isDrainedLate(work));
     this.unfinished.count(drained, -1);
