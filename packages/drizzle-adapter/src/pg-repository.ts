@@ -1,6 +1,7 @@
 import {
   type DatabaseRegistry,
   type Id,
+  InvariantViolationError,
   type ModelClass,
   type New,
   type NewEntity,
@@ -381,6 +382,13 @@ function byConstructor<M extends AnyEntity, T extends ModelTable>(
     .map(([key]) => key);
   return (row: Record<string, unknown>) => {
     for (const key of nullable) if (row[key] === null) row[key] = undefined;
-    return new constructor(row);
+    const built = new constructor(row);
+    for (const key of nullable) {
+      if (row[key] === undefined || (built as Readonly<Record<string, unknown>>)[key] !== undefined) continue;
+      throw new InvariantViolationError(
+        `The constructor of ${modelNameOf(model)} drops ${key}, which the next update would delete: assign it`,
+      );
+    }
+    return built;
   };
 }

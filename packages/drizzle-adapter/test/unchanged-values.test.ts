@@ -128,6 +128,8 @@ beforeAll(async () => {
     database.url,
     `create table probes (${entity}, seen timestamptz not null, rate numeric not null, total bigint not null,
        report jsonb not null, draft json not null, note text);
+     create table oddities (${entity}, price numeric not null, big bigint not null, rate numeric not null,
+       since timestamp not null, "from" timestamptz not null, report jsonb, note text);
      create table stations (${entity}, local timestamp not null, times timestamptz[] not null, heat numeric not null)`,
   );
 });
@@ -198,6 +200,145 @@ test('an update keeps local times, lists of times and values of custom types', a
   );
   const found = await query(utcUrl(), `select local::text, times::text, heat::text, count from stations`);
   expect(found).toEqual([{ ...texts, count: 1 }]);
+});
+
+const rounded = customType<{ data: number; driverData: string }>({
+  dataType: () => 'numeric',
+  fromDriver: Number,
+  toDriver: (value) => {
+    if (value < 0) throw new Error('a price is never negative');
+    return value.toFixed(2);
+  },
+});
+
+/** One value of each kind that a model cannot hold exactly, or could not write itself. */
+class Oddity extends Entity<Oddity, ShardedId<Oddity>, 'ON'> {
+  readonly count: number;
+  readonly price: number;
+  readonly big: number;
+  readonly rate: number;
+  readonly since: Date;
+  readonly from: Date;
+  readonly report: object | undefined;
+  readonly note: string | undefined;
+
+  constructor(fields: NewEntity<Oddity>) {
+    super(fields);
+    this.count = fields.count;
+    this.price = fields.price;
+    this.big = fields.big;
+    this.rate = fields.rate;
+    this.since = fields.since;
+    this.from = fields.from;
+    this.report = fields.report;
+    this.note = fields.note;
+  }
+
+  with(changes: Partial<Omit<Oddity, 'id' | 'state' | 'version'>>): Oddity {
+    return this.copy(changes);
+  }
+}
+
+const oddities = pgTable('oddities', {
+  ...entityColumns(Oddity),
+  count: integer('count').notNull(),
+  price: rounded('price').notNull(),
+  big: bigint('big', { mode: 'number' }).notNull(),
+  rate: numeric('rate', { mode: 'number' }).notNull(),
+  since: timestamp('since').notNull(),
+  from: timestamp('from', { withTimezone: true }).notNull(),
+  report: jsonb('report').$type<object>(),
+  note: text('note'),
+});
+
+describe('a value that its model could not write', () => {
+  const odd = {
+    price: '-1.2345',
+    big: '9007199254740993',
+    rate: '0.00000012',
+    since: '-infinity',
+    from: '0001-01-01 00:00:00+00',
+    report: 'null',
+  };
+  let odds: PgRepository<Oddity, typeof oddities>;
+  let executor: ActionExecutor;
+  beforeEach(() => {
+    odds = new PgRepository({ model: Oddity, table: oddities, databases: registry });
+    executor = executorOf(odds);
+  });
+
+  test('is kept by an update of another column', async () => {
+    const id = await stored();
+    await update(id, { count: 1 });
+    expect(await rowOf(id)).toEqual({ ...odd, count: '1', version: '2' });
+  });
+
+  test('can be replaced', async () => {
+    const id = await stored();
+    const changes = { price: 5, big: 5, rate: 5, since: new Date(0), from: new Date(0), report: { a: 1 } };
+    await update(id, changes);
+    expect(await rowOf(id)).toMatchObject({ price: '5.00', big: '5', rate: '5', report: '{"a": 1}' });
+  });
+
+  test('gives way to another value that is written in the same way', async () => {
+    const id = await stored("price = '1.2345'");
+    await update(id, { price: 1.23 });
+    expect(await rowOf(id)).toMatchObject({ price: '1.23' });
+  });
+
+  test('does not return after it was replaced', async () => {
+    const id = await stored("price = '1.2345'");
+    let staged: Oddity | undefined;
+    const next = async (price: number): Promise<void> =>
+      stage(executor, async (plan) => {
+        staged = plan.update((staged ?? (await odds.getById(id))).with({ price }));
+      });
+    await next(7);
+    await next(1.2345);
+    expect(await rowOf(id)).toMatchObject({ price: '1.23', version: '3' });
+  });
+
+  async function stored(changes = 'count = 0'): Promise<ShardedId<Oddity>> {
+    const id = ShardedId.generate(Oddity, firstShard);
+    const values = Object.values(odd).map((value) => `'${value}'`);
+    await query(
+      database.url,
+      `insert into oddities values ('${id.value}', 'ON', 1, 0, ${values.join(', ')})`,
+    );
+    await query(database.url, `update oddities set ${changes} where id = '${id.value}'`);
+    return id;
+  }
+
+  async function update(
+    id: ShardedId<Oddity>,
+    changes: Partial<Omit<Oddity, 'id' | 'state' | 'version'>>,
+  ): Promise<void> {
+    await stage(executor, async (plan) => plan.update((await odds.getById(id)).with(changes)));
+  }
+
+  async function rowOf(id: ShardedId<Oddity>): Promise<unknown> {
+    const names = [...Object.keys(odd), 'count', 'version'].map((name) => `"${name}"::text`);
+    const [row] = await query(utcUrl(), `select ${names.join(', ')} from oddities where id = '${id.value}'`);
+    return row;
+  }
+});
+
+test('a constructor that drops a field of the row is refused, before an update would delete the column', async () => {
+  class Forgetful extends Entity<Forgetful, ShardedId<Forgetful>, 'ON'> {
+    declare readonly note: string | undefined;
+  }
+  const table = pgTable('notes', { ...entityColumns(Forgetful), note: text('note') });
+  await query(
+    database.url,
+    'create table notes (id uuid primary key, state text not null, version bigint not null, note text)',
+  );
+  const id = ShardedId.generate(Forgetful, firstShard);
+  await query(database.url, `insert into notes values ('${id.value}', 'ON', 1, 'precious')`);
+  const notes = new PgRepository({ model: Forgetful, table, databases: registry });
+  await expect(notes.getById(id)).rejects.toMatchObject({
+    code: 'invariant-violation',
+    message: 'The constructor of Forgetful drops note, which the next update would delete: assign it',
+  });
 });
 
 test('an update of a model from a page keeps what it does not change', async () => {

@@ -132,25 +132,32 @@ export function resultCodec(
 }
 
 function byRepository(path: string, model: ModelClass<unknown>, codec: ModelJsonCodec): ResultCodec {
+  const decoded = (json: string): AnyEntity => {
+    try {
+      return codec.decode(json);
+    } catch (cause) {
+      const reason = `the stored result cannot be read as ${modelNameOf(model)}`;
+      throw new UnstorableValueError(path, reason, { cause });
+    }
+  };
   return {
     encode: (result) => {
       if (!(result instanceof model))
         throw new UnstorableValueError(path, `it is not an instance of ${modelNameOf(model)}`);
-      return codec.encode(result as AnyEntity);
+      const json = codec.encode(result as AnyEntity);
+      const difference = firstDifference(result, decoded(json));
+      if (difference === undefined) return json;
+      throw new UnstorableValueError(
+        `${path}${difference.path}`,
+        'a repeat would get another value than the first request',
+      );
     },
     decode: (json) => {
-      if (json === undefined)
-        throw new UnstorableValueError(
-          path,
-          `nothing was stored, although the result is declared as ${modelNameOf(model)}`,
-        );
-      try {
-        return codec.decode(json);
-      } catch (cause) {
-        throw new UnstorableValueError(path, `the stored result cannot be read as ${modelNameOf(model)}`, {
-          cause,
-        });
-      }
+      if (json !== undefined) return decoded(json);
+      throw new UnstorableValueError(
+        path,
+        `nothing was stored, although the result is declared as ${modelNameOf(model)}`,
+      );
     },
   };
 }

@@ -10,8 +10,9 @@ export type AnyEntity = Entity<unknown, Id<unknown>, string>;
 /**
  * An immutable object with an identity, a state and a version, but no events of its own.
  *
- * The constructor takes one object with all fields ({@link NewEntity}) and passes it to `super`. The next version is
- * built by calling the constructor again. The class passes itself as the first type argument.
+ * The constructor takes one object with all fields ({@link NewEntity}) and passes it to `super`. `copy` builds the next version by
+ * calling it again. Only `copy` passes on where a version comes from: one that is built in another way is guarded by its number alone.
+ * The class passes itself as the first type argument.
  */
 export abstract class Entity<Self, I extends Id<Self>, State extends string> {
   readonly id: I;

@@ -22,7 +22,7 @@ export interface ServerSession {
 /** SQL for what identifies a server, with the database; null in recovery, where functions in it would fail and are not called. */
 const onDatabase = (server: string): string =>
   `(case when not pg_is_in_recovery() then ${server} || '/' || ` +
-  '(select oid from pg_database where datname = current_database()) end)';
+  "(select oid || '/' || xmin from pg_database where datname = current_database()) end)";
 
 const timelineSql: string = onDatabase(
   "(select system_identifier from pg_control_system())::text || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)",

@@ -35,7 +35,7 @@ export const frameworkTables: Readonly<Record<string, Privileges<TablePrivilege>
   epochs: { delivery: ['select'], relay: ['select'] },
   server_run: { application: ['select'], delivery: ['select', 'insert'], relay: ['select', 'insert'] },
   processes: keptByDelivery,
-  slots: { delivery: ['select', 'update'], relay: ['select', 'update'] },
+  slots: { delivery: ['select'], relay: ['select'] },
   leases: { delivery: ['select', 'insert', 'update'], relay: ['select', 'insert', 'update'] },
   // Only delivery pauses and retires handlers, for an operator.
   handlers: {

@@ -3,8 +3,6 @@ import { type AnyEntity, UnstorableValueError } from '@framework/core/adapter';
 import { getTableColumns } from 'drizzle-orm';
 import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
 
-import { isDeepStrictEqual } from 'node:util';
-
 import { type ColumnWriter, columnWriter } from '../column/column-guard.js';
 import {
   type DeclaredColumn,
@@ -13,7 +11,7 @@ import {
   groupType,
   stagedValue,
 } from '../column/column-type.js';
-import { ExactTextMemory, exactTextsOf } from '../column/exact-text.js';
+import { ExactTextMemory, exactTextsOf, isUnchanged, keepExactTexts } from '../column/exact-text.js';
 import { readerOf } from '../read/table-reader.js';
 
 /** The columns for which a row has values; rows with the same columns share one object. */
@@ -142,6 +140,7 @@ export class RowEncoder {
   ): Row {
     const kind = model.version === 1 ? 'add' : 'update';
     const texts = kind === 'update' && isForTable ? exactTextsOf(model) : undefined;
+    const kept = new Map<string, string>();
     const values: unknown[] = [];
     let present = '';
     for (const encoder of this.#columns) {
@@ -154,9 +153,15 @@ export class RowEncoder {
       const omitted = value === undefined && mayBeAbsent;
       present += omitted ? '0' : '1';
       if (omitted) continue;
-      const encoded = encodeValue(encoder, value);
-      values.push(unchangedText(encoder, encoded, texts?.get(key)) ?? encoded);
+      const text = texts?.get(key);
+      if (text === undefined || !isStillRead(encoder, text, value)) {
+        values.push(encodeValue(encoder, value));
+      } else {
+        values.push(text);
+        kept.set(key, text);
+      }
     }
+    if (texts !== undefined) keepExactTexts(model, kept);
     return { shape: this.#shape(present), values };
   }
 
@@ -218,14 +223,9 @@ function encodeValue({ column, write, path }: ColumnEncoder, value: unknown): un
   return null;
 }
 
-/** The text that a value was read from, if it still is that value. */
-function unchangedText(
-  { write, read, path }: ColumnEncoder,
-  encoded: unknown,
-  text: string | undefined,
-): string | undefined {
-  if (text === undefined || encoded === null) return undefined;
-  return isDeepStrictEqual(write(read(text), path), encoded) ? text : undefined;
+/** Whether a value is still the one that was read from a text. */
+function isStillRead({ write, read, path }: ColumnEncoder, text: string, value: unknown): boolean {
+  return isUnchanged(read(text), value ?? null, (each) => write(each, path));
 }
 
 /** Whether the database generates every value of a column, and accepts none. */
