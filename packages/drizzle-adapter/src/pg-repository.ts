@@ -30,7 +30,7 @@ import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import type { PgColumn } from 'drizzle-orm/pg-core';
 
 import { type PgTransactions, pgManager } from './pg-transaction-manager.js';
-import { exactTextsOfRow } from './column/exact-text.js';
+import { formOfRow } from './column/stored-form.js';
 import type { ModelTable } from './model-columns.js';
 import { RowJson } from './write/row-json.js';
 import { PgModelSource, type PlacedRow, TableReader, readBy } from './read/table-reader.js';
@@ -317,7 +317,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   /** Makes the model of a row, which remembers how it was read. */
   #toModel(row: T['$inferSelect'], read: ModelRead): M {
     const model = this.#modelOf(row);
-    const form = exactTextsOfRow(row);
+    const form = formOfRow(row);
     setRead(model, form === undefined ? read : { ...read, form });
     return model;
   }

@@ -341,6 +341,43 @@ test('a constructor that drops a field of the row is refused, before an update w
   });
 });
 
+test('an update of the model that an addition has returned keeps what the database has filled in', async () => {
+  class Tagged extends Entity<Tagged, ShardedId<Tagged>, 'ON'> {
+    readonly count: number;
+    readonly tags: readonly string[] | undefined;
+
+    constructor(fields: NewEntity<Tagged>) {
+      super(fields);
+      this.count = fields.count;
+      this.tags = fields.tags;
+    }
+
+    next(tags = this.tags): Tagged {
+      return this.copy({ count: this.count + 1, tags });
+    }
+  }
+  const tagged = pgTable('tagged', {
+    ...entityColumns(Tagged),
+    count: integer('count').notNull(),
+    tags: text('tags').array().default(['a', 'b']),
+  });
+  await query(
+    database.url,
+    `create table tagged (id uuid primary key, state text not null, version bigint not null, count integer not null,
+       tags text[] default '{a,b}')`,
+  );
+  const tags = new PgRepository({ model: Tagged, table: tagged, databases: registry });
+  const executor = executorOf(tags);
+  const id = ShardedId.generate(Tagged, firstShard);
+  let last = new Tagged({ id, state: 'ON', count: 0, tags: undefined });
+  await stage(executor, (plan) => (last = plan.add(last)));
+  await stage(executor, (plan) => (last = plan.update(last.next())));
+  await stage(executor, (plan) => (last = plan.update(last.next())));
+  expect(await tags.getById(id)).toMatchObject({ count: 2, tags: ['a', 'b'] });
+  await stage(executor, (plan) => (last = plan.update(last.next(['c']))));
+  expect(await tags.getById(id)).toMatchObject({ tags: ['c'] });
+});
+
 test('an update of a model from a page keeps what it does not change', async () => {
   const id = await written("note = 'page'");
   const { items } = await repository.findPage({ limit: 1_000 });

@@ -23,7 +23,7 @@ import type { Connection } from '../connection/connection.js';
 import { queryOf } from '../connection/storage-error.js';
 import type { ModelTable } from '../model-columns.js';
 import { ColumnOrder, idOrder } from '../column/column-order.js';
-import { ExactTextMemory } from '../column/exact-text.js';
+import { ExactTextMemory } from '../column/stored-form.js';
 
 const deletedState = 'DELETED';
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;

@@ -11,7 +11,7 @@ import {
   groupType,
   stagedValue,
 } from '../column/column-type.js';
-import { ExactTextMemory, exactTextsOf, isUnchanged, keepExactTexts } from '../column/exact-text.js';
+import { ExactTextMemory, FormOfVersion, formOf, isUnchanged } from '../column/stored-form.js';
 import { readerOf } from '../read/table-reader.js';
 
 /** The columns for which a row has values; rows with the same columns share one object. */
@@ -139,29 +139,30 @@ export class RowEncoder {
     { isWhole, isForTable }: { readonly isWhole: boolean; readonly isForTable: boolean },
   ): Row {
     const kind = model.version === 1 ? 'add' : 'update';
-    const texts = kind === 'update' && isForTable ? exactTextsOf(model) : undefined;
-    const kept = new Map<string, string>();
+    const form = kind === 'update' && isForTable ? formOf(model) : undefined;
+    const next = form || kind === 'add' ? new FormOfVersion() : undefined;
     const values: unknown[] = [];
     let present = '';
     for (const encoder of this.#columns) {
       const { key, column } = encoder;
       const given = row[key];
       const value = given === undefined && kind === 'add' && isForTable ? column.defaultFn?.() : given;
-      const isCleared = isWhole && kind === 'update' && !column.notNull;
+      const isCleared = isWhole && kind === 'update' && !column.notNull && form?.left.has(key) !== true;
       const mayBeAbsent =
         (column.hasDefault && !isCleared) || (!(key in row) && (kind === 'update' || !column.notNull));
       const omitted = value === undefined && mayBeAbsent;
       present += omitted ? '0' : '1';
+      if (omitted && isWhole) next?.leave(key);
       if (omitted) continue;
-      const text = texts?.get(key);
+      const text = form?.texts.get(key);
       if (text === undefined || !isStillRead(encoder, text, value)) {
         values.push(encodeValue(encoder, value));
       } else {
         values.push(text);
-        kept.set(key, text);
+        next?.keep(key, text);
       }
     }
-    if (texts !== undefined) keepExactTexts(model, kept);
+    if (isForTable) next?.record(model);
     return { shape: this.#shape(present), values };
   }
 

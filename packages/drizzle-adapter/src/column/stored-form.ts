@@ -7,6 +7,16 @@ import { PgArray, type PgColumn, PgCustomColumn } from 'drizzle-orm/pg-core';
 /** The texts of a row that may say more than the values which they were read as, by the keys of their columns. */
 export type ExactTexts = ReadonlyMap<string, string>;
 
+/** What a model does not say of its row. */
+export interface StoredForm {
+  readonly texts: ExactTexts;
+  /** The keys of the columns that the addition of the row has left to the database. */
+  readonly left: ReadonlySet<string>;
+}
+
+const noTexts: ExactTexts = new Map();
+const nothing: ReadonlySet<string> = new Set();
+
 /** Microseconds, no year of four digits, or a year that `Date` takes for one of another century. */
 const unusualTime = /\.\d{4}|infinity|BC|(?<!\d)00\d\d-|\d{5}-/;
 /** More digits than a number is sure to hold, digits that it writes in another way, or none. */
@@ -60,20 +70,40 @@ export class ExactTextMemory {
   }
 }
 
-/** The exact texts of a row; `undefined` if there are none. */
-export function exactTextsOfRow(row: object): ExactTexts | undefined {
-  return textsOfRows.get(row);
+/** The form of a row that was read; `undefined` if a model says everything. */
+export function formOfRow(row: object): StoredForm | undefined {
+  const texts = textsOfRows.get(row);
+  return texts && { texts, left: nothing };
 }
 
-/** The exact texts of the row that a model was read from. */
-export function exactTextsOf(model: object): ExactTexts | undefined {
-  return readOf(model)?.form as ExactTexts | undefined;
+/** The form of the row of which a model is a version. */
+export function formOf(model: object): StoredForm | undefined {
+  return readOf(model)?.form as StoredForm | undefined;
 }
 
-/** Records the exact texts of the row that is written for a model: those of values that have not changed. */
-export function keepExactTexts(model: object, form: ExactTexts): void {
-  const read = readOf(model);
-  if (read !== undefined) setRead(model, { ...read, form });
+/** Collects the form of a row that is being written. */
+export class FormOfVersion {
+  #texts: Map<string, string> | undefined;
+  #left: Set<string> | undefined;
+
+  /** A column keeps the text that is stored. */
+  keep(key: string, text: string): void {
+    (this.#texts ??= new Map()).set(key, text);
+  }
+
+  /** A column is left to the database. */
+  leave(key: string): void {
+    (this.#left ??= new Set()).add(key);
+  }
+
+  /** Records the form for the model of the row, in place of that of the version before it. */
+  record(model: object): void {
+    const read = readOf(model);
+    const [texts, left] = [this.#texts ?? noTexts, this.#left ?? nothing];
+    if (read === undefined && texts.size + left.size === 0) return;
+    // An addition was not read. Its plan says where it is written.
+    setRead(model, { manager: model, timeline: 0, ...read, form: { texts, left } });
+  }
 }
 
 /**
