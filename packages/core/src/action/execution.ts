@@ -69,15 +69,14 @@ export class Execution<Params, Result> implements AttemptedExecution<Params, Res
 
   async #runOnce(request: KeyedRequest<Result>): Promise<Result> {
     const { keySearch } = this.#environment;
-    const { scope, isSearchedEverywhere } = request;
-    const known = isSearchedEverywhere ? await keySearch.everywhere(scope) : undefined;
+    const known = request.isSearchedEverywhere ? await keySearch.everywhere(request) : undefined;
     if (known !== undefined) return request.replay(known);
     try {
       return await this.#attempt();
     } catch (error) {
       if (!KeyedRequest.mayBeOwnEffect(error)) throw error;
       // The cause of the refusal may be the request's own earlier effect, such as a withdrawal that emptied the wallet.
-      const stored = await keySearch.afterRefusal(scope, this.newParams(), this.shards);
+      const stored = await keySearch.afterRefusal(request, this.newParams(), this.shards);
       if (stored === undefined) throw error;
       return request.replay(stored);
     }

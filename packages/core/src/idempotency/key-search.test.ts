@@ -27,6 +27,21 @@ function onceOnly(): TestExecutor & { readonly id: Id<Wallet>; readonly refusal:
   return { ...running, id: wallet.id, refusal };
 }
 
+test('a repeat gets its own result if two requests have used its key at the same time, on two shards', async () => {
+  const gate = Promise.withResolvers<void>();
+  let waiting = 0;
+  const running = executorOf(async (plan, params) => {
+    plan().update(writtenWallet(params === 'mexico' ? mexico : global));
+    if (++waiting === 2) gate.resolve();
+    await gate.promise;
+  });
+  await Promise.all([running.execute('global', key), running.execute('mexico', key)]);
+  expect(running.driver.committed).toHaveLength(2);
+  for (const request of ['global', 'mexico']) expect(await running.execute(request, key)).toBeUndefined();
+  await expect(running.execute('another', key)).rejects.toMatchObject({ code: 'idempotency-key-reused' });
+  expect(running.driver.committed).toHaveLength(2);
+});
+
 describe('a repeat that the rules refuse', () => {
   test.each([key, unsearched])('gets the first result', async (configuration) => {
     const { execute, id } = onceOnly();

@@ -7,7 +7,7 @@ import { ShardUnavailableError } from '../storage/storage-errors.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
 import type { KeyedRequest } from './keyed-request.js';
 
-type SearchedRequest = Pick<KeyedRequest<unknown>, 'scope' | 'isSearchedEverywhere'>;
+type SearchedRequest = Pick<KeyedRequest<unknown>, 'scope' | 'isSearchedEverywhere' | 'isSame'>;
 
 /** The answer of one database. */
 type Finding = { readonly stored: StoredKey | undefined } | { readonly failure: unknown };
@@ -28,10 +28,14 @@ export class KeySearch {
     this.#waitMs = waitMs;
   }
 
-  /** Searches all databases in parallel, and skips those that do not answer soon. */
-  async everywhere(scope: KeyScope): Promise<StoredKey | undefined> {
+  /**
+   * Searches all databases in parallel, and skips those that do not answer soon. Two requests that used the key at the same time may
+   * both be recorded: the request's own record counts.
+   */
+  async everywhere({ scope, isSame }: SearchedRequest): Promise<StoredKey | undefined> {
     const managers = this.#databases.eachDatabase().flatMap(([manager]) => manager ?? []);
-    return found(await Promise.all(managers.map((manager) => this.#ask(manager, scope))));
+    const stored = found(await Promise.all(managers.map((manager) => this.#ask(manager, scope))));
+    return stored.find(isSame) ?? stored[0];
   }
 
   /**
@@ -58,7 +62,8 @@ export class KeySearch {
     }
     if (isSearchedEverywhere || unread === first || unread === effect) return undefined;
     // The request may not need this shard.
-    return found([await this.#ask(this.#databases.transactionManager(unread), scope)]);
+    const [stored] = found([await this.#ask(this.#databases.transactionManager(unread), scope)]);
+    return stored;
   }
 
   /**
@@ -66,13 +71,13 @@ export class KeySearch {
    * be why there is nothing to do, and the unique index of the shard where the execution is recorded does not show it.
    */
   async beforeNoEffect(
-    { scope, isSearchedEverywhere }: SearchedRequest,
+    request: SearchedRequest,
     accessed: ReadonlySet<ShardIdentifier>,
     recordShard: ShardIdentifier,
   ): Promise<StoredKey | undefined> {
     const others = new Set([...accessed].filter((shard) => shard !== recordShard));
-    const stored = await this.#onShards(scope, others);
-    return stored ?? (isSearchedEverywhere ? undefined : this.everywhere(scope));
+    const stored = await this.#onShards(request.scope, others);
+    return stored ?? (request.isSearchedEverywhere ? undefined : this.everywhere(request));
   }
 
   /**
@@ -85,13 +90,13 @@ export class KeySearch {
    * certain then
    */
   async afterRefusal(
-    scope: KeyScope,
+    request: SearchedRequest,
     params: unknown,
     turnedTo: ReadonlySet<ShardIdentifier>,
   ): Promise<StoredKey | undefined> {
     const named = namedShards(params);
-    const stored = await this.#onShards(scope, new Set([...named, ...turnedTo]));
-    return stored === undefined && named.size === 0 ? this.everywhere(scope) : stored;
+    const stored = await this.#onShards(request.scope, new Set([...named, ...turnedTo]));
+    return stored === undefined && named.size === 0 ? this.everywhere(request) : stored;
   }
 
   /**
@@ -140,9 +145,8 @@ async function orRejection(answer: Promise<StoredKey | undefined>): Promise<Stor
   return stored;
 }
 
-function found(findings: readonly Finding[]): StoredKey | undefined {
-  for (const finding of findings) if ('stored' in finding && finding.stored) return finding.stored;
-  return undefined;
+function found(findings: readonly Finding[]): readonly StoredKey[] {
+  return findings.flatMap((finding) => ('stored' in finding && finding.stored ? [finding.stored] : []));
 }
 
 /** Skips a database that is unavailable or damaged, but not a bug. */

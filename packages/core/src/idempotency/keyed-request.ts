@@ -103,17 +103,18 @@ export class KeyedRequest<Result> {
    * @throws IdempotencyKeyReusedError `idempotency-key-reused` when that was a different request
    */
   replay(stored: StoredKey): Result {
-    if (!this.#isSame(stored)) throw new IdempotencyKeyReusedError(this.scope.key, this.#action.name, stored);
+    if (!this.isSame(stored)) throw new IdempotencyKeyReusedError(this.scope.key, this.#action.name, stored);
     // The codec belongs to the action and has validated the value.
     const result = this.#registered.resultCodec.decode(stored.result) as Result;
     callSafely(() => this.#onReplayed?.(), 'onReplayed has failed; the request itself had succeeded before');
     return result;
   }
 
-  #isSame({ fingerprint }: StoredKey): boolean {
+  /** Whether a record is that of this request, not of another one under its key. */
+  readonly isSame = ({ fingerprint }: StoredKey): boolean => {
     if (fingerprint === this.#fingerprint) return true;
     return isEarlierFingerprint(fingerprint, this.#action, this.#registered.paramsSchema);
-  }
+  };
 
   /**
    * Reads the record of a key on a shard that has just reported the key as taken.
