@@ -8,8 +8,10 @@ import {
   once,
   otherDatabaseShard,
 } from '@framework/conformance';
+import { sql } from 'drizzle-orm';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { pgManager } from '../src/pg-transaction-manager.js';
 import { groupCommit } from './fixtures/group-commit.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
 import { readableJson } from './fixtures/readable-json.js';
@@ -25,11 +27,16 @@ interface Step {
   readonly values: Partial<AccountFields>;
   /** Stages the version before the last one, if there is one. */
   readonly stale: boolean;
+  /** Another program adds as many microseconds to the due date, before the account is read for this step. */
+  readonly microseconds: number | null;
 }
 
 /** The expected contents of the database: one account, and every version that it had. */
 interface Expected {
   readonly versions: Account[];
+  /** The microseconds of the due date in the database, and in the row from which the last version was made. */
+  stored: number;
+  known: number;
   readonly events: (readonly [version: number, type: string, balance: string])[];
 }
 
@@ -47,6 +54,7 @@ const step: fc.Arbitrary<Step> = fc.record({
     },
     { requiredKeys: [] },
   ),
+  microseconds: fc.option(fc.integer({ min: 1, max: 999 }), { freq: 3 }),
   stale: fc.boolean().chain((maybe) => (maybe ? fc.nat(3).map((dice) => dice === 0) : fc.constant(false))),
 });
 const plans = fc.array(fc.uniqueArray(step, { selector: ({ place }) => place, maxLength: accountCount }), {
@@ -62,12 +70,18 @@ describe(`random plans over two shards (seed ${seed})`, () => {
     await fc.assert(
       fc.asyncProperty(plans, async (sequence) => {
         await suite.fixture.clear();
-        const expected = Array.from({ length: accountCount }, (): Expected => ({ versions: [], events: [] }));
+        const expected = Array.from({ length: accountCount }, (): Expected => ({
+          versions: [],
+          stored: 0,
+          known: 0,
+          events: [],
+        }));
         for (const plan of sequence) await apply(suite, plan, expected);
         const stored = expected.flatMap(({ versions }) => versions.slice(-1));
         expect(byId(await suite.accounts.findAll())).toEqual(byId(stored));
-        for (const { versions, events } of expected) {
+        for (const { versions, stored, events } of expected) {
           expect(await eventsOf(suite, versions[0])).toEqual(events);
+          expect(await microsecondsOf(suite, versions[0])).toBe(stored);
         }
       }),
       { seed, numRuns: 40 },
@@ -81,7 +95,7 @@ async function apply(
   steps: readonly Step[],
   expected: readonly Expected[],
 ): Promise<void> {
-  const changes = steps.map((each) => changeOf(each, expected[each.place]!));
+  const changes = await Promise.all(steps.map((each) => changeOf(suite, each, expected[each.place]!)));
   let staged: readonly Account[] = [];
   const outcome: unknown = await suite
     .stage(
@@ -99,21 +113,54 @@ async function apply(
   );
   const code = failed.length === 0 ? undefined : failed.includes(first!) ? 'stale-record' : 'partial-commit';
   expect((outcome as { readonly code?: string } | undefined)?.code).toBe(code);
-  changes.forEach(({ shard, target, next }, index) => {
+  changes.forEach(({ shard, target, next, known }, index) => {
     // Shards commit in order: nothing is written after the first that fails.
     if (failed.includes(shard) || failed.includes(firstShard)) return;
+    target.stored = target.known = known;
     target.versions.push(staged[index]!);
     target.events.push(...next.events.map((event) => described(event, staged[index]!.version)));
   });
 }
 
-function changeOf({ place, amounts, values, stale }: Step, target: Expected) {
+async function changeOf(
+  suite: SuiteContext,
+  { place, amounts, values, stale, microseconds }: Step,
+  target: Expected,
+) {
   const shard = place % 2 === 0 ? firstShard : otherDatabaseShard;
   const isStale = stale && target.versions.length > 1;
-  const from = target.versions.at(isStale ? -2 : -1) ?? Account.open(shard, systemClock.now());
+  const kept = target.versions.at(isStale ? -2 : -1);
+  const isRead = kept !== undefined && microseconds !== null && !isStale;
+  if (isRead) {
+    await addMicroseconds(suite, kept, microseconds);
+    target.stored = microseconds;
+  }
+  const from = isRead
+    ? await suite.accounts.getById(kept.id)
+    : (kept ?? Account.open(shard, systemClock.now()));
   const credited = amounts.reduce((account, amount) => account.credit(String(amount)), from);
   const next = credited.adjust(values);
-  return { shard, target, stale: isStale, next };
+  const isMoved = next.dueDate.getTime() !== from.dueDate.getTime();
+  const known = isMoved ? 0 : isRead ? microseconds : target.known;
+  return { shard, target, stale: isStale, next, known };
+}
+
+async function addMicroseconds(suite: SuiteContext, { id }: Account, count: number): Promise<void> {
+  const { db } = pgManager(suite.fixture.databases.transactionManager(id.resolveShardIdentifier()));
+  await db.execute(
+    sql`update accounts set due_date = date_trunc('milliseconds', due_date) + ${count} * interval '1 microsecond'
+        where id = ${id.value}`,
+  );
+}
+
+async function microsecondsOf(suite: SuiteContext, account: Account | undefined): Promise<number> {
+  if (account === undefined) return 0;
+  const { db } = pgManager(suite.fixture.databases.transactionManager(account.id.resolveShardIdentifier()));
+  const { rows } = await db.execute<{ count: number }>(
+    sql`select (extract(microseconds from due_date)::bigint % 1000)::integer as count from accounts
+        where id = ${account.id.value}`,
+  );
+  return rows[0]?.count ?? -1;
 }
 
 /** Text in PostgreSQL cannot contain NUL, and the column cannot be null. */
