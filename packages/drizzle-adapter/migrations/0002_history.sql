@@ -70,6 +70,10 @@ create function eventlog.ensure_epoch(out epoch integer, out begun boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
 declare
   own_identity text := eventlog.server_identity();
+  -- What is written now belongs to this epoch, even while a restore has emptied the table of epochs.
+  written integer := (
+    select pg_get_expr(d.adbin, d.adrelid)::integer from pg_attrdef d join pg_attribute a on (a.attrelid, a.attnum) = (d.adrelid, d.adnum)
+    where d.adrelid = 'eventlog.events'::regclass and a.attname = 'epoch');
   latest eventlog.epochs;
 begin
   select * into latest from eventlog.epochs e order by e.epoch desc limit 1;
@@ -77,7 +81,8 @@ begin
   begun := false;
   -- Where nothing can be written, none can begin.
   if current_setting('transaction_read_only')::boolean
-    or latest.system_identifier is not distinct from own_identity and latest.history = eventlog.server_history() then
+    or latest.system_identifier is not distinct from own_identity and latest.history = eventlog.server_history()
+      and latest.epoch >= written then
     return;
   end if;
 
@@ -85,10 +90,10 @@ begin
   -- Without the row, the history is another one whenever it is asked for.
   insert into eventlog.server_run default values on conflict do nothing;
   select * into latest from eventlog.epochs e order by e.epoch desc limit 1;
-  epoch := coalesce(latest.epoch, 1);
+  epoch := greatest(latest.epoch, written);
   begun := coalesce(latest.system_identifier <> own_identity, false) or eventlog.is_ahead_of_server(epoch);
   if begun then
-    if latest.epoch is null then insert into eventlog.epochs (epoch) values (epoch); end if;
+    insert into eventlog.epochs (epoch) values (epoch) on conflict do nothing;
     epoch := epoch + 1;
     -- A copy brings the row along.
     insert into eventlog.server_run default values on conflict ((true)) do update set id = excluded.id;

@@ -32,6 +32,17 @@ beforeAll(async () => {
 
 afterAll(() => elsewhere.stop());
 
+test('a log does not fall back to an earlier epoch while a restore has emptied its table of epochs', async () => {
+  const url = await newDatabase();
+  await openStoreOn(url);
+  await query(url, 'alter table only eventlog.events alter column epoch set default 3');
+  await query(url, 'delete from eventlog.epochs');
+  expect(await query(url, 'select epoch, begun from eventlog.ensure_epoch()')).toEqual([
+    { epoch: 3, begun: false },
+  ]);
+  expect((await epochsOf(url)).at(-1)).toBe(3);
+});
+
 describe('a log that was copied to another server', () => {
   test('continues at its cursors, delivering nothing twice and skipping nothing', async () => {
     const source = await newDatabase();

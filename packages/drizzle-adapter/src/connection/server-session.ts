@@ -94,7 +94,12 @@ const silentSettings = {
   bytea_output: 'hex',
   array_nulls: 'on',
   default_transaction_isolation: 'read committed',
+  // The server says by a warning that a commit no longer waits for the synchronous standbys.
+  client_min_messages: 'warning',
 };
+
+/** Levels at which a session gets no warnings. */
+const withoutWarnings = new Set(['error', 'fatal', 'panic']);
 
 interface SessionRow {
   readonly pid: number;
@@ -184,6 +189,7 @@ async function poolerObstacles(
 
 function isFit(value: string | undefined, name: string, wanted: string): boolean {
   if (value === undefined || value === wanted) return true;
+  if (name === 'client_min_messages') return !withoutWarnings.has(value);
   // More digits than the shortest exact representation are exact, too.
   return name === 'extra_float_digits' && Number(value) > 0;
 }
