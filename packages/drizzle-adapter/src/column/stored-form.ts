@@ -5,7 +5,7 @@ import { is } from 'drizzle-orm';
 import { PgArray, type PgColumn, PgCustomColumn } from 'drizzle-orm/pg-core';
 
 /** The texts of a row that may say more than the values which they were read as, by the keys of their columns. */
-export type ExactTexts = ReadonlyMap<string, string>;
+type ExactTexts = ReadonlyMap<string, string>;
 
 /** What a model does not say of its row. */
 export interface StoredForm {
