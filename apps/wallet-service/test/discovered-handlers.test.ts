@@ -30,7 +30,7 @@ test('the handlers of the service keep their permanent names', () => {
   ]);
 });
 
-/** Stands for a handler of another test, whose constructor may need something. */
+/** Replaces a discovered handler, because the constructors of those in other tests may take arguments. */
 function placeholder(name: string): AnyEventHandler {
   return new (class {
     static readonly handlerName = name;

@@ -119,8 +119,8 @@ class ObservedRun<T> {
 }
 
 /**
- * Calls a function of the application whose error must not reach the caller, because what it is told of has already happened. An
- * error, thrown at once or later, becomes a warning of the process.
+ * Calls a function of the application that is notified of something which has already happened. So its error must not reach the
+ * caller: whether it is thrown at once or later, it becomes a warning of the process.
  *
  * @param message says what has failed, and what it does not change
  */

@@ -1,5 +1,5 @@
 /*
- * What a model knows of its row beyond its fields; copies of the model know it, too.
+ * What a model knows about its row in addition to its fields. Its copies know the same.
  *
  * A version number does not identify a version: another action may have committed one with the same number, on this timeline of the
  * database or on a later one. So a model knows which read has returned it, and whether an attempt has staged its version.
@@ -23,7 +23,7 @@ export interface PlanIdentity {
   isCommitted: boolean;
 }
 
-/** What a model knows of its row. */
+/** What a model knows about its row in addition to its fields. */
 export interface Provenance {
   readonly read?: ModelRead;
   /** The plan on which it was staged, and what was staged there. */

@@ -7,7 +7,7 @@ import { PgArray, type PgColumn, PgCustomColumn } from 'drizzle-orm/pg-core';
 /** The texts of a row that may say more than the values which they were read as, by the keys of their columns. */
 type ExactTexts = ReadonlyMap<string, string>;
 
-/** What a model does not say of its row. */
+/** What a row contains that the fields of its model do not show. */
 export interface StoredForm {
   readonly texts: ExactTexts;
   /** The keys of the columns that the addition of the row has left to the database. */
@@ -44,7 +44,7 @@ function inexactTexts(column: PgColumn): RegExp | undefined {
   }
 }
 
-/** The exact texts of rows, as long as nobody has made a model from them. */
+/** The exact texts of rows that were read, until a model is made from each row. */
 const textsOfRows = new WeakMap<object, ExactTexts>();
 
 /** Remembers the exact texts of a row, if there are any. */
@@ -96,7 +96,7 @@ export class FormOfVersion {
     (this.#left ??= new Set()).add(key);
   }
 
-  /** Records the form for the model of the row, in place of that of the version before it. */
+  /** Gives the form to the model of the row, instead of the previous version's. */
   record(model: object): void {
     const read = readOf(model);
     const [texts, left] = [this.#texts ?? noTexts, this.#left ?? nothing];

@@ -93,16 +93,10 @@ export async function inShortTransaction<Result>(
   client: pg.ClientBase,
   work: () => Promise<Result>,
 ): Promise<Result> {
-  await client.query('begin isolation level read committed');
-  try {
+  return readingCommitted(client, async () => {
     await client.query(`set local lock_timeout = ${lockTimeoutMs}`);
-    const result = await work();
-    await client.query('commit');
-    return result;
-  } catch (error) {
-    await client.query('rollback').catch(() => undefined);
-    throw error;
-  }
+    return work();
+  });
 }
 
 /** Removes the statement and transaction timeouts, whatever the role's settings are. */
@@ -139,7 +133,7 @@ export async function namingDatabase<Result>(
  * server ends the transaction and its locks.
  */
 export async function readingCommitted<Result>(
-  client: pg.Client,
+  client: pg.ClientBase,
   work: () => Promise<Result>,
 ): Promise<Result> {
   await client.query(

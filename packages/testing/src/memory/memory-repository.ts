@@ -253,7 +253,9 @@ export class MemoryRepository<M extends AnyEntity>
     return this.#managerOf(id).rows(this.#table).get(this.idText(id));
   }
 
-  /** A UUID in lower case, unless the table has texts as ids: nobody declares their type in memory. */
+  /**
+   * A UUID in lower case, unless the ids of the table are texts. No column declares their type in memory, so the stored rows decide.
+   */
   protected override idText(id: string): string {
     const lowerCase = super.idText(id);
     if (lowerCase === id) return id;
