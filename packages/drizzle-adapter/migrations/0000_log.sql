@@ -51,15 +51,18 @@ create table eventlog.events_default partition of eventlog.events default;
 -- A table that is created first and attached then needs no lock that conflicts with commits. But attaching it searches the default
 -- partition for its rows, under a lock that blocks commits and reads. Beyond 8 MB, about 10 ms of search, only months to come are
 -- attached, with a constraint which proves that the default partition contains none of their rows. Adding the constraint,
--- validating it beside commits, and using it are three calls, because each must release its locks. The constraint would refuse
--- events of those months, so they are at least a day away, and the last call drops it.
+-- validating it beside commits, and using it are three calls, because each must release its locks. The last call drops the
+-- constraint, which would refuse events of those months. They are at least a week away, so that there is time for another call if
+-- these are interrupted.
 create function eventlog.create_partitions(months_ahead integer) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
 declare
   this_month timestamp := date_trunc('month', now() at time zone 'UTC');
-  first_to_come timestamp := date_trunc('month', now() at time zone 'UTC' + interval '1 day') + interval '1 month';
+  first_to_come timestamp := date_trunc('month', now() at time zone 'UTC' + interval '7 days') + interval '1 month';
   is_filled boolean := pg_relation_size('eventlog.events_default') > 8388608;
   missing timestamp[];
+  -- The first of the missing months that are to come.
+  next_missing timestamp;
   -- Whether the constraint is validated; null if there is none.
   is_proven boolean;
   month timestamp;
@@ -69,13 +72,14 @@ begin
   missing := array(
     select each from generate_series(this_month, this_month + make_interval(months => months_ahead), interval '1 month') each
     where to_regclass('eventlog.events_' || to_char(each, 'YYYY_MM')) is null);
+  next_missing := (select min(each) from unnest(missing) each where each >= first_to_come);
   select convalidated into is_proven from pg_constraint
     where conrelid = 'eventlog.events_default'::regclass and conname = 'events_default_past';
 
-  if is_filled and missing[cardinality(missing)] >= first_to_come then
+  if is_filled and next_missing is not null then
     if is_proven is null then
       execute format('alter table eventlog.events_default add constraint events_default_past check (created_date < %L) not valid',
-        first_to_come at time zone 'UTC');
+        next_missing at time zone 'UTC');
       return true;
     elsif not is_proven then
       begin

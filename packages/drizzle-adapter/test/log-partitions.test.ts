@@ -38,6 +38,23 @@ test('delivery attaches the months to come, and leaves this month to a default p
   expect(await partitionsIn(url)).toEqual(toCome);
 });
 
+test('attaching months that is interrupted refuses no event of the next week, or of months that are attached', async () => {
+  const { url } = await openStore();
+  const last = (await partitionsIn(url)).at(-1);
+  await fillDefault(url, "'2020-01-15'", 10_000);
+  await query(url, `drop table eventlog.${last}`);
+  const interrupted = 'select eventlog.create_partitions(3) as more';
+  expect(await query(url, interrupted)).toEqual([{ more: true }]);
+  await query(
+    url,
+    `${insertEvent("now() + interval '7 days'", 1)} union all ${eventRow("now() + interval '1 month'", 1)}`,
+  );
+  await dropPartitions(url);
+  await query(url, 'alter table eventlog.events_default drop constraint events_default_past');
+  expect(await query(url, interrupted)).toEqual([{ more: true }]);
+  await query(url, insertEvent("now() + interval '7 days'", 1));
+});
+
 test('a default partition that contains events of months to come stays in use, and takes further events', async () => {
   const { store, url } = await openStore();
   await dropPartitions(url);
@@ -85,13 +102,13 @@ async function dropPartitions(url: string): Promise<readonly string[]> {
   return names;
 }
 
-/** Those of the partitions whose months begin after tomorrow. */
+/** Those of the partitions whose months begin in more than a week. */
 async function monthsToCome(url: string, names: readonly string[]): Promise<readonly string[]> {
-  const [row] = await query<{ tomorrow: string }>(
+  const [row] = await query<{ soon: string }>(
     url,
-    `select 'events_' || to_char((now() + interval '1 day') at time zone 'UTC', 'YYYY_MM') as tomorrow`,
+    `select 'events_' || to_char((now() + interval '7 days') at time zone 'UTC', 'YYYY_MM') as soon`,
   );
-  return names.filter((name) => name > row!.tomorrow);
+  return names.filter((name) => name > row!.soon);
 }
 
 /** Writes 1 kB for each event. */

@@ -33,6 +33,16 @@ test('a registry does not confuse an action with its superclass', () => {
   );
 });
 
+test('a registry names what is passed in place of a class of actions', () => {
+  const missing = undefined as unknown as typeof FirstAction;
+  expect(() => new ActionRegistry([]).get(missing)).toThrow(
+    expect.objectContaining({
+      code: 'unknown-action',
+      message: expect.stringMatching(/^undefined is not registered/),
+    }),
+  );
+});
+
 test('a registry refuses two instances of one class', () => {
   expect(() => new ActionRegistry([new FirstAction(clock), new FirstAction(clock)])).toThrow(
     expect.objectContaining({ code: 'invariant-violation', message: expect.stringContaining('twice') }),

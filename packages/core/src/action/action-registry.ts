@@ -88,10 +88,15 @@ export class ActionRegistry {
    */
   get<Params, Result>(actionClass: ActionClass<Params, Result>): RegisteredAction<Params, Result> {
     const registered = this.#byClass.get(actionClass);
-    if (registered === undefined) throw new UnknownActionError(actionClass.name);
+    if (registered === undefined) throw new UnknownActionError(nameOf(actionClass));
     // The map's key is the class of its value, so the types are those of the class.
     return registered as unknown as RegisteredAction<Params, Result>;
   }
+}
+
+/** The compiler does not check every application: what is passed may be no class. */
+function nameOf(actionClass: unknown): string {
+  return typeof actionClass === 'function' ? actionClass.name : String(actionClass);
 }
 
 /** The policy of an action; it is read once, so that nothing takes it away later. */

@@ -105,6 +105,19 @@ describe('add', () => {
     expect(staged(plan)).toEqual([]);
   });
 
+  test.each<readonly [string, unknown]>([
+    ['undefined', undefined],
+    ['one model', storedWallet()],
+    ['a promise', Promise.resolve([])],
+  ])('refuses %s in place of a list, as updating a list does', (_named, value) => {
+    const plan = planOf();
+    const message = expect.stringMatching(
+      /^TestAction stages .+ with addAll or updateAll: pass a list of models$/,
+    );
+    for (const stage of [() => plan.addAll(value as Wallet[]), () => plan.updateAll(value as Wallet[])])
+      expect(stage).toThrow(expect.objectContaining({ code: 'invariant-violation', message }));
+  });
+
   test('refuses a model that was stored before', () => {
     expect(() => planOf().add(storedWallet())).toThrow(
       expect.objectContaining({ code: 'invariant-violation' }),

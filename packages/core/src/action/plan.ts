@@ -111,12 +111,12 @@ export class Plan {
 
   /** Stages several new models. */
   addAll<M extends AnyEntity>(models: readonly M[]): readonly M[] {
-    return models.map((model) => this.add(model));
+    return this.#listOf(models).map((model) => this.add(model));
   }
 
   /** Stages the next versions of several models. */
   updateAll<M extends AnyEntity>(models: readonly M[]): readonly M[] {
-    return models.map((model) => this.update(model));
+    return this.#listOf(models).map((model) => this.update(model));
   }
 
   #seal(result: unknown): readonly ShardPlan[] {
@@ -133,6 +133,14 @@ export class Plan {
     throw new InvariantViolationError(
       `${this.#actionName} returns ${nameOf(result)} ${result.id.value} with events that it has not staged: ` +
         'stage it with this.plan().update(…) or add(…)',
+    );
+  }
+
+  /** The compiler does not check every application. */
+  #listOf<M>(models: readonly M[]): readonly M[] {
+    if (Array.isArray(models)) return models;
+    throw new InvariantViolationError(
+      `${this.#actionName} stages ${described(models)} with addAll or updateAll: pass a list of models`,
     );
   }
 
@@ -240,6 +248,7 @@ function keyOf(model: AnyEntity): string {
 
 function described(value: unknown): string {
   if (value instanceof Promise) return 'a promise, which it must await';
+  if (value instanceof Entity) return `the ${nameOf(value)} ${value.id.value}`;
   return typeof value === 'object' && value !== null ? 'an object that is no model' : String(value);
 }
 

@@ -158,6 +158,14 @@ describe('a read by several ids', () => {
     expect(await wallets.findAllByIds(ids)).toEqual([one, other, third, one]);
   });
 
+  test('refuses one id in place of a list', async () => {
+    const { id } = openWallet(global);
+    await expect(repository().wallets.findAllByIds(id as unknown as [])).rejects.toMatchObject({
+      code: 'invariant-violation',
+      message: expect.stringContaining('pass a list of ids'),
+    });
+  });
+
   test('asks each shard once', async () => {
     const { wallets } = repository();
     const ids = [mexico, global, mexico].map((shard) => openWallet(shard).id.value);

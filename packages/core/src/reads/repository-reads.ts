@@ -85,9 +85,18 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
     return (await this.findById(id)) !== undefined;
   }
 
-  /** Reads the models of several ids, one statement per shard, in the order of the ids; missing ones are left out. */
+  /**
+   * Reads the models of several ids, one statement per shard, in the order of the ids; missing ones are left out.
+   *
+   * @throws InvariantViolationError `invariant-violation` when the ids are not a list
+   */
   async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
-    const texts = ids.map((id) => this.idText(String(id)));
+    if (!Array.isArray(ids)) {
+      throw new InvariantViolationError(
+        `findAllByIds of ${modelNameOf(this.model)} got no list: pass a list of ids`,
+      );
+    }
+    const texts = ids.map((id: Id<M> | string) => this.idText(String(id)));
     const byManager = Map.groupBy(texts, (id) => this.managerOf(id));
     const found = await Promise.all(
       [...byManager].map(async ([manager, own]) => {

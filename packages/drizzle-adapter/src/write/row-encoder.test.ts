@@ -13,6 +13,8 @@ class Concert extends Entity<Concert, ShardedId<Concert>, 'PLANNED'> {
   }
 }
 
+class Seat extends Entity<Seat, ShardedId<Seat>, 'FREE'> {}
+
 class Wallet extends Model<Wallet, ShardedId<Wallet>, 'OPENED'> {}
 
 const shard = ShardIdentifier.of(0, 0);
@@ -50,4 +52,20 @@ test('the events of a model need no column', () => {
     'createdDate',
     'updatedDate',
   ]);
+});
+
+test('columns without a value get that of their declared functions, as Drizzle calls them', () => {
+  const table = pgTable('seats', {
+    ...entityColumns(Seat),
+    token: text('token').$defaultFn(() => 'new'),
+    touched: text('touched').$onUpdate(() => 'touched'),
+  });
+  const encoder = new RowEncoder('Seat', table);
+  const id = ShardedId.generate(Seat, shard);
+  const valuesOf = (version: number): object => {
+    const { shape, values } = encoder.encodeModel(new Seat({ id, state: 'FREE', version }), true);
+    return Object.fromEntries(shape.fields.map((field, index) => [field, values[index]]));
+  };
+  expect(valuesOf(1)).toMatchObject({ token: 'new', touched: 'touched' });
+  expect(valuesOf(2)).toEqual({ id: id.value, state: 'FREE', version: 2, touched: 'touched' });
 });

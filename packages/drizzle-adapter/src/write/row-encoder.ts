@@ -101,8 +101,8 @@ export class RowEncoder {
    * row, and leaves that of an updated row unchanged. `undefined` means the same for a column with a default, and null
    * for any other.
    *
-   * @param isForTable whether it will be written to the table: then an addition gets the defaults of the table's declaration, and
-   * an update leaves values as they are stored if the model has not changed them
+   * @param isForTable whether it will be written to the table: then columns without a value get that of their `$defaultFn` or
+   * `$onUpdate`, and an update leaves values as they are stored if the model has not changed them
    * @throws InvariantViolationError `invariant-violation` when the row's id or version differs from the model's
    * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
    */
@@ -146,7 +146,7 @@ export class RowEncoder {
     for (const encoder of this.#columns) {
       const { key, column } = encoder;
       const given = row[key];
-      const value = given === undefined && kind === 'add' && isForTable ? column.defaultFn?.() : given;
+      const value = given === undefined && isForTable ? declaredValue(column, kind) : given;
       const isCleared = isWhole && kind === 'update' && !column.notNull && form?.left.has(key) !== true;
       const mayBeAbsent =
         (column.hasDefault && !isCleared) || (!(key in row) && (kind === 'update' || !column.notNull));
@@ -222,6 +222,11 @@ function encodeValue({ column, write, path }: ColumnEncoder, value: unknown): un
   if (value !== null && value !== undefined) return write(value, path);
   if (column.notNull) throw new UnstorableValueError(path, 'it is null, but its column is declared not null');
   return null;
+}
+
+/** What the functions of a column's declaration give it when a row has no value, as Drizzle calls them. */
+function declaredValue({ defaultFn, onUpdateFn }: PgColumn, kind: 'add' | 'update'): unknown {
+  return kind === 'add' && defaultFn !== undefined ? defaultFn() : onUpdateFn?.();
 }
 
 /** Whether a value is still the one that was read from a text. */
