@@ -82,7 +82,7 @@ const firstReadKinds = [
   'beside',
   'broken',
 ] as const;
-const readKinds = [...firstReadKinds, 'kept', 'kept', 'kept'] as const;
+const readKinds = [...firstReadKinds, 'kept', 'kept', 'cached', 'cached', 'cached'] as const;
 
 function programCall(
   choices: Choices,

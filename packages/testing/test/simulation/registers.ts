@@ -76,11 +76,11 @@ export class RegisterWrittenEvent extends ModelEvent<Register> {
 export class RegisterStampedEvent extends RegisterWrittenEvent {}
 
 /**
- * One way of reading: one register, several at once, two in parallel, one for which the program does not wait but fails, or one that an
- * earlier execution of the process has kept.
+ * One way of reading: one register, several at once, two in parallel, one for which the program does not wait but fails, one that an
+ * earlier execution of the process has kept, or a kept one whose version number is that of the row.
  */
 export interface Read {
-  readonly kind: 'one' | 'several' | 'beside' | 'broken' | 'kept';
+  readonly kind: 'one' | 'several' | 'beside' | 'broken' | 'kept' | 'cached';
   readonly ids: readonly [string, string];
   readonly pauseMs: number;
 }
@@ -135,8 +135,8 @@ const marks = z.object({ marks: z.array(z.string()) });
 export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
   readonly #registers: MemoryRepository<Register>;
   readonly #notes: () => Notes;
-  /** What executions of this process have read or staged last, committed or not, as the cache of an application keeps it. */
-  readonly #kept = new Map<string, Register>();
+  /** What executions of this process have read or staged, committed or not, as the cache of an application keeps it. */
+  readonly #kept = new Map<string, Register[]>();
 
   constructor(clock: Clock, registers: MemoryRepository<Register>, notes: () => Notes) {
     super(clock);
@@ -153,13 +153,13 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
     notes.performed.set(program.program, program.note);
     for (const read of program.reads) {
       if (read.pauseMs > 0) await this.clock.sleep(read.pauseMs);
-      const kept = read.kind === 'kept' ? this.#takeKept(read.ids[0]) : undefined;
+      const kept = await this.#takeKept(read);
       for (const register of kept === undefined ? await this.#read(read) : [kept]) {
         const id = register.id.value;
         seen.set(id, [...(seen.get(id) ?? []), register]);
         if (kept !== undefined) used.add(id);
         else {
-          this.#kept.set(id, register);
+          this.#keep(register);
           sights.push({ id, version: register.version, mark: register.mark });
         }
       }
@@ -175,17 +175,25 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
         stamps ? register.stamp(mark, reaction) : register.write(mark, reaction),
       );
       // Not again after it was used: each attempt could be stale because of the one before.
-      if (!used.has(id)) this.#kept.set(id, staged);
+      if (!used.has(id)) this.#keep(staged);
       written.push(mark);
     }
     return { marks: written };
   }
 
+  #keep(register: Register): void {
+    const id = register.id.value;
+    this.#kept.set(id, [...(this.#kept.get(id) ?? []), register]);
+  }
+
   /** Each model is used once more: if it is stale, the next attempt reads. */
-  #takeKept(id: string): Register | undefined {
-    const kept = this.#kept.get(id);
-    this.#kept.delete(id);
-    return kept;
+  async #takeKept({ kind, ids: [id] }: Read): Promise<Register | undefined> {
+    if (kind !== 'kept' && kind !== 'cached') return undefined;
+    const { version } = kind === 'cached' ? await this.#readOne(id) : { version: undefined };
+    const kept = this.#kept.get(id) ?? [];
+    if (version === undefined) return kept.pop();
+    const first = kept.findIndex((register) => register.version === version);
+    return first < 0 ? undefined : kept.splice(first, 1)[0];
   }
 
   async #readOne(id: string): Promise<Register> {
@@ -196,7 +204,7 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
 
   async #read({ kind, ids: [one, other] }: Read): Promise<readonly Register[]> {
     const registers = this.#registers;
-    if (kind === 'one' || kind === 'kept') return [await this.#readOne(one)];
+    if (kind === 'one' || kind === 'kept' || kind === 'cached') return [await this.#readOne(one)];
     if (kind === 'beside') return Promise.all([this.#readOne(one), this.#readOne(other)]);
     if (kind === 'broken') {
       registers.getById(one).catch(() => undefined);
