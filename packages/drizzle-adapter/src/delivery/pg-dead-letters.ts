@@ -61,12 +61,14 @@ export class PgDeadLetters implements DeadLetters {
     const { rows } = await this.#manager.db.execute<Row>(sql`
       with found as (
         ${headsText} where ${and(matching(filter), beyond(after))} order by ${pageOrder} limit ${size + 1}
+      ), written as materialized (
+        -- An event may have many megabytes: it becomes a text only once.
+        select handler, model_name, model_id, attempts, uncounted, error, dead, blocked_date, due_date, event::text as event from found
       ), measured as (
-        select *, sum(octet_length(event::text)) over (order by ${pageOrder}) as bytes, count(*) over ()::integer as found
-        from found
+        select *, sum(octet_length(event)) over (order by ${pageOrder}) as bytes, count(*) over ()::integer as found from written
       )
-      select handler, event, attempts, uncounted, error, dead, blocked_date, due_date, found, ${cursorOf} as cursor
-      from measured where bytes - octet_length(event::text) < ${pageBytesMax} order by ${pageOrder}`);
+      select handler, event::json, attempts, uncounted, error, dead, blocked_date, due_date, found, ${cursorOf} as cursor
+      from measured where bytes - octet_length(event) < ${pageBytesMax} order by ${pageOrder}`);
     const items = rows.slice(0, size);
     const last = items.at(-1);
     const next = last !== undefined && last.found > items.length ? last.cursor : undefined;
