@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { messageFor } from '../test/broker-suite.js';
 import { unhandledRejections } from '../test/unhandled.js';
 import { callTimeoutMs, singlyConfirmedLimits } from './broker.js';
-import { type Broker, type BrokerMessage, RefusedByBroker, publishByKey } from './index.js';
+import { type Broker, type BrokerMessage, NotTakenByBroker, RefusedByBroker, publishByKey } from './index.js';
 import { nats } from './nats.js';
 import { rabbitmq } from './rabbitmq.js';
 import { webhooks } from './webhooks.js';
@@ -124,7 +124,7 @@ describe('publishing by key', () => {
   ])('with a concurrency of %i sends so many keys at first', async (concurrency, sent) => {
     const scripted = new Scripted();
     const messages = messagesOf('a1', 'a2', 'b1', 'c1');
-    const outcomes = publishByKey(messages, forever, scripted.publishOne, concurrency);
+    const outcomes = publishByKey(messages, forever, scripted.publishOne, { concurrency });
     expect(scripted.sent).toEqual(sent);
     for (let index = 0; index < messages.length; index++) {
       scripted.calls[index]?.resolve();
@@ -134,24 +134,76 @@ describe('publishing by key', () => {
     expect(scripted.calls).toHaveLength(4);
   });
 
-  test('sends nothing further after a failure, and rejects with the first one when all calls have ended', async () => {
+  test('holds back only what is behind a failed message of its key, and the target is to blame for the last failures', async () => {
     const unhandled = unhandledRejections();
     const scripted = new Scripted();
-    const publishing = publishByKey(
-      messagesOf('a1', 'a2', 'b1', 'b2', 'c1'),
-      forever,
-      scripted.publishOne,
-      2,
-    );
-    let isOver = false;
-    const over = publishing.catch((error: unknown) => error).finally(() => (isOver = true));
+    const publishing = publishByKey(messagesOf('a1', 'a2', 'b1', 'c1'), forever, scripted.publishOne, {
+      concurrency: 1,
+    });
     scripted.calls[0]?.reject(new Error('first'));
     await turn();
-    expect(isOver).toBe(false);
-    scripted.calls[1]?.reject(new Error('second'));
-    expect(await over).toMatchObject({ message: 'first' });
-    expect(scripted.sent).toEqual(['a1', 'b1']);
+    scripted.calls[1]?.resolve();
+    await turn();
+    scripted.calls[2]?.reject(new Error('last', { cause: new Error('connection refused') }));
+    expect(await publishing).toEqual([
+      { kind: 'later', of: 'key', reason: 'first' },
+      { kind: 'held-back' },
+      { kind: 'confirmed' },
+      { kind: 'later', of: 'target', reason: 'last: connection refused' },
+    ]);
     expect(await unhandled()).toEqual([]);
+  });
+
+  test('does not blame a message that failed while one that was sent before it was still on its way', async () => {
+    const scripted = new Scripted();
+    const publishing = publishByKey(messagesOf('a1', 'b1'), forever, scripted.publishOne);
+    scripted.calls[1]?.reject(new Error('down'));
+    await turn();
+    scripted.calls[0]?.resolve();
+    expect(await publishing).toEqual([
+      { kind: 'confirmed' },
+      { kind: 'later', of: 'target', reason: 'down' },
+    ]);
+  });
+
+  test('sends nothing more to a target after eight failures in a row, and everything to others', async () => {
+    const models = Array.from({ length: 10 }, (_unused, index) => `m${String.fromCharCode(97 + index)}1`);
+    const messages = [...messagesOf(...models), messageFor('other', 'z', 1)];
+    const sent: string[] = [];
+    const outcomes = await publishByKey(
+      messages,
+      forever,
+      async (message) => {
+        sent.push(message.topic);
+        if (message.topic === 't') throw new Error('down');
+      },
+      { concurrency: 1, targetOf: ({ topic }) => topic },
+    );
+    expect(sent).toEqual([...Array.from({ length: 8 }, () => 't'), 'other']);
+    expect(outcomes.map(({ kind }) => kind)).toEqual([
+      ...Array.from({ length: 8 }, () => 'later'),
+      'held-back',
+      'held-back',
+      'confirmed',
+    ]);
+  });
+
+  test('sends nothing more to a target that asks for time', async () => {
+    let sentCount = 0;
+    const outcomes = await publishByKey(
+      messagesOf('a1', 'b1', 'c1'),
+      forever,
+      async () => {
+        if (++sentCount === 2) throw new NotTakenByBroker('429', 30_000);
+      },
+      { concurrency: 1 },
+    );
+    expect(sentCount).toBe(2);
+    expect(outcomes).toEqual([
+      { kind: 'confirmed' },
+      { kind: 'later', of: 'target', reason: '429', afterMs: 30_000 },
+      { kind: 'held-back' },
+    ]);
   });
 
   test('sends nothing further when the caller gives up, and rejects with its reason', async () => {

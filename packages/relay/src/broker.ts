@@ -17,13 +17,28 @@ export interface BrokerMessage {
 /**
  * What became of a message.
  *
- * `confirmed`: the broker has stored it durably. `refused`: the broker will never take it, for the reason that it gave.
- * `held-back`: it was not published, because an earlier one of its key was refused.
+ * `confirmed`: the broker has stored it, as durably as its page says; it is never sent again. `later`: it was not taken, or there was no
+ * answer, and it is sent again with the same id. `refused`: the broker will never take it, for the reason that it gave.
+ * `held-back`: it was not published, because an earlier one of its key is not confirmed, or others for its target have failed.
  */
 export type PublishOutcome =
   | { readonly kind: 'confirmed' }
+  | LaterOutcome
   | { readonly kind: 'refused'; readonly reason: string }
   | { readonly kind: 'held-back' };
+
+/** A message that may be taken later. */
+export interface LaterOutcome {
+  readonly kind: 'later';
+  /**
+   * `target`: as far as is known, no message for this target is taken now. `key`: another message for the target was sent after this one had
+   * failed, and was taken, so that only the messages of its key wait. If that happens again and again, an attempt counts.
+   */
+  readonly of: 'target' | 'key';
+  readonly reason: string;
+  /** How long the target asks not to be sent anything, in milliseconds. Default: the relay's own backoff. */
+  readonly afterMs?: number | undefined;
+}
 
 /** A message broker, as a relay uses it. */
 export interface Broker {
@@ -32,13 +47,15 @@ export interface Broker {
    * Default: the batch size and the timeout of handlers.
    */
   readonly limits?: { readonly messagesMax?: number; readonly timeoutMs?: number };
+  /** What a message goes to that can fail by itself, such as a queue or a topic. Default: all messages have one target. */
+  targetOf?(message: BrokerMessage): string;
   /**
    * Publishes messages: those of one key in order, each only once the one before is confirmed, or in such a way that the broker
    * cannot take it without the one before.
    *
    * @param signal aborted when the caller no longer waits: nothing further is published
    * @returns what became of each message, in the same order
-   * @throws when the broker cannot be reached, or does not confirm in time; then all messages are published again
+   * @throws when the broker cannot be reached; then all messages are published again
    */
   publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]>;
   /** Resolves when the broker answers; rejects otherwise. */
@@ -50,6 +67,18 @@ export interface Broker {
 /** Thrown for a message that the broker will never take; its own `message` is the broker's reason. */
 export class RefusedByBroker extends Error {
   override readonly name = 'RefusedByBroker';
+}
+
+/** Thrown for a message that the broker has not taken now, for the reason that it gave, and may take later. */
+export class NotTakenByBroker extends Error {
+  override readonly name = 'NotTakenByBroker';
+  /** How long its target asks not to be sent anything, in milliseconds; `undefined` if it does not. */
+  readonly afterMs: number | undefined;
+
+  constructor(reason: string, afterMs?: number) {
+    super(reason);
+    this.afterMs = afterMs;
+  }
 }
 
 /** The longest delay of a timer. */
@@ -79,50 +108,106 @@ export function singlyConfirmedLimits(messageTimeoutMs: number): {
 
 const confirmed: PublishOutcome = { kind: 'confirmed' };
 const heldBack: PublishOutcome = { kind: 'held-back' };
+/** How many messages for a target fail one after the other before the others are not tried in this call. */
+const failuresMax = 8;
 
 /**
  * Publishes the messages of each key one after the other, and those of different keys at the same time.
  *
- * @param publishOne resolves when the message is confirmed; rejects with {@link RefusedByBroker} if it is refused, and with any
- * other error if its fate is unknown
- * @param concurrency how many messages are published at the same time. Default: one of each key, without a further limit
- * @throws the first of those other errors, or the signal's reason; then nothing further is published
+ * @param publishOne resolves when the message is confirmed; rejects with {@link RefusedByBroker} if it is refused, with
+ * {@link NotTakenByBroker} if the broker has not taken it now, and with any other error if there was no answer
+ * @param options.concurrency how many messages are published at the same time. Default: one of each key, without a further limit
+ * @param options.targetOf as {@link Broker.targetOf}
+ * @throws the signal's reason when it is aborted; then nothing further is published. The first error when there was no answer to any message
  */
 export async function publishByKey(
   messages: readonly BrokerMessage[],
   signal: AbortSignal,
   publishOne: (message: BrokerMessage) => Promise<void>,
-  concurrency: number = messages.length,
+  {
+    concurrency = messages.length,
+    targetOf = () => '',
+  }: { readonly concurrency?: number; readonly targetOf?: (message: BrokerMessage) => string } = {},
 ): Promise<readonly PublishOutcome[]> {
+  const targets = new Map<string, TargetProgress>();
   const outcomes = new Map<BrokerMessage, PublishOutcome>();
-  const failed = new AbortController();
-  const ended = AbortSignal.any([signal, failed.signal]);
   const publishAll = async (sameKey: readonly BrokerMessage[]): Promise<void> => {
     for (const message of sameKey) {
-      ended.throwIfAborted();
-      const outcome = await outcomeOf(() => publishOne(message));
+      signal.throwIfAborted();
+      const name = targetOf(message);
+      const target = targets.get(name) ?? new TargetProgress();
+      targets.set(name, target);
+      const outcome = await target.publish(message, publishOne);
       outcomes.set(message, outcome);
-      if (outcome.kind === 'refused') return;
+      if (outcome.kind !== 'confirmed') return;
     }
   };
   const keys = Map.groupBy(messages, ({ key }) => key).values();
   const work = async (): Promise<void> => {
     for (const sameKey of keys) await publishAll(sameKey);
   };
-  const works = Array.from({ length: concurrency }, () =>
-    work().catch((error: unknown) => failed.abort(error)),
-  );
-  await Promise.all(works);
-  ended.throwIfAborted();
+  await Promise.allSettled(Array.from({ length: concurrency }, work));
+  signal.throwIfAborted();
+  const reached = [...targets.values()];
+  const [first] = reached;
+  if (first !== undefined && reached.every(({ isAnswered }) => !isAnswered)) throw first.firstError;
+  for (const target of reached)
+    for (const [message, outcome] of target.passed()) outcomes.set(message, outcome);
   return messages.map((message) => outcomes.get(message) ?? heldBack);
 }
 
-async function outcomeOf(publishing: () => Promise<void>): Promise<PublishOutcome> {
-  try {
-    await publishing();
-    return confirmed;
-  } catch (error) {
-    if (error instanceof RefusedByBroker) return { kind: 'refused', reason: error.message };
-    throw error;
+/** The message of an error, and those of its causes: that of `fetch` alone says only that it has failed. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause === undefined ? error.message : `${error.message}: ${reasonOf(error.cause)}`;
+}
+
+/** What was sent to one target in one call. */
+class TargetProgress {
+  readonly #failed: (readonly [BrokerMessage, LaterOutcome])[] = [];
+  /** How many of the failures had happened when a message was sent that was taken. */
+  #passedCount = 0;
+  #failuresInARow = 0;
+  #asksForTime = false;
+  /** Whether there was an answer to any message. */
+  isAnswered = false;
+  firstError: unknown;
+
+  async publish(
+    message: BrokerMessage,
+    publishOne: (message: BrokerMessage) => Promise<void>,
+  ): Promise<PublishOutcome> {
+    if (this.#asksForTime || this.#failuresInARow >= failuresMax) return heldBack;
+    const failedCount = this.#failed.length;
+    try {
+      await publishOne(message);
+      this.isAnswered = true;
+      this.#passedCount = Math.max(this.#passedCount, failedCount);
+      this.#failuresInARow = 0;
+      return confirmed;
+    } catch (error) {
+      this.isAnswered ||= error instanceof RefusedByBroker || error instanceof NotTakenByBroker;
+      if (error instanceof RefusedByBroker) return { kind: 'refused', reason: error.message };
+      this.firstError ??= error;
+      return this.#failedWith(message, error);
+    }
+  }
+
+  /** The messages that failed although one that was sent later was taken, with what that means for them. */
+  passed(): readonly (readonly [BrokerMessage, LaterOutcome])[] {
+    if (this.#asksForTime) return [];
+    return this.#failed
+      .slice(0, this.#passedCount)
+      .map(([message, outcome]) => [message, { ...outcome, of: 'key' }]);
+  }
+
+  #failedWith(message: BrokerMessage, error: unknown): LaterOutcome {
+    const reason = reasonOf(error);
+    const afterMs = error instanceof NotTakenByBroker ? error.afterMs : undefined;
+    const outcome: LaterOutcome = { kind: 'later', of: 'target', reason, afterMs };
+    this.#failed.push([message, outcome]);
+    this.#failuresInARow++;
+    this.#asksForTime ||= afterMs !== undefined;
+    return outcome;
   }
 }

@@ -271,7 +271,10 @@ describe('the partitions of a topic', () => {
       [{ topics: ['t1'], retries: 0 }],
     ]);
     cluster.metadata.mockRejectedValue(unknown('t1'));
-    expect(await producer.partitionCountOf('t1')).toEqual({ refused: 'the topic t1 does not exist' });
+    expect(await producer.partitionCountOf('t1')).toEqual({
+      kind: 'later',
+      reason: 'the topic t1 does not exist',
+    });
   });
 
   test('that is unknown so far are awaited if the server may create it', async () => {
@@ -289,11 +292,11 @@ describe('the partitions of a topic', () => {
 
   test('of Kafka itself are refused', async () => {
     cluster.metadata.mockResolvedValue({ topics: new Map() } as never);
-    expect(await producer.partitionCountOf('__consumer_offsets')).toHaveProperty('refused');
+    expect(await producer.partitionCountOf('__consumer_offsets')).toMatchObject({ kind: 'refused' });
   });
 
-  test('are refused by the errors that are about it, however deep they are, and by no others', async () => {
-    const refusing: number[] = [];
+  test('are refused or awaited by the errors that are about it, however deep they are, and by no others', async () => {
+    const refusing: (readonly [number, string])[] = [];
     for (const { code } of Object.values(protocolErrors)) {
       const error = new MultipleErrors('failed', [
         new MultipleErrors('failed', [new ProtocolError(code)]),
@@ -301,9 +304,12 @@ describe('the partitions of a topic', () => {
       ]);
       cluster.metadata.mockRejectedValue(error);
       const found = await producer.partitionCountOf('t1').catch(() => undefined);
-      if (typeof found === 'object') refusing.push(code);
+      if (typeof found === 'object') refusing.push([code, found.kind]);
     }
-    expect(refusing.toSorted((one, other) => one - other)).toEqual([17, 29]);
+    expect(refusing.toSorted(([one], [other]) => one - other)).toEqual([
+      [17, 'refused'],
+      [29, 'later'],
+    ]);
   });
 });
 

@@ -83,15 +83,18 @@ export class KafkaProducer {
   }
 
   /**
-   * How many partitions a topic has, or why Kafka would never take anything for it.
+   * How many partitions a topic has, or why Kafka takes nothing for it: never, or as long as nobody creates or grants it.
    *
    * @throws what the client throws when nothing is known
    */
-  async partitionCountOf(topic: string): Promise<number | { readonly refused: string }> {
+  async partitionCountOf(
+    topic: string,
+  ): Promise<number | { readonly kind: 'refused' | 'later'; readonly reason: string }> {
     // A server closes the connection on which it is asked for a name that is much longer.
     if (topic.length > topicCharactersMax)
       return {
-        refused: `the name of the topic has ${topic.length} characters, more than ${topicCharactersMax}`,
+        kind: 'refused',
+        reason: `the name of the topic has ${topic.length} characters, more than ${topicCharactersMax}`,
       };
     try {
       const { topics } = await this.#client
@@ -101,23 +104,26 @@ export class KafkaProducer {
           if (isUnknownTopic(error, topic)) return this.#client.metadata({ topics: [topic], retries: 0 });
           throw error;
         });
-      return topics.get(topic)?.partitionsCount ?? { refused: `the topic ${topic} is Kafka's own` };
+      return (
+        topics.get(topic)?.partitionsCount ?? { kind: 'refused', reason: `the topic ${topic} is Kafka's own` }
+      );
     } catch (error) {
       if (isUnknownTopic(error, topic)) {
         if (this.#options.autocreateTopics === true)
           throw new Error(`Kafka has not created the topic ${topic} so far`, { cause: error });
-        return { refused: `the topic ${topic} does not exist` };
+        return { kind: 'later', reason: `the topic ${topic} does not exist` };
       }
       const refusal = leavesOf(error).find(({ apiCode = 0 }) => topicRefusals.has(apiCode));
-      if (refusal !== undefined) return { refused: `the topic ${topic}: ${refusal.message}` };
-      throw error;
+      if (refusal === undefined) throw error;
+      const kind = refusal.apiCode === codes.invalidTopic ? 'refused' : 'later';
+      return { kind, reason: `the topic ${topic}: ${refusal.message}` };
     }
   }
 
   /**
    * Sends one request to each server that leads a partition of these records.
    *
-   * @returns the answer about each partition, which is final: Kafka has taken its batch, or would never take it as it is
+   * @returns the answer about each partition: Kafka has taken its batch, would never take it as it is, or does not permit it
    * @throws what the client throws when there is another answer or none
    */
   async send(records: readonly KafkaRecord[]): Promise<ReadonlyMap<string, KafkaAnswer>> {
@@ -216,6 +222,11 @@ interface PlacedBatch {
 /** Whether a batch is more than the topic or the server allows; its records may be fine. */
 export function isTooLarge({ errorCode }: KafkaAnswer): boolean {
   return errorCode === codes.messageTooLarge || errorCode === codes.recordListTooLarge;
+}
+
+/** Whether the producer may not write to the topic now. */
+export function isDenied({ errorCode }: KafkaAnswer): boolean {
+  return errorCode === codes.topicAuthorizationFailed;
 }
 
 /** Whether Kafka finds a record of a batch invalid, and may say which. */

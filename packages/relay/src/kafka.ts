@@ -5,6 +5,7 @@ import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs } f
 import {
   type KafkaAnswer,
   KafkaProducer,
+  isDenied,
   isInvalid,
   isTooLarge,
   reasonOf,
@@ -88,6 +89,10 @@ class KafkaBroker implements Broker {
     return this.#withProducer((producer) => this.#publishAll(producer, messages, signal));
   }
 
+  targetOf(message: BrokerMessage): string {
+    return this.#topicOf(message);
+  }
+
   async ping(): Promise<void> {
     await this.#withProducer((producer) => this.#answer(producer.ping(), forever));
   }
@@ -156,7 +161,7 @@ class KafkaBroker implements Broker {
     return inOrder(messages, outcomes);
   }
 
-  /** The records of messages that can be published, as far as is known; others are refused. */
+  /** The records of messages that can be published, as far as is known; notes what becomes of others. */
   async #records(
     producer: KafkaProducer,
     messages: readonly BrokerMessage[],
@@ -164,20 +169,20 @@ class KafkaBroker implements Broker {
     signal: AbortSignal,
   ): Promise<readonly KafkaRecord[]> {
     const { messageBytesMax = messageBytesMaxDefault } = this.#options;
-    const counts = new Map<string, number | { readonly refused: string }>();
+    const counts = new Map<string, Awaited<ReturnType<KafkaProducer['partitionCountOf']>>>();
     for (const topic of new Set(messages.map((message) => this.#topicOf(message))))
       counts.set(topic, await this.#answer(producer.partitionCountOf(topic), signal, topicPatienceMs));
-    const refused = new Set<string>();
+    const failedKeys = new Set<string>();
     return messages.flatMap((message) => {
-      if (refused.has(message.key)) return [];
+      if (failedKeys.has(message.key)) return [];
       const topic = this.#topicOf(message);
       const { byteLength } = message.body;
       const found = counts.get(topic) ?? 0;
-      const tooLarge = { refused: `the body has ${byteLength} bytes, more than ${messageBytesMax}` };
-      const count = byteLength > messageBytesMax ? tooLarge : found;
+      const tooLarge = `the body has ${byteLength} bytes, more than ${messageBytesMax}`;
+      const count = byteLength > messageBytesMax ? ({ kind: 'refused', reason: tooLarge } as const) : found;
       if (typeof count === 'number') return [recordOf(message, topic, count)];
-      refused.add(message.key);
-      outcomes.set(message, { kind: 'refused', reason: count.refused });
+      failedKeys.add(message.key);
+      outcomes.set(message, outcomeOf(count.kind, count.reason));
       return [];
     });
   }
@@ -209,7 +214,10 @@ class KafkaBroker implements Broker {
     for (const [index, record] of records.entries()) {
       if (answer.errorCode === 0) outcomes.set(record.message, confirmed);
       else if (blamed.length === 0 || blamed.includes(record))
-        outcomes.set(record.message, { kind: 'refused', reason: reasonOf(answer, index) });
+        outcomes.set(
+          record.message,
+          outcomeOf(isDenied(answer) ? 'later' : 'refused', reasonOf(answer, index)),
+        );
     }
   }
 
@@ -243,28 +251,32 @@ const confirmed: PublishOutcome = { kind: 'confirmed' };
 const heldBack: PublishOutcome = { kind: 'held-back' };
 const forever = new AbortController().signal;
 
-/** The records that are neither confirmed nor refused, nor behind a refused one of their key. */
+function outcomeOf(kind: 'refused' | 'later', reason: string): PublishOutcome {
+  return kind === 'later' ? { kind, of: 'target', reason } : { kind, reason };
+}
+
+/** The records of which nothing is known so far, and that are not behind a failed one of their key. */
 function unsettled(
   records: readonly KafkaRecord[],
   outcomes: ReadonlyMap<BrokerMessage, PublishOutcome>,
 ): readonly KafkaRecord[] {
-  const refused = new Set<string>();
+  const failedKeys = new Set<string>();
   return records.filter(({ message }) => {
     const outcome = outcomes.get(message);
-    if (outcome?.kind === 'refused') refused.add(message.key);
-    return outcome === undefined && !refused.has(message.key);
+    if (outcome !== undefined && outcome.kind !== 'confirmed') failedKeys.add(message.key);
+    return outcome === undefined && !failedKeys.has(message.key);
   });
 }
 
-/** Holds back whatever comes behind a refused message of its key. */
+/** Holds back whatever comes behind a message of its key that is not confirmed. */
 function inOrder(
   messages: readonly BrokerMessage[],
   outcomes: ReadonlyMap<BrokerMessage, PublishOutcome>,
 ): readonly PublishOutcome[] {
-  const refused = new Set<string>();
+  const failedKeys = new Set<string>();
   return messages.map((message) => {
-    const outcome = refused.has(message.key) ? heldBack : (outcomes.get(message) ?? heldBack);
-    if (outcome.kind === 'refused') refused.add(message.key);
+    const outcome = failedKeys.has(message.key) ? heldBack : (outcomes.get(message) ?? heldBack);
+    if (outcome.kind !== 'confirmed') failedKeys.add(message.key);
     return outcome;
   });
 }

@@ -10,6 +10,7 @@ import {
 import {
   type Broker,
   type BrokerMessage,
+  NotTakenByBroker,
   type PublishOutcome,
   RefusedByBroker,
   publishByKey,
@@ -78,7 +79,13 @@ class NatsBroker implements Broker {
 
   async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
     const connected = await this.#connection.get();
-    return publishByKey(messages, signal, (message) => this.#publishOne(connected, message));
+    const targetOf = (message: BrokerMessage): string => this.targetOf(message);
+    return publishByKey(messages, signal, (message) => this.#publishOne(connected, message), { targetOf });
+  }
+
+  /** The subject: other streams may take others. */
+  targetOf({ topic, eventType }: BrokerMessage): string {
+    return `${topic}.${eventType}`;
   }
 
   async ping(): Promise<void> {
@@ -90,8 +97,8 @@ class NatsBroker implements Broker {
     return this.#connection.close();
   }
 
-  async #publishOne({ acknowledgements, manager }: Connected, message: BrokerMessage): Promise<void> {
-    const subject = `${message.topic}.${message.eventType}`;
+  async #publishOne({ acknowledgements }: Connected, message: BrokerMessage): Promise<void> {
+    const subject = this.targetOf(message);
     // Neither client nor server says that there can be no such subject: nobody would ever answer.
     if (subject.split('.').includes(''))
       throw new RefusedByBroker(`the subject ${subject} has an empty part`);
@@ -102,38 +109,22 @@ class NatsBroker implements Broker {
         headersOf(message, subject, this.#options.stream),
       );
     } catch (error) {
-      throw (await isRefusal(error, subject, manager))
-        ? new RefusedByBroker(reasonOf(error, subject))
-        : error;
+      if (isRefusal(error)) throw new RefusedByBroker((error as Error).message);
+      if (error instanceof NatsRefusal && error.code === noResponders)
+        throw new NotTakenByBroker(
+          `no stream takes the subject ${subject}, or the one that does has no leader`,
+        );
+      throw error instanceof NatsRefusal ? new NotTakenByBroker(error.message) : error;
     }
   }
 }
 
 /** Whether the message can never be published as it is. */
-async function isRefusal(error: unknown, subject: string, manager: JetStreamManager): Promise<boolean> {
-  if (error instanceof NatsRefusal && error.code !== noResponders) return refusingCodes.has(error.code);
-  // No stream has answered. One that takes the subject may have no leader now.
-  if (error instanceof NatsRefusal) return !(await isTaken(subject, manager));
+function isRefusal(error: unknown): boolean {
+  if (error instanceof NatsRefusal) return error.code === messageTooLarge;
   // The client itself refuses what no server would take.
   const { name = '' } = error instanceof Error ? error : {};
   return name === 'InvalidArgumentError' || name === 'InvalidSubjectError';
-}
-
-function reasonOf(error: unknown, subject: string): string {
-  const { message } = error as Error;
-  return error instanceof NatsRefusal && error.code === noResponders
-    ? `no stream takes the subject ${subject}`
-    : message;
-}
-
-/** Whether a stream takes a subject; true as well if that cannot be found out. */
-async function isTaken(subject: string, { streams }: JetStreamManager): Promise<boolean> {
-  try {
-    await streams.find(subject);
-    return true;
-  } catch (error) {
-    return !isNotFound(error);
-  }
 }
 
 async function openNats(options: NatsOptions): Promise<Connected> {
@@ -152,8 +143,8 @@ async function openNats(options: NatsOptions): Promise<Connected> {
 
 /** What JetStream answers when no stream takes a subject. */
 const streamNotFound = 10_059;
-/** Errors of JetStream that a message meets again each time: it is larger than the stream allows, or goes to another stream. */
-const refusingCodes: ReadonlySet<number> = new Set([10_054, 10_060]);
+/** What JetStream answers to a message that is larger than the stream allows. */
+const messageTooLarge = 10_054;
 
 async function createStream(
   manager: JetStreamManager,

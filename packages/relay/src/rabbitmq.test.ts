@@ -61,14 +61,14 @@ describe('RabbitMQ', () => {
     expect(server.published[0]?.properties['headers']).not.toHaveProperty('cloudEvents:datacontenttype');
   });
 
-  test('refuses a message that no queue takes, and says so of that message alone', async () => {
+  test('gets a message later that no queue takes, and says so of that message alone', async () => {
     server.verdict = ({ properties }) =>
       (properties['headers'] as Record<string, string>)['cloudEvents:subject'] === 'a' ? 'return' : 'ack';
     const broker = open();
     const messages = [messageFor('t', 'a', 1), messageFor('t', 'a', 2), messageFor('t', 'b', 1)];
     const outcomes = await broker.publish(messages, forever);
     expect(outcomes).toMatchObject([
-      { kind: 'refused', reason: expect.stringContaining('NO_ROUTE') as string },
+      { kind: 'later', reason: expect.stringContaining('NO_ROUTE') as string },
       { kind: 'held-back' },
       { kind: 'confirmed' },
     ]);
@@ -77,10 +77,12 @@ describe('RabbitMQ', () => {
     expect(await kindsOf(broker, messages)).toEqual(['confirmed', 'confirmed', 'confirmed']);
   });
 
-  test('gets a message again after it has not confirmed it', async () => {
+  test('gets a message later after it has not taken it, and says so', async () => {
     const broker = open();
     server.verdict = () => 'nack';
-    expect(await outcomeOf(broker)).toBe('again');
+    expect(await broker.publish([messageFor('t', 'a', 1)], forever)).toMatchObject([
+      { kind: 'later', of: 'target', reason: expect.stringContaining('basic.nack') as string },
+    ]);
     server.verdict = () => 'ack';
     expect(await outcomeOf(broker)).toBe('confirmed');
     expect(server.connectionCount).toBe(1);
@@ -138,8 +140,8 @@ describe('RabbitMQ', () => {
     const broker = open();
     const left = await leftBehind(async () => {
       for (const [verdict, outcome] of [
-        ['return', 'refused'],
-        ['nack', 'again'],
+        ['return', 'later'],
+        ['nack', 'later'],
       ] as const) {
         server.verdict = () => verdict;
         expect(await outcomeOf(broker)).toBe(outcome);

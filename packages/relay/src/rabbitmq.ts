@@ -3,6 +3,7 @@ import { type ChannelModel, type ConfirmChannel, type Message, type Options, con
 import {
   type Broker,
   type BrokerMessage,
+  NotTakenByBroker,
   type PublishOutcome,
   RefusedByBroker,
   publishByKey,
@@ -19,8 +20,8 @@ export interface RabbitMqOptions {
   /** Declares the exchange, durable and of the type `topic`, if it does not exist. Default false. */
   readonly declare?: boolean;
   /**
-   * The largest body that is published, in bytes; one that exceeds the server's own `max_message_size` closes the channel.
-   * Default 134,217,728.
+   * The largest body that is published, in bytes. The server has a limit of its own, `max_message_size`; when it has closed the channel
+   * because of that, larger bodies are refused. Default 134,217,728.
    */
   readonly messageBytesMax?: number;
   /** How long RabbitMQ may take to answer, in milliseconds; after that, another connection is opened. Default 30,000. */
@@ -31,9 +32,13 @@ export interface RabbitMqOptions {
 
 const messageBytesMaxDefault = 128 * 1024 * 1024;
 const timeoutMsDefault = 30_000;
+/** What the client says of a negative confirmation. */
+const nacked = 'message nacked';
+/** How RabbitMQ says why it has closed the channel on which a message was too large. */
+const sizeLimit = /larger than configured max size (\d+)/;
 
 /**
- * RabbitMQ as the broker of a relay: persistent messages with publisher confirms. A message that no queue takes is refused, because
+ * RabbitMQ as the broker of a relay: persistent messages with publisher confirms. A message that no queue takes waits, because
  * RabbitMQ would drop it.
  */
 export function rabbitmq(options: RabbitMqOptions): Broker {
@@ -49,12 +54,20 @@ interface Connected {
   /** Ends the connection without waiting for RabbitMQ. */
   readonly destroy: () => void;
   isOpen: boolean;
+  /** Why RabbitMQ has closed the channel or the connection, if it has. */
+  reason: Error | undefined;
+  /** Why RabbitMQ reads nothing from the connection now, such as a memory alarm, if it does not. */
+  blockedBy: string | undefined;
+  /** Ends the waits for confirmations, which do not come while RabbitMQ reads nothing. */
+  readonly waits: Set<(error: Error) => void>;
 }
 
 class RabbitMqBroker implements Broker {
   readonly limits: { readonly messagesMax: number; readonly timeoutMs: number };
   readonly #options: RabbitMqOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
+  /** What the server has said is the largest message that it takes; it never says so before. */
+  #serverBytesMax = Infinity;
 
   constructor(options: RabbitMqOptions) {
     const { timeoutMs = timeoutMsDefault } = options;
@@ -74,9 +87,14 @@ class RabbitMqBroker implements Broker {
 
   async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
     const connected = await this.#connection.get();
-    return publishByKey(messages, signal, (message) =>
-      this.#connection.answer(connected, this.#publishOne(connected, message)),
-    );
+    const publishOne = (message: BrokerMessage): Promise<void> =>
+      this.#connection.answer(connected, this.#publishOne(connected, message));
+    return publishByKey(messages, signal, publishOne, { targetOf: routingKeyOf });
+  }
+
+  /** The routing key, because it decides which queues take a message. */
+  targetOf(message: BrokerMessage): string {
+    return routingKeyOf(message);
   }
 
   async ping(): Promise<void> {
@@ -88,31 +106,63 @@ class RabbitMqBroker implements Broker {
     return this.#connection.close();
   }
 
-  async #publishOne({ channel, returned }: Connected, message: BrokerMessage): Promise<void> {
+  async #publishOne(connected: Connected, message: BrokerMessage): Promise<void> {
+    const { channel, returned } = connected;
     const { exchange, messageBytesMax = messageBytesMaxDefault } = this.#options;
-    const { id, attributes, body } = message;
+    const { id, body } = message;
     if (body.byteLength > messageBytesMax)
       throw new RefusedByBroker(
         `the body has ${body.byteLength} bytes, more than messageBytesMax (${messageBytesMax})`,
       );
-    const routingKey = `${attributes['modelname'] ?? ''}.${message.eventType}`;
+    if (body.byteLength > this.#serverBytesMax)
+      throw new RefusedByBroker(
+        `the body has ${body.byteLength} bytes, more than max_message_size of the server (${this.#serverBytesMax})`,
+      );
+    // Another connection would be blocked as well, and remain until the alarm is over.
+    if (connected.blockedBy !== undefined) throw blockedError(connected.blockedBy);
+    const routingKey = routingKeyOf(message);
     return new Promise((resolve, reject) => {
+      connected.waits.add(reject);
       const onAnswer = (error: unknown): void => {
+        connected.waits.delete(reject);
         const reply = returned.get(id);
         returned.delete(id);
-        if (reply !== undefined) reject(new RefusedByBroker(`${reply}: no queue is bound for ${routingKey}`));
-        else if (error) reject(error);
+        if (reply !== undefined)
+          reject(new NotTakenByBroker(`${reply}: no queue is bound for ${routingKey}`));
+        else if (error) reject(this.#failureOf(error, connected));
         else resolve();
       };
       try {
         channel.publish(exchange, routingKey, Buffer.from(body), propertiesOf(message), onAnswer);
       } catch (error) {
+        connected.waits.delete(reject);
         // What cannot be encoded, such as a routing key of more than 255 bytes, can never be published.
         const isFinal = error instanceof TypeError || error instanceof RangeError;
-        reject(isFinal ? new RefusedByBroker(error.message) : error);
+        reject(isFinal ? new RefusedByBroker(error.message) : this.#failureOf(error, connected));
       }
     });
   }
+
+  /** What RabbitMQ itself has said; the client only says that the channel is closed, or that a message was not taken. */
+  #failureOf(error: unknown, { reason }: Connected): unknown {
+    if (reason === undefined)
+      return (error as Error).message === nacked
+        ? new NotTakenByBroker(
+            'RabbitMQ has not taken the message (basic.nack), for example because a queue is full',
+          )
+        : error;
+    const [, max] = sizeLimit.exec(reason.message) ?? [];
+    if (max !== undefined) this.#serverBytesMax = Number(max);
+    return reason;
+  }
+}
+
+function blockedError(reason: string): Error {
+  return new Error(`RabbitMQ takes no messages now (connection.blocked): ${reason}`);
+}
+
+function routingKeyOf({ attributes, eventType }: BrokerMessage): string {
+  return `${attributes['modelname'] ?? ''}.${eventType}`;
 }
 
 async function openRabbitMq(
@@ -136,10 +186,33 @@ async function openRabbitMq(
       over.abort();
       onClose();
     };
-    const connected: Connected = { connection, channel, returned: new Map(), closed, destroy, isOpen: true };
+    const connected: Connected = {
+      connection,
+      channel,
+      returned: new Map(),
+      closed,
+      destroy,
+      isOpen: true,
+      reason: undefined,
+      blockedBy: undefined,
+      waits: new Set(),
+    };
     connection.on('close', onClose);
-    channel.on('close', onClose);
-    channel.on('error', () => undefined);
+    // The connection of a closed channel is of no use, and would stay open.
+    channel.on('close', destroy);
+    connection.on('blocked', (blockedBy: string) => {
+      connected.blockedBy = blockedBy;
+      for (const reject of connected.waits) reject(blockedError(blockedBy));
+      connected.waits.clear();
+    });
+    connection.on('unblocked', () => {
+      connected.blockedBy = undefined;
+    });
+    const onError = (error: Error): void => {
+      connected.reason ??= error;
+    };
+    channel.on('error', onError);
+    connection.on('error', onError);
     // RabbitMQ returns a message before it confirms it.
     channel.on('return', ({ properties, fields }: Message) => {
       const { messageId } = properties as { readonly messageId?: string };

@@ -86,7 +86,7 @@ describe('Redis', () => {
     const outcomes = await open().publish(messages, forever);
     expect(outcomes.map(({ kind }) => kind)).toEqual([
       'confirmed',
-      'refused',
+      'later',
       'held-back',
       'confirmed',
       'confirmed',
@@ -97,14 +97,15 @@ describe('Redis', () => {
 
   test('is believed to hold back what follows a refused command of the same model in a transaction', async () => {
     server.refuses = ({ fields }) =>
-      fields['modelversion'] === '1' && fields['subject'] === 'a' ? 'ERR no' : undefined;
+      fields['modelversion'] === '1' && fields['subject'] === 'a' ? 'ERR Elements are too large' : undefined;
     const messages = [messageFor('t', 'a', 1), messageFor('t', 'a', 2), messageFor('t', 'b', 1)];
     expect(await kindsOf(open(), messages)).toEqual(['refused', 'held-back', 'confirmed']);
   });
 
   test('keeps models apart whose keys are long and differ only at the end', async () => {
     const long = 'x'.repeat(5_000);
-    server.refuses = ({ fields }) => (fields['subject'] === `${long}a` ? 'ERR no' : undefined);
+    server.refuses = ({ fields }) =>
+      fields['subject'] === `${long}a` ? 'ERR Elements are too large' : undefined;
     const messages = [
       messageFor('t', `${long}a`, 1),
       messageFor('t', `${long}b`, 1),
@@ -141,15 +142,41 @@ describe('Redis', () => {
     expect(server.transactions).toEqual([]);
   });
 
-  test('gets a batch again if it did not execute the transaction', async () => {
+  test.each([
+    ['EXECABORT discarded', 1],
+    ['OOM out of memory', 1],
+    ['NOREPLICAS not enough', 1],
+    ['READONLY replica', 2],
+    ['MOVED 1 127.0.0.1:7001', 2],
+    ['LOADING the data', 2],
+    ['CLUSTERDOWN no slot', 2],
+  ])('gets a batch later if it answers %s, on connection %i', async (aborts, connectionCount) => {
     const broker = open();
-    for (const aborts of ['EXECABORT discarded', 'OOM out of memory', 'READONLY replica']) {
-      server.aborts = aborts;
-      await expect(broker.publish([messageFor('t', 'a', 1)], forever)).rejects.toThrow(aborts);
-    }
+    server.aborts = aborts;
+    expect(await broker.publish([messageFor('t', 'a', 1)], forever)).toEqual([
+      { kind: 'later', of: 'target', reason: aborts },
+    ]);
     server.aborts = undefined;
     expect(await kindsOf(broker, [messageFor('t', 'a', 1)])).toEqual(['confirmed']);
-    expect(server.connectionCount).toBe(1);
+    expect(server.connectionCount).toBe(connectionCount);
+  });
+
+  test.each([
+    ['cluster', 'master', 'a node of a cluster'],
+    ['sentinel', 'master', 'a sentinel'],
+    ['standalone', 'slave', 'a replica'],
+  ])('that is a %s, and %s, gets nothing, and a ping says so', async (mode, role, reason) => {
+    const unhandled = unhandledRejections();
+    const broker = open();
+    await broker.ping();
+    server.info = `redis_mode:${mode}\r\nrole:${role}\r\n`;
+    await expect(broker.ping()).rejects.toThrow(reason);
+    await expect(broker.publish([messageFor('t', 'a', 1)], forever)).rejects.toThrow(reason);
+    expect(server.transactions).toEqual([]);
+    await expect.poll(() => server.sockets.size).toBe(0);
+    server.info = 'redis_mode:standalone\r\nrole:master\r\n';
+    expect(await kindsOf(broker, [messageFor('t', 'a', 1)])).toEqual(['confirmed']);
+    expect(await unhandled()).toEqual([]);
   });
 
   test('gets nothing further from a caller who has given up', async () => {

@@ -48,7 +48,13 @@ class RedisBroker implements Broker {
         const client = clientOf(options);
         late.addEventListener('abort', () => client.destroy());
         await client.connect();
-        return client;
+        try {
+          await assertUsable(client);
+          return client;
+        } catch (error) {
+          if (client.isOpen) client.destroy();
+          throw error;
+        }
       },
       isOpen: (client) => client.isReady,
       end: (client) => client.close(),
@@ -63,22 +69,35 @@ class RedisBroker implements Broker {
     for (let waiting = messages.filter((message) => !outcomes.has(message)); waiting.length > 0;) {
       signal.throwIfAborted();
       const next = this.#nextTransaction(waiting);
-      const refused = new Set<string>();
+      const failedKeys = new Set<string>();
       const replies = await this.#connection.answer(client, this.#execute(client, next));
+      // A server that has become another one's replica, or holds other keys, closes no connection.
+      if (client.isOpen && replies.some(isOfWrongServer)) client.destroy();
       for (const [index, message] of next.entries()) {
         const reply = replies[index];
-        const outcome = refused.has(message.key) ? heldBack : outcomeOf(reply);
+        const outcome = failedKeys.has(message.key) ? heldBack : outcomeOf(reply);
         outcomes.set(message, outcome);
-        if (outcome.kind === 'refused') refused.add(message.key);
+        if (outcome.kind !== 'confirmed') failedKeys.add(message.key);
       }
-      waiting = waiting.filter((message) => !outcomes.has(message) && !refused.has(message.key));
+      waiting = waiting.filter((message) => !outcomes.has(message) && !failedKeys.has(message.key));
     }
     return messages.map((message) => outcomes.get(message) ?? heldBack);
+  }
+
+  /** The stream. */
+  targetOf({ topic }: BrokerMessage): string {
+    return this.#options.stream ?? topic;
   }
 
   async ping(): Promise<void> {
     const client = await this.#connection.get();
     await this.#connection.answer(client, client.ping());
+    try {
+      await this.#connection.answer(client, assertUsable(client));
+    } catch (error) {
+      if (client.isOpen) client.destroy();
+      throw error;
+    }
   }
 
   close(): Promise<void> {
@@ -118,7 +137,7 @@ class RedisBroker implements Broker {
   #execute(client: Client, messages: readonly BrokerMessage[]): Promise<readonly unknown[]> {
     const transaction = client.multi();
     for (const message of messages) this.#add(transaction, message);
-    return transaction.exec().catch(repliesOf);
+    return transaction.exec().catch((error: unknown) => repliesOf(error, messages.length));
   }
 
   #add(transaction: ReturnType<Client['multi']>, { topic, attributes, body }: BrokerMessage): void {
@@ -134,8 +153,43 @@ class RedisBroker implements Broker {
 const confirmed: PublishOutcome = { kind: 'confirmed' };
 const heldBack: PublishOutcome = { kind: 'held-back' };
 
+/** What Redis answers to an entry that it can never store; every other error says something of the server or of the stream. */
+const refusals = /^ERR (?:Elements are too large|string exceeds maximum allowed size)/;
+
 function outcomeOf(reply: unknown): PublishOutcome {
-  return reply instanceof Error ? { kind: 'refused', reason: reply.message } : confirmed;
+  if (!(reply instanceof Error)) return confirmed;
+  const reason = reply.message;
+  return refusals.test(reason) ? { kind: 'refused', reason } : { kind: 'later', of: 'target', reason };
+}
+
+/** Whether a server has answered that another one must be asked. */
+function isOfWrongServer(reply: unknown): boolean {
+  return (
+    reply instanceof Error && /^(?:READONLY|MOVED|ASK|CLUSTERDOWN|MASTERDOWN|LOADING)\b/.test(reply.message)
+  );
+}
+
+/**
+ * Checks that the server is one that takes entries, and keeps them.
+ *
+ * @throws Error when it is a replica, a sentinel, or a node of a cluster
+ */
+async function assertUsable(client: Client): Promise<void> {
+  const info = await client.info().catch((error: unknown) => {
+    // A user that may not ask cannot be told; the first entry shows whether the server takes it.
+    if (error instanceof ErrorReply && error.message.startsWith('NOPERM')) return '';
+    throw error;
+  });
+  const valueOf = (name: string): string | undefined => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1];
+  if (valueOf('redis_mode') === 'cluster')
+    throw new Error(
+      'This Redis is a node of a cluster, whose keys are on several servers: use a Redis that is none',
+    );
+  if (valueOf('redis_mode') === 'sentinel')
+    throw new Error(
+      'This is a sentinel of Redis: pass the address of the Redis that it watches, such as one that follows failovers',
+    );
+  if (valueOf('role') === 'slave') throw new Error('This Redis is a replica, which takes no entries');
 }
 
 function clientOf({ url, client }: RedisOptions) {
@@ -151,9 +205,12 @@ function clientOf({ url, client }: RedisOptions) {
   return made;
 }
 
-/** The replies of a transaction that was executed, although commands in it failed. */
-function repliesOf(error: unknown): readonly unknown[] {
+/**
+ * The replies of a transaction in which commands failed. One that was not executed at all, because a command was refused before or the server
+ * takes none, has the error of each command as its reply.
+ */
+function repliesOf(error: unknown, count: number): readonly unknown[] {
+  if (!(error instanceof ErrorReply)) throw error;
   const { replies } = error as { readonly replies?: readonly unknown[] };
-  if (error instanceof ErrorReply && replies !== undefined) return replies;
-  throw error;
+  return replies ?? Array.from({ length: count }, () => error);
 }

@@ -1,4 +1,4 @@
-import { FrameworkError } from '@framework/core';
+import { type Clock, FrameworkError, systemClock } from '@framework/core';
 import {
   BrokerUnavailableError,
   type EventSource,
@@ -15,11 +15,13 @@ import {
   type EventHandlerOptions,
   type HandlerContext,
   PartialBatchError,
+  RetryLaterError,
   errorText,
 } from '@framework/events';
 
 import type { Broker, BrokerMessage, PublishOutcome } from './broker.js';
 import { defaultTopic, messageOf } from './message.js';
+import { TargetHealth } from './target-health.js';
 
 /** What a relay publishes, where, and from which event on. */
 export interface RelayOptions extends Pick<
@@ -33,12 +35,17 @@ export interface RelayOptions extends Pick<
   readonly topic?: (envelope: EventEnvelope<undefined>) => string;
   /** Traces and measures the calls of the broker, such as `new Telemetry()` of `@framework/telemetry`. Default: nobody does. */
   readonly observer?: Observer;
+  /** Measures how long a target waits that takes nothing. Default: the computer's own clock. */
+  readonly clock?: Clock;
 }
 
 /** What has kept a relay from publishing. */
 export interface RelayError {
-  /** `broker-unavailable`: the broker did not confirm. `message-refused`: a message can never be published as it is. */
-  readonly code: 'broker-unavailable' | 'message-refused';
+  /**
+   * `broker-unavailable`: the broker, or a target, did not confirm anything. `message-failed`: a message was not taken although others for its
+   * target were, and is tried again. `message-refused`: a message can never be published as it is.
+   */
+  readonly code: 'broker-unavailable' | 'message-failed' | 'message-refused';
   /** For logs: it may contain addresses, or what a webhook has quoted of a request. */
   readonly text: string;
   readonly date: Date;
@@ -46,7 +53,7 @@ export interface RelayError {
 
 /** How the last call of a relay's broker ended, in this process. */
 export interface RelayState {
-  /** `waiting`: the broker did not confirm, and the events are published again. `idle`: nothing was published yet. */
+  /** `waiting`: the broker took nothing, and the events are published again. `idle`: nothing was published yet. */
   readonly kind: 'idle' | 'publishing' | 'waiting';
   /** The last error, and when it happened; `undefined` when there was none. */
   readonly lastError: RelayError | undefined;
@@ -57,8 +64,9 @@ export interface RelayState {
 /**
  * Publishes every event to a broker: at least once, those of one model in order. Pass it to a `Delivery` among the handlers.
  *
- * While the broker is down, the log keeps the events. A message that the broker refuses holds up only the later events of its
- * model; it becomes a dead letter with the broker's reason as its error.
+ * While the broker is down, or a target takes nothing, such as a queue or a URL, the log keeps the events, and no attempt is counted. A
+ * message that is not taken while others for its target are holds up only the later events of its model, and uses attempts. One that the
+ * broker refuses becomes a dead letter at once, with the broker's reason as its error.
  */
 export interface Relay extends BatchEventHandler<undefined> {
   readonly name: string;
@@ -79,7 +87,14 @@ export interface Relay extends BatchEventHandler<undefined> {
  * const publisher = relay({ name: 'events-to-nats', broker, startFrom: 'beginning' });
  * ```
  */
-export function relay({ name, broker, topic = defaultTopic, observer, ...options }: RelayOptions): Relay {
+export function relay({
+  name,
+  broker,
+  topic = defaultTopic,
+  observer,
+  clock = systemClock,
+  ...options
+}: RelayOptions): Relay {
   const { messagesMax: batchMax, timeoutMs } = broker.limits ?? {};
   const limits = { ...(batchMax && { batchMax }), ...(timeoutMs && { timeoutMs }) };
   // A relay does the same with each event, so that none of them can be the reason why a process dies.
@@ -95,8 +110,39 @@ export function relay({ name, broker, topic = defaultTopic, observer, ...options
     topic,
     source: options.source,
     observe,
+    health: new TargetHealth(clock),
   });
 }
+
+/** A message that was not taken although others for its target were; the attempt counts. */
+class MessageFailedError extends Error {
+  override readonly name = 'MessageFailedError';
+}
+
+/** A message that waits for its target; no attempt counts. */
+class TargetWaitsError extends RetryLaterError {
+  /** How often the message was sent. */
+  readonly count: number;
+
+  constructor(
+    name: string,
+    {
+      afterMs,
+      reason,
+      count,
+    }: { readonly afterMs: number | undefined; readonly reason: string; readonly count: number },
+  ) {
+    super({
+      afterMs,
+      message: `The broker of relay ${name} takes nothing for the message's target now: ${reason}`,
+    });
+    this.count = count;
+  }
+}
+
+/** How often a batch of several models waits as a whole before each of them waits by itself. */
+const wholeWaitsMax = 3;
+const heldBack: PublishOutcome = { kind: 'held-back' };
 
 class EventRelay implements Relay {
   readonly event = 'all';
@@ -106,6 +152,7 @@ class EventRelay implements Relay {
   readonly #topic: (envelope: EventEnvelope<undefined>) => string;
   readonly #source: EventSource | undefined;
   readonly #observe: Observe;
+  readonly #health: TargetHealth;
   #state: Omit<RelayState, 'sources'> = { kind: 'idle', lastError: undefined };
 
   constructor(
@@ -115,10 +162,12 @@ class EventRelay implements Relay {
       topic,
       source,
       observe,
+      health,
     }: {
       readonly topic: (envelope: EventEnvelope<undefined>) => string;
       readonly source: EventSource | undefined;
       readonly observe: Observe;
+      readonly health: TargetHealth;
     },
   ) {
     this.name = name;
@@ -127,6 +176,7 @@ class EventRelay implements Relay {
     this.#topic = topic;
     this.#source = source;
     this.#observe = observe;
+    this.#health = health;
   }
 
   get state(): RelayState {
@@ -139,19 +189,92 @@ class EventRelay implements Relay {
   ): Promise<void> {
     const failures: EventFailure[] = [];
     const messages = this.#messagesOf(envelopes, failures);
-    const outcomes = await this.#publish(messages, signal);
-    const settled = new Set(failures.map(({ eventId }) => eventId));
-    for (const [index, { id: eventId }] of messages.entries()) {
-      const outcome = outcomes[index];
-      if (outcome?.kind === 'refused')
-        failures.push({ eventId, error: new MessageRefusedError(this.name, outcome.reason) });
-      if (outcome?.kind !== 'held-back') settled.add(eventId);
-    }
+    const outcomes = await this.#publishDue(messages, signal);
+    const confirmed = new Set(messages.filter((message) => outcomes.get(message)?.kind === 'confirmed'));
+    const heads = firstOfEachKey(messages.filter((message) => !confirmed.has(message)));
+    // What the targets have refused decides how long those wait that were not sent.
+    const errors = new Map(
+      heads.map((message) => [message, this.#failureOf(message, outcomes.get(message))]),
+    );
+    for (const message of heads)
+      failures.push({ eventId: message.id, error: errors.get(message) ?? this.#waitOf(message) });
     const [first] = failures;
     if (first === undefined) return;
-    this.#failed('publishing', first.error);
-    const waiting = envelopes.map(({ eventId }) => eventId).filter((eventId) => !settled.has(eventId));
+    const isWaiting =
+      confirmed.size === 0 && failures.every(({ error }) => error instanceof TargetWaitsError);
+    this.#note(isWaiting ? 'waiting' : 'publishing', codeOf(first.error), first.error);
+    if (isWaiting) this.#throwIfOutage(failures);
+    const named = new Set([
+      ...Array.from(confirmed, ({ id }) => id),
+      ...failures.map(({ eventId }) => eventId),
+    ]);
+    const waiting = envelopes.map(({ eventId }) => eventId).filter((eventId) => !named.has(eventId));
     throw new PartialBatchError(failures, { waiting });
+  }
+
+  /** Publishes what is neither for a target that waits nor behind such a message of its key. */
+  async #publishDue(
+    messages: readonly BrokerMessage[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<BrokerMessage, PublishOutcome>> {
+    const waiting = new Set<string>();
+    const due = messages.filter((message) => {
+      if (this.#health.waitOf(this.#targetOf(message)) !== undefined) waiting.add(message.key);
+      return !waiting.has(message.key);
+    });
+    if (due.length === 0) return new Map();
+    const begunMs = this.#health.begin(new Set(due.map((message) => this.#targetOf(message))));
+    const outcomes = await this.#publish(due, signal);
+    const taken = due.filter((message) => outcomes.get(message)?.kind === 'confirmed');
+    for (const [target, messagesOfTarget] of Map.groupBy(taken, (message) => this.#targetOf(message)))
+      this.#health.taken(
+        target,
+        messagesOfTarget.map(({ id }) => id),
+        begunMs,
+      );
+    return outcomes;
+  }
+
+  /** What became of a message that was sent and not confirmed. */
+  #failureOf(message: BrokerMessage, outcome: PublishOutcome | undefined): Error | undefined {
+    if (outcome?.kind === 'refused') {
+      this.#health.forget(message.id);
+      return new MessageRefusedError(this.name, outcome.reason);
+    }
+    if (outcome?.kind !== 'later') return undefined;
+    const { of, reason, afterMs } = outcome;
+    const failure = { isPassed: of === 'key', reason, afterMs };
+    const { isToBlame, waitMs, count } = this.#health.failed(message.id, this.#targetOf(message), failure);
+    if (isToBlame)
+      return new MessageFailedError(`The broker of relay ${this.name} has not taken the message: ${reason}`);
+    return new TargetWaitsError(this.name, { afterMs: waitMs, reason, count });
+  }
+
+  /** Why a message waits that was not sent. */
+  #waitOf(message: BrokerMessage): Error {
+    const { ms, reason } = this.#health.waitOf(this.#targetOf(message)) ?? {
+      ms: undefined,
+      reason: 'others fail',
+    };
+    return new TargetWaitsError(this.name, { afterMs: ms, reason, count: 0 });
+  }
+
+  /**
+   * Lets the batch wait as a whole while nothing else is taken either, so that nothing is written for each model. A batch of one model does
+   * not, and no batch does so for ever, because others in its slot would wait behind messages that may be to blame themselves.
+   *
+   * @param failures all of which wait
+   * @throws BrokerUnavailableError `broker-unavailable`
+   */
+  #throwIfOutage(failures: readonly EventFailure[]): void {
+    if (failures.length < 2 || !this.#health.isOutage) return;
+    const counts = failures.map(({ error }) => (error instanceof TargetWaitsError ? error.count : 0));
+    if (Math.max(...counts) > wholeWaitsMax) return;
+    throw new BrokerUnavailableError(this.name, { cause: failures[0]?.error });
+  }
+
+  #targetOf(message: BrokerMessage): string {
+    return this.broker.targetOf?.(message) ?? '';
   }
 
   /** Leaves out events whose messages cannot be made, and later ones of their models. */
@@ -174,25 +297,44 @@ class EventRelay implements Relay {
     });
   }
 
-  async #publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
+  async #publish(
+    messages: readonly BrokerMessage[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<BrokerMessage, PublishOutcome>> {
     try {
       const publishing = { kind: 'publish', relay: this.name, messageCount: messages.length } as const;
       const outcomes = await this.#observe(publishing, () =>
         unlessAborted(this.broker.publish(messages, signal), signal),
       );
-      assertComplete(messages, outcomes);
+      assertComplete(messages, outcomes, (message) => this.#targetOf(message));
       this.#state = { ...this.#state, kind: 'publishing' };
-      return outcomes;
+      return new Map(messages.map((message, index) => [message, outcomes[index] ?? heldBack]));
     } catch (error) {
-      if (!isGivenUp(signal)) this.#failed('waiting', error);
+      if (isGivenUp(signal)) throw new BrokerUnavailableError(this.name, { cause: error });
+      this.#note('waiting', 'broker-unavailable', error);
+      const heads = firstOfEachKey(messages);
+      // A message that is never answered, while others are, must not hold up those behind it.
+      if (heads.some(({ id }) => this.#health.isSuspect(id))) {
+        const reason = errorText(error);
+        return new Map(heads.map((message) => [message, { kind: 'later', of: 'target', reason }]));
+      }
+      for (const message of heads) this.#health.blames(message.id, this.#targetOf(message));
       throw new BrokerUnavailableError(this.name, { cause: error });
     }
   }
 
-  #failed(kind: 'publishing' | 'waiting', error: unknown): void {
-    const code = kind === 'waiting' ? 'broker-unavailable' : 'message-refused';
+  #note(kind: 'publishing' | 'waiting', code: RelayError['code'], error: unknown): void {
     this.#state = { kind, lastError: { code, text: errorText(error), date: new Date() } };
   }
+}
+
+function codeOf(error: unknown): RelayError['code'] {
+  if (error instanceof TargetWaitsError) return 'broker-unavailable';
+  return error instanceof MessageFailedError ? 'message-failed' : 'message-refused';
+}
+
+function firstOfEachKey(messages: readonly BrokerMessage[]): readonly BrokerMessage[] {
+  return [...Map.groupBy(messages, ({ key }) => key).values()].flatMap(([first]) => first ?? []);
 }
 
 /** Whether a call has ended because its events belong to another process now, or delivery stops: that says nothing of the broker. */
@@ -201,18 +343,30 @@ function isGivenUp({ aborted, reason }: AbortSignal): boolean {
 }
 
 /**
- * What is neither confirmed nor behind a refusal would otherwise count as done, and its event would be lost.
+ * What is not confirmed although everything before it is would otherwise wait for nothing.
  *
  * @throws Error when the broker leaves out what became of a message, or holds one back without a reason
  */
-function assertComplete(messages: readonly BrokerMessage[], outcomes: readonly PublishOutcome[]): void {
-  const refused = new Set<string>();
-  for (const [index, { id, key }] of messages.entries()) {
+function assertComplete(
+  messages: readonly BrokerMessage[],
+  outcomes: readonly PublishOutcome[],
+  targetOf: (message: BrokerMessage) => string,
+): void {
+  const keys = new Set<string>();
+  const targets = new Set<string>();
+  for (const [index, message] of messages.entries()) {
     const kind = outcomes[index]?.kind;
-    if (kind === 'refused') refused.add(key);
-    else if (kind !== 'confirmed' && !(kind === 'held-back' && refused.has(key)))
+    if (kind === 'refused' || kind === 'later') keys.add(message.key);
+    if (kind === 'later') targets.add(targetOf(message));
+  }
+  for (const [index, message] of messages.entries()) {
+    const kind = outcomes[index]?.kind;
+    if (
+      kind === undefined ||
+      (kind === 'held-back' && !keys.has(message.key) && !targets.has(targetOf(message)))
+    )
       throw new Error(
-        `The broker has not published message ${id}, although none before it of its key was refused`,
+        `The broker has not published message ${message.id}, although nothing that it depends on has failed`,
       );
   }
 }

@@ -3,6 +3,7 @@ import { Webhook } from 'standardwebhooks';
 import {
   type Broker,
   type BrokerMessage,
+  NotTakenByBroker,
   type PublishOutcome,
   RefusedByBroker,
   publishByKey,
@@ -26,16 +27,21 @@ export interface WebhookOptions {
 
 const timeoutMsDefault = 10_000;
 const concurrencyDefault = 8;
-/** Answers of status 4xx that say "later", not "never". */
-const laterStatuses: ReadonlySet<number> = new Set([408, 425, 429]);
-/** How much of an answer is read, to say why a message was not taken. */
+/** Answers of status 4xx that say something of the endpoint or of this time, not of the message. */
+const laterStatuses: ReadonlySet<number> = new Set([401, 403, 404, 405, 407, 408, 410, 421, 423, 425, 429]);
+/** How much of an answer is read, so that its connection can be used again, and for how long. */
+const answerBytesMax = 16_384;
+const answerMs = 1_000;
+/** How long an endpoint is left alone that answers 429 and does not say how long. */
+const limitedMs = 1_000;
+/** How many bytes of an answer are quoted, to say why a message was not taken. */
 const reasonBytesMax = 500;
 
 /**
  * A webhook as the broker of a relay: each event is a POST request, signed as Standard Webhooks describes.
  *
- * An answer of status 2xx confirms a message. One of 4xx refuses it, except 408, 425 and 429; after every other answer the
- * message is sent again. Redirects are not followed.
+ * An answer of status 2xx confirms a message. One of 4xx refuses it, except 401, 403, 404, 405, 407, 408, 410, 421, 423, 425 and 429: after
+ * these and all other answers the message is sent again, not before the time that `Retry-After` names. Redirects are not followed.
  *
  * @throws Error when the secret is not one of Standard Webhooks, the URL is not an HTTP URL or contains a password, or
  * `concurrency` is not at least 1
@@ -75,7 +81,7 @@ class WebhookBroker implements Broker {
   publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
     const { concurrency = concurrencyDefault } = this.#options;
     const ended = AbortSignal.any([signal, this.#closed.signal]);
-    return publishByKey(messages, ended, (message) => this.#post(message, ended), concurrency);
+    return publishByKey(messages, ended, (message) => this.#post(message, ended), { concurrency });
   }
 
   /** Resolves when anything answers at the URL, whatever the status is: a webhook has no separate URL for checks. */
@@ -91,20 +97,21 @@ class WebhookBroker implements Broker {
   async #post(message: BrokerMessage, signal: AbortSignal): Promise<void> {
     const body = Buffer.from(message.body);
     const sentAt = new Date();
-    const headers = {
-      ...this.#options.headers,
-      ...attributeHeaders(message),
-      'webhook-id': message.id,
-      'webhook-timestamp': String(Math.floor(sentAt.getTime() / 1_000)),
-      'webhook-signature': this.#webhook.sign(message.id, sentAt, body),
-    };
+    // Names of headers that differ only in case are one name.
+    const headers = new Headers(this.#options.headers);
+    for (const [name, value] of Object.entries(attributeHeaders(message))) headers.set(name, value);
+    headers.set('webhook-id', message.id);
+    headers.set('webhook-timestamp', String(Math.floor(sentAt.getTime() / 1_000)));
+    headers.set('webhook-signature', this.#webhook.sign(message.id, sentAt, body));
     const answer = await this.#fetch({ method: 'POST', headers, body }, signal);
-    if (answer.ok) return answer.body?.cancel();
-    const text = await beginningOf(answer).catch(() => '');
-    const reason = `${answer.status} ${answer.statusText}: ${text}`;
+    const quoted = (await beginningOf(answer)).subarray(0, reasonBytesMax);
+    if (answer.ok) return;
     const { status } = answer;
+    const reason = `${status} ${answer.statusText}: ${new TextDecoder().decode(quoted)}`;
     if (status >= 400 && status < 500 && !laterStatuses.has(status)) throw new RefusedByBroker(reason);
-    throw new Error(`The webhook answered ${reason}`);
+    const afterMs =
+      retryAfterMs(answer.headers.get('retry-after')) ?? (status === 429 ? limitedMs : undefined);
+    throw new NotTakenByBroker(reason, afterMs);
   }
 
   #fetch(request: RequestInit, signal: AbortSignal): Promise<Response> {
@@ -116,15 +123,38 @@ class WebhookBroker implements Broker {
   }
 }
 
-/** The beginning of an answer, which may be endless. */
-async function beginningOf({ body }: Response): Promise<string> {
-  let bytes = Buffer.alloc(0);
-  // Leaving the loop ends the answer.
-  for await (const chunk of body ?? []) {
-    bytes = Buffer.concat([bytes, (chunk as Uint8Array).subarray(0, reasonBytesMax)]);
-    if (bytes.byteLength >= reasonBytesMax) break;
+/** The beginning of an answer, which may be endless, and may come slowly or break off: its status is what counts. */
+async function beginningOf({ body }: Response): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  if (body === null) return Buffer.alloc(0);
+  const reader = body.getReader();
+  const timer = setTimeout(() => void reader.cancel().catch(() => undefined), answerMs);
+  try {
+    for (let byteCount = 0; byteCount < answerBytesMax;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      chunks.push(value);
+      byteCount += value.byteLength;
+    }
+    // Does nothing to an answer that was read to its end, whose connection takes the next request.
+    await reader.cancel();
+  } catch {
+    // What was read until then is enough.
+  } finally {
+    clearTimeout(timer);
   }
-  return new TextDecoder().decode(bytes.subarray(0, reasonBytesMax));
+  return Buffer.concat(chunks);
+}
+
+/**
+ * The wait that a header `Retry-After` names, in milliseconds: a number of seconds, or a date.
+ *
+ * @see https://www.rfc-editor.org/rfc/rfc9110#field.retry-after
+ */
+function retryAfterMs(header: string | null): number | undefined {
+  if (header === null) return undefined;
+  const ms = /^\d+$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - Date.now();
+  return Number.isFinite(ms) ? Math.max(0, ms) : undefined;
 }
 
 /** @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md */

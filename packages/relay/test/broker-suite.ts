@@ -141,11 +141,15 @@ export function describeBroker(
       expect((await arrivalsOf(messages)).map(({ attributes }) => attributes['subject'])).toEqual(['c']);
     });
 
-    test('refuses a message that the broker has no place for', async () => {
+    test('lets a message wait that the broker has no place for, and takes the others', async () => {
       const { unrouted, topic } = fixture;
       const message = messageFor(unrouted.topic ?? topic, 'd', 1);
       const attributes = { ...message.attributes, ...unrouted.attributes };
-      expect(await publish([{ ...message, attributes }])).toEqual(['refused']);
+      const placed = messageFor(topic, 'e', 1);
+      expect(await publish([{ ...message, attributes }, placed])).toEqual(['later', 'confirmed']);
+      expect((await arrivalsOf([message, placed])).map(({ attributes: { subject } }) => subject)).toEqual([
+        'e',
+      ]);
     });
 
     test('publishes nothing for a caller who no longer waits', async () => {

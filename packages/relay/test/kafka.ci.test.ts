@@ -75,7 +75,7 @@ describe.skipIf(server === undefined)('Kafka', () => {
     await broker.close();
   });
 
-  test('refuses topics that do not exist and those with impossible names, and takes the others', async () => {
+  test('waits for topics that do not exist, refuses impossible names, and takes the others', async () => {
     const { broker, topic } = fixture;
     const messages = [
       messageFor(`${topic}.missing`, 'p', 1),
@@ -85,7 +85,7 @@ describe.skipIf(server === undefined)('Kafka', () => {
       messageFor('x'.repeat(40_000), 's', 1),
     ];
     expect(await broker.publish(messages, forever)).toMatchObject([
-      { kind: 'refused', reason: `the topic ${topic}.missing does not exist` },
+      { kind: 'later', of: 'target', reason: `the topic ${topic}.missing does not exist` },
       { kind: 'refused', reason: expect.stringContaining('invalid topic') as string },
       { kind: 'held-back' },
       { kind: 'confirmed' },
@@ -105,7 +105,7 @@ describe.skipIf(server === undefined)('Kafka', () => {
   });
 
   test.skipIf(own === undefined)(
-    'refuses what may not be written, and takes messages for other topics',
+    'waits until a topic may be written, and takes messages for others meanwhile',
     async () => {
       const { broker, topic, url } = fixture;
       const forbidden = await KafkaTopic.create(`${topic}.forbidden`, url, messageBytesMax);
@@ -118,7 +118,7 @@ describe.skipIf(server === undefined)('Kafka', () => {
       await expect
         .poll(() => broker.publish(messages, forever))
         .toMatchObject([
-          { kind: 'refused', reason: 'Topic authorization failed.' },
+          { kind: 'later', of: 'target', reason: 'Topic authorization failed.' },
           { kind: 'confirmed' },
           { kind: 'held-back' },
         ]);

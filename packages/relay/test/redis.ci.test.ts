@@ -15,7 +15,7 @@ const server = await brokerServer('Redis', 'REDIS_URL', 'redis://127.0.0.1:6379'
 describeBroker('Redis streams', server, open);
 
 test.skipIf(server === undefined)(
-  'Redis stores nothing of a model behind a message for a stream that it refuses',
+  'Redis stores nothing of a model behind a message for a stream that it does not take',
   async () => {
     const fixture = await open(server ?? new URL('redis://127.0.0.1'));
     const { broker, topic, unrouted } = fixture;
@@ -26,7 +26,7 @@ test.skipIf(server === undefined)(
       messageFor(topic, 'b', 1),
     ];
     const outcomes = await broker.publish(messages, new AbortController().signal);
-    expect(outcomes.map(({ kind }) => kind)).toEqual(['confirmed', 'refused', 'held-back', 'confirmed']);
+    expect(outcomes.map(({ kind }) => kind)).toEqual(['confirmed', 'later', 'held-back', 'confirmed']);
     const stored = (await fixture.received()).map(({ attributes }) => attributes['id']);
     expect(new Set(stored)).toEqual(new Set([messages[0]?.id, messages[3]?.id]));
     await fixture.close();

@@ -1,6 +1,7 @@
 import {
   type Broker,
   type BrokerMessage,
+  NotTakenByBroker,
   type PublishOutcome,
   RefusedByBroker,
   publishByKey,
@@ -15,6 +16,11 @@ export class ScriptedBroker implements Broker {
   isDown = false;
   isSilent = false;
   refuses: (message: BrokerMessage) => boolean = () => false;
+  /** The messages that it does not take now, with the time for which their target asks, if it does. */
+  takesLater: (message: BrokerMessage) => { readonly afterMs?: number } | undefined = () => undefined;
+  targetOf: (message: BrokerMessage) => string = () => '';
+  /** The ids of all messages that were sent, in order. */
+  readonly sent: string[] = [];
   /** What it answers instead, without publishing anything. */
   answers: (() => readonly PublishOutcome[]) | undefined;
   /** Called with each message that is confirmed. */
@@ -28,12 +34,16 @@ export class ScriptedBroker implements Broker {
     this.sizes.push(messages.length);
     if (this.isSilent) return new Promise<never>(() => undefined);
     if (this.answers !== undefined) return Promise.resolve(this.answers());
-    return publishByKey(messages, signal, async (message) => {
+    const publishOne = async (message: BrokerMessage): Promise<void> => {
+      this.sent.push(message.id);
       if (this.isDown) throw new Error('connection refused');
       if (this.refuses(message)) throw new RefusedByBroker('too large');
+      const later = this.takesLater(message);
+      if (later !== undefined) throw new NotTakenByBroker('not now', later.afterMs);
       this.published.push(message);
       this.onPublished(message);
-    });
+    };
+    return publishByKey(messages, signal, publishOne, { concurrency: 8, targetOf: this.targetOf });
   }
 
   async ping(): Promise<void> {}

@@ -20,6 +20,8 @@ export class ScriptedRedis {
   /** The error of whole transactions. */
   aborts: string | undefined;
   isSilent = false;
+  /** What it says of itself. */
+  info = 'redis_mode:standalone\r\nrole:master\r\n';
   readonly #server: Server;
 
   private constructor(server: Server) {
@@ -64,6 +66,7 @@ export class ScriptedRedis {
   #answer([name = '', ...words]: readonly string[], queued: RedisEntry[]): string {
     if (name === 'HELLO') return '%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n';
     if (name === 'PING') return '+PONG\r\n';
+    if (name === 'INFO') return `$${this.info.length}\r\n${this.info}\r\n`;
     if (name === 'XADD') {
       const id = words.indexOf('*');
       const pairs = words.slice(id + 1);

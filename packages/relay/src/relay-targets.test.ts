@@ -1,0 +1,160 @@
+import type { ShardedId } from '@framework/core';
+import { Delivery, DeliveryOperator } from '@framework/events';
+import { VirtualClock } from '@framework/testing';
+import { describe, expect, test } from 'vitest';
+
+import { type BrokerMessage, relay } from './index.js';
+import { type Counter, Counters } from '../test/counter.js';
+import { ScriptedBroker } from '../test/scripted-broker.js';
+
+/** Counters whose events are relayed to a scripted broker, in batches of up to a hundred. */
+async function relayed() {
+  const clock = new VirtualClock();
+  const counters = new Counters(clock);
+  const broker = new ScriptedBroker({ messagesMax: 100, timeoutMs: 30_000 });
+  const publisher = relay({ name: 'to-broker', broker, startFrom: 'beginning', clock });
+  const countedOf: string[] = [];
+  const delivery = new Delivery({
+    databases: counters.databases,
+    executor: counters.executor,
+    handlers: [publisher],
+    clock,
+    onAttemptFailed: ({ event, counted }) => {
+      if (counted) countedOf.push(event.modelId);
+    },
+  });
+  delivery.start();
+  await clock.advance(1_000);
+  const open = (count: number): Promise<readonly ShardedId<Counter>[]> =>
+    Promise.all(Array.from({ length: count }, () => counters.open()));
+  const operator = new DeliveryOperator(counters.databases);
+  const blocked = async () => (await operator.findBlocked({ handler: 'to-broker' })).items;
+  return { clock, counters, broker, publisher, countedOf, open, operator, blocked };
+}
+
+function subjectOf({ attributes }: BrokerMessage): string | undefined {
+  return attributes['subject'];
+}
+
+describe('a target that takes nothing', () => {
+  test('is tried less and less often, without an attempt and with almost no rows, and drained when it is back', async () => {
+    const { clock, counters, broker, publisher, countedOf, open, blocked } = await relayed();
+    const models = await open(200);
+    broker.takesLater = () => ({});
+    for (const id of models) await counters.increase(id, 1);
+    await clock.advance(120_000);
+    // About 16 slots, at most 9 messages each time, every 10 seconds.
+    expect(broker.sent.length).toBeLessThan(16 * 9 * 16);
+    expect(countedOf).toEqual([]);
+    expect(publisher.state).toMatchObject({ kind: 'waiting', lastError: { code: 'broker-unavailable' } });
+    expect(publisher.state.lastError?.text).toContain('not now');
+    broker.takesLater = () => undefined;
+    await clock.advance(15_000);
+    expect(broker.published).toHaveLength(200);
+    expect(await blocked()).toEqual([]);
+  });
+
+  test('is sent nothing before the time for which it asks', async () => {
+    const { clock, counters, broker, open } = await relayed();
+    const models = await open(100);
+    broker.takesLater = () => ({ afterMs: 30_000 });
+    for (const id of models) await counters.increase(id, 1);
+    await clock.advance(2_000);
+    const sentAtOnce = broker.sent.length;
+    expect(sentAtOnce).toBeLessThanOrEqual(16 * 8);
+    await clock.advance(25_000);
+    expect(broker.sent).toHaveLength(sentAtOnce);
+    broker.takesLater = () => undefined;
+    await clock.advance(40_000);
+    expect(broker.published).toHaveLength(100);
+  });
+
+  test('holds up no message for another target, and nothing that was taken is sent again', async () => {
+    const { clock, counters, broker, countedOf, open } = await relayed();
+    const models = await open(60);
+    const isAway = (id: string | undefined): boolean =>
+      id !== undefined && models.findIndex(({ value }) => value === id) % 2 === 0;
+    broker.targetOf = (message) => (isAway(subjectOf(message)) ? 'away' : 'well');
+    broker.takesLater = (message) => (isAway(subjectOf(message)) ? {} : undefined);
+    for (let round = 1; round <= 5; round++) {
+      for (const id of models) await counters.increase(id, round);
+      await clock.advance(1_000);
+      expect(broker.published).toHaveLength(30 * round);
+    }
+    await clock.advance(60_000);
+    expect(broker.published).toHaveLength(150);
+    expect(countedOf).toEqual([]);
+    broker.takesLater = () => undefined;
+    await clock.advance(30_000);
+    expect(broker.published).toHaveLength(300);
+    expect(new Set(broker.published.map(({ id }) => id)).size).toBe(300);
+    for (const id of models) expect(broker.firstVersions(id.value)).toEqual([2, 3, 4, 5, 6]);
+  });
+});
+
+describe('a message that is not taken while others for its target are', () => {
+  test('uses attempts alone, and holds up only its own model', async () => {
+    const { clock, counters, broker, countedOf, open, blocked } = await relayed();
+    const models = await open(100);
+    const bad = models[0]!.value;
+    broker.takesLater = (message) => (subjectOf(message) === bad ? {} : undefined);
+    for (let round = 1; round <= 10; round++) {
+      for (const id of models) await counters.increase(id, round);
+      await clock.advance(1_000);
+      expect(broker.published).toHaveLength(99 * round);
+    }
+    expect(new Set(broker.published.map(({ id }) => id)).size).toBe(990);
+    expect(new Set(countedOf)).toEqual(new Set([bad]));
+    expect((await blocked()).map(({ event }) => event.modelId)).toEqual([bad]);
+    broker.takesLater = () => undefined;
+    await clock.advance(3_600_000);
+    expect(broker.firstVersions(bad)).toEqual(Array.from({ length: 10 }, (_unused, index) => index + 2));
+  });
+
+  test.each([
+    [
+      'answered that it is not taken now',
+      (broker: ScriptedBroker, isBad: boolean) => (broker.takesLater = () => (isBad ? {} : undefined)),
+    ],
+    ['never answered', (broker: ScriptedBroker, isBad: boolean) => (broker.isDown = isBad)],
+  ])('is blamed as well if it is alone in its batch, and %s', async (_how, prepare) => {
+    const { clock, counters, broker, countedOf, open } = await relayed();
+    const [bad, other] = await open(2);
+    broker.targetOf = (message) => {
+      prepare(broker, subjectOf(message) === bad!.value);
+      return '';
+    };
+    await counters.increase(bad!, 1);
+    await clock.advance(30_000);
+    expect(countedOf).toEqual([]);
+    for (let round = 1; round <= 40; round++) {
+      await counters.increase(other!, round);
+      await clock.advance(1_000);
+    }
+    expect(countedOf).not.toEqual([]);
+    expect(new Set(countedOf)).toEqual(new Set([bad!.value]));
+    expect(broker.published).toHaveLength(40);
+    // Nothing shows any more that others are taken.
+    const count = countedOf.length;
+    await clock.advance(3_600_000);
+    expect(countedOf.length).toBeLessThanOrEqual(count + 1);
+  });
+
+  test('is not blamed for a failure while its target comes back', async () => {
+    const { clock, counters, broker, countedOf, open } = await relayed();
+    const models = await open(100);
+    for (let outage = 1; outage <= 3; outage++) {
+      broker.takesLater = () => ({});
+      for (const id of models) await counters.increase(id, outage);
+      await clock.advance(5_000);
+      // It takes some messages, and then nothing for a while.
+      let takenCount = 0;
+      broker.takesLater = () => (takenCount++ < 10 ? undefined : {});
+      await clock.advance(5_000);
+      broker.takesLater = () => undefined;
+      await clock.advance(30_000);
+      expect(broker.published).toHaveLength(100 * outage);
+    }
+    expect(countedOf).toEqual([]);
+  });
+});

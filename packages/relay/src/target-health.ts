@@ -1,0 +1,169 @@
+import type { Clock } from '@framework/core';
+
+/** The first wait after a failure. Each further one is twice as long, up to the last one. */
+const firstWaitMs = 1_000;
+const lastWaitMs = 10_000;
+/** How long other calls wait for the result of the one that tries a target again. */
+const trialMs = 1_000;
+/** How many failed messages are remembered; the oldest are forgotten. */
+const failedMax = 10_000;
+/** After how many failures in a row others must have been taken: a broker that starts takes some messages before it takes all. */
+const passedMin = 2;
+
+/** A target that has taken nothing since messages for it began to fail. */
+interface Failing {
+  readonly firstId: string;
+  readonly sinceMs: number;
+  reason: string;
+  /** How often it was found to take nothing; 0 while only one message has failed, which may be to blame itself. */
+  downCount: number;
+  untilMs: number;
+  /** Whether a call tries it. */
+  isTried: boolean;
+}
+
+interface Failed {
+  readonly target: string;
+  /** When it failed last. */
+  readonly sinceMs: number;
+  readonly count: number;
+  /** Whether another message for the target was sent since then, and taken. */
+  isPassed: boolean;
+  /** After how many failures before that, one after the other, this was so. */
+  readonly passedCount: number;
+}
+
+/**
+ * What a relay has seen of its broker's targets in this process. It tells a target that takes nothing now, so that everything for it waits,
+ * from messages that fail while others are taken.
+ */
+export class TargetHealth {
+  readonly #clock: Clock;
+  readonly #failing = new Map<string, Failing>();
+  /** The messages that have failed and are not taken so far, by their ids. */
+  readonly #failed = new Map<string, Failed>();
+  #lastTakenMs = -Infinity;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Whether no target has taken anything since the first message for any of those that fail now has failed. */
+  get isOutage(): boolean {
+    return (
+      this.#failing.size > 0 &&
+      [...this.#failing.values()].every(({ sinceMs }) => sinceMs > this.#lastTakenMs)
+    );
+  }
+
+  /** How long a target is sent nothing, in milliseconds, and why; `undefined` if it may be tried. */
+  waitOf(target: string): { readonly ms: number; readonly reason: string } | undefined {
+    const { untilMs = 0, reason = '' } = this.#failing.get(target) ?? {};
+    const ms = untilMs - this.#clock.elapsedMs();
+    return ms > 0 ? { ms, reason } : undefined;
+  }
+
+  /** Lets the caller try targets; others wait for what it finds out about those that are down. Returns the time. */
+  begin(targets: Iterable<string>): number {
+    const nowMs = this.#clock.elapsedMs();
+    for (const target of targets) {
+      const failing = this.#failing.get(target);
+      if (failing === undefined || failing.downCount === 0) continue;
+      failing.untilMs = nowMs + trialMs;
+      failing.isTried = true;
+    }
+    return nowMs;
+  }
+
+  /** Notes that a target has taken messages of a call that began at a time. */
+  taken(target: string, ids: Iterable<string>, begunMs: number): void {
+    this.#lastTakenMs = this.#clock.elapsedMs();
+    this.#failing.delete(target);
+    for (const id of ids) this.#failed.delete(id);
+    for (const failed of this.#failed.values())
+      if (failed.target === target && failed.sinceMs <= begunMs) failed.isPassed = true;
+  }
+
+  /** Forgets a message that is not sent again. */
+  forget(id: string): void {
+    this.#failed.delete(id);
+  }
+
+  /**
+   * Notes that a message has failed.
+   *
+   * @param failure.isPassed whether another message for its target was sent later in the same call, and taken
+   * @param failure.afterMs how long the target asks to be sent nothing
+   * @returns how often it has failed, whether the message is to blame and not its target, and otherwise how long it waits
+   */
+  failed(
+    id: string,
+    target: string,
+    {
+      isPassed,
+      afterMs,
+      reason,
+    }: { readonly isPassed: boolean; readonly afterMs?: number | undefined; readonly reason: string },
+  ): { readonly count: number; readonly isToBlame: boolean; readonly waitMs: number } {
+    const nowMs = this.#clock.elapsedMs();
+    const count = (this.#failed.get(id)?.count ?? 0) + 1;
+    const isToBlame = this.blames(id, target, isPassed);
+    if (!isToBlame) this.#noteTarget(id, target, { afterMs, reason, nowMs });
+    const ownWaitMs = Math.min(lastWaitMs, firstWaitMs * 2 ** (count - 1));
+    return { count, isToBlame, waitMs: this.waitOf(target)?.ms ?? ownWaitMs };
+  }
+
+  /**
+   * Notes that there was no answer to a message, or that it has failed.
+   *
+   * @returns whether others for its target were sent after each of its last failures, and taken
+   */
+  blames(id: string, target: string, isPassed = false): boolean {
+    const last = this.#failed.get(id);
+    const passedCount = last?.isPassed === true ? last.passedCount + 1 : 0;
+    const count = (last?.count ?? 0) + 1;
+    this.#remember(id, { target, sinceMs: this.#clock.elapsedMs(), count, isPassed, passedCount });
+    return passedCount >= passedMin;
+  }
+
+  /** Whether a message is to blame if it fails once more. */
+  isSuspect(id: string): boolean {
+    const { isPassed = false, passedCount = 0 } = this.#failed.get(id) ?? {};
+    return isPassed && passedCount + 1 >= passedMin;
+  }
+
+  #remember(id: string, failed: Failed): void {
+    const [oldest] = this.#failed.keys();
+    if (oldest !== undefined && this.#failed.size >= failedMax && !this.#failed.has(id))
+      this.#failed.delete(oldest);
+    this.#failed.set(id, failed);
+  }
+
+  /** One message may be to blame itself; when a second one fails and none was taken in between, the target is down. */
+  #noteTarget(
+    id: string,
+    target: string,
+    {
+      afterMs,
+      reason,
+      nowMs,
+    }: { readonly afterMs: number | undefined; readonly reason: string; readonly nowMs: number },
+  ): void {
+    const failing = this.#failing.get(target) ?? {
+      firstId: id,
+      sinceMs: nowMs,
+      reason,
+      downCount: 0,
+      untilMs: 0,
+      isTried: true,
+    };
+    this.#failing.set(target, failing);
+    failing.reason = reason;
+    if (afterMs !== undefined) failing.untilMs = Math.max(failing.untilMs, nowMs + afterMs);
+    // Calls that were under way when another one found it down say nothing new.
+    if (!failing.isTried || id === failing.firstId) return;
+    const waitMs = Math.min(lastWaitMs, firstWaitMs * 2 ** failing.downCount++);
+    failing.untilMs = Math.max(afterMs === undefined ? 0 : nowMs + afterMs, nowMs + waitMs);
+    failing.isTried = false;
+  }
+}
