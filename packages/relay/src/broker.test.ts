@@ -134,7 +134,7 @@ describe('publishing by key', () => {
     expect(scripted.calls).toHaveLength(4);
   });
 
-  test('holds back only what is behind a failed message of its key, and the target is to blame for the last failures', async () => {
+  test('blames a message that failed before another one was taken, and otherwise its target', async () => {
     const unhandled = unhandledRejections();
     const scripted = new Scripted();
     const publishing = publishByKey(messagesOf('a1', 'a2', 'b1', 'c1'), forever, scripted.publishOne, {

@@ -23,22 +23,19 @@ export interface BrokerMessage {
  */
 export type PublishOutcome =
   | { readonly kind: 'confirmed' }
-  | LaterOutcome
+  | {
+      readonly kind: 'later';
+      /**
+       * `target`: as far as is known, no message for this target is taken now. `key`: another message for the target was sent after this one
+       * had failed, and was taken, so that only the messages of its key wait. If that happens again and again, an attempt counts.
+       */
+      readonly of: 'target' | 'key';
+      readonly reason: string;
+      /** How long the target asks not to be sent anything, in milliseconds. Default: the relay's own backoff. */
+      readonly afterMs?: number | undefined;
+    }
   | { readonly kind: 'refused'; readonly reason: string }
   | { readonly kind: 'held-back' };
-
-/** A message that may be taken later. */
-export interface LaterOutcome {
-  readonly kind: 'later';
-  /**
-   * `target`: as far as is known, no message for this target is taken now. `key`: another message for the target was sent after this one had
-   * failed, and was taken, so that only the messages of its key wait. If that happens again and again, an attempt counts.
-   */
-  readonly of: 'target' | 'key';
-  readonly reason: string;
-  /** How long the target asks not to be sent anything, in milliseconds. Default: the relay's own backoff. */
-  readonly afterMs?: number | undefined;
-}
 
 /** A message broker, as a relay uses it. */
 export interface Broker {
@@ -161,6 +158,8 @@ function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause === undefined ? error.message : `${error.message}: ${reasonOf(error.cause)}`;
 }
+
+type LaterOutcome = PublishOutcome & { readonly kind: 'later' };
 
 /** What was sent to one target in one call. */
 class TargetProgress {

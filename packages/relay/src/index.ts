@@ -2,7 +2,6 @@ export { type Relay, type RelayError, type RelayOptions, type RelayState, relay 
 export {
   type Broker,
   type BrokerMessage,
-  type LaterOutcome,
   NotTakenByBroker,
   type PublishOutcome,
   RefusedByBroker,

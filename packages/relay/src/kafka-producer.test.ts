@@ -295,7 +295,7 @@ describe('the partitions of a topic', () => {
     expect(await producer.partitionCountOf('__consumer_offsets')).toMatchObject({ kind: 'refused' });
   });
 
-  test('are refused or awaited by the errors that are about it, however deep they are, and by no others', async () => {
+  test('are refused or awaited by the errors about it, however deep they are, and by no others', async () => {
     const refusing: (readonly [number, string])[] = [];
     for (const { code } of Object.values(protocolErrors)) {
       const error = new MultipleErrors('failed', [

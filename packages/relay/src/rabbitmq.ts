@@ -56,7 +56,7 @@ interface Connected {
   isOpen: boolean;
   /** Why RabbitMQ has closed the channel or the connection, if it has. */
   reason: Error | undefined;
-  /** Why RabbitMQ reads nothing from the connection now, such as a memory alarm, if it does not. */
+  /** Why RabbitMQ reads nothing from the connection now, such as too little memory, if it does not. */
   blockedBy: string | undefined;
   /** Ends the waits for confirmations, which do not come while RabbitMQ reads nothing. */
   readonly waits: Set<(error: Error) => void>;
@@ -118,7 +118,7 @@ class RabbitMqBroker implements Broker {
       throw new RefusedByBroker(
         `the body has ${body.byteLength} bytes, more than max_message_size of the server (${this.#serverBytesMax})`,
       );
-    // Another connection would be blocked as well, and remain until the alarm is over.
+    // Another connection would be blocked as well, and remain until RabbitMQ reads again.
     if (connected.blockedBy !== undefined) throw blockedError(connected.blockedBy);
     const routingKey = routingKeyOf(message);
     return new Promise((resolve, reject) => {

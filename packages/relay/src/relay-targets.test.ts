@@ -37,7 +37,7 @@ function subjectOf({ attributes }: BrokerMessage): string | undefined {
 }
 
 describe('a target that takes nothing', () => {
-  test('is tried less and less often, without an attempt and with almost no rows, and drained when it is back', async () => {
+  test('is tried less often each time, without an attempt, and gets everything when it is back', async () => {
     const { clock, counters, broker, publisher, countedOf, open, blocked } = await relayed();
     const models = await open(200);
     broker.takesLater = () => ({});
@@ -92,7 +92,7 @@ describe('a target that takes nothing', () => {
   });
 });
 
-describe('a message that is not taken while others for its target are', () => {
+describe('a message that alone is not taken', () => {
   test('uses attempts alone, and holds up only its own model', async () => {
     const { clock, counters, broker, countedOf, open, blocked } = await relayed();
     const models = await open(100);

@@ -61,7 +61,7 @@ function responseOf(status: number, body: ReadableStream | null = null): Respons
 }
 
 describe('a webhook', () => {
-  test('confirms by each status 2xx, refuses by each 4xx that says something of the message, and gets the message again after all others', async () => {
+  test('confirms by each 2xx, refuses by each 4xx about the message, and gets it again after all others', async () => {
     const broker = open();
     const outcomes = new Map<number, string>();
     for (const status of statuses) {
