@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { RawConnection } from './raw-connection.js';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 
@@ -109,6 +109,25 @@ describe('a limit', () => {
     const request = 'GET /health/live HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000\r\n\r\n';
     const [answer] = await connection.send(request + 'x'.repeat(500_000)).ended();
     expect(answer).toMatchObject({ status: 200, headers: { connection: 'close' } });
+  });
+
+  test('on bodies does not reset a client that is still sending, however much its connection has carried before', async () => {
+    const connection = await open();
+    for (let count = 1; count <= 20; count++) {
+      await connection.send(post('/wallets', 'content-length: 60000') + ' '.repeat(60_000)).answered(count);
+      expect(connection.statuses.at(-1)).toBe(400);
+    }
+    let isReset = false;
+    connection.socket.on('error', () => (isReset = true));
+    await connection.send(post('/wallets', 'content-length: 1000000000')).answered(21);
+    expect(connection.statuses.at(-1)).toBe(413);
+    let sentCount = 0;
+    const hasSentEnough = (): boolean => {
+      connection.send('x');
+      return isReset || ++sentCount > 20;
+    };
+    await vi.waitUntil(hasSentEnough, { timeout: 30_000, interval: 20 });
+    expect(isReset).toBe(false);
   });
 
   test('on bodies keeps the connection after chunks that are not read', async () => {

@@ -165,6 +165,23 @@ describe('transfers', () => {
     await untilEnded(id, 'COMPLETED');
   });
 
+  test('are compared as far as shards answer, and only the one that does not is named', async () => {
+    const { id } = await send();
+    await untilEnded(id, 'COMPLETED');
+    await proxy.refuse();
+    onTestFinished(() => proxy.accept());
+    let examinedCount = 0;
+    for (const invariant of operator.invariants) {
+      const step = await invariant.check({ limit: 1_000 });
+      examinedCount += step.examinedCount;
+      expect([invariant.name, new Set(step.failures.flatMap(({ shards }) => shards))]).toEqual([
+        invariant.name,
+        new Set(['1/0']),
+      ]);
+    }
+    expect(examinedCount).toBeGreaterThan(0);
+  });
+
   test('of nobody are not explained', async () => {
     expect(await operator.why('01920000-0000-7000-8000-000000000000')).toMatchObject({ kind: 'unknown' });
     expect(await operator.why('no id')).toMatchObject({ kind: 'unknown', failures: [] });

@@ -101,6 +101,27 @@ describe('a network that goes silent', () => {
     });
   });
 
+  test('keeps refusing callers at once while one waits, when another fails that began to wait before', async () => {
+    const { proxy, suite } = await open({ 'maximum-pool-size': 4 });
+    const read = () => suite.accounts.findAll();
+    const outcomes: string[] = [];
+    const noted = (name: string): Promise<unknown> => read().catch(() => outcomes.push(name));
+    proxy.silence();
+    proxy.cut();
+    const first = noted('first');
+    const begunMs = performance.now();
+    await expect.poll(() => performance.now() - begunMs).toBeGreaterThan(acquisitionTimeoutMs / 3);
+    const second = noted('second');
+    await first;
+    const third = noted('third');
+    await second;
+    await noted('fourth');
+    expect(outcomes).toEqual(['first', 'second', 'fourth']);
+    await third;
+    speak(proxy);
+    await expect.poll(read).toBeInstanceOf(Array);
+  });
+
   test('makes a transaction fail in time', async () => {
     const { proxy, suite } = await open();
     const account = await suite.openAccount(firstShard);

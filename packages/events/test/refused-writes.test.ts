@@ -33,6 +33,29 @@ describe('a statement about many models that is refused once', () => {
   });
 });
 
+describe('a write about one model that is always refused', () => {
+  test.each([
+    ['first', ['bad', 'a', 'b', 'c']],
+    ['in the middle', ['a', 'bad', 'b', 'c']],
+    ['last', ['a', 'b', 'c', 'bad']],
+  ])('keeps no others of its slot waiting if it is %s', async (_where, models) => {
+    const bench = new DeliveryBench();
+    const handler = batchHandlerOf({ name: 'one', retry: { backoffBaseMs: 600_000 } }, () => {
+      throw new Error('no');
+    });
+    for (const model of models) bench.database.commit(deposited(model, 1, { slot: 0 }));
+    const { store } = bench.start([handler]);
+    const fail = store.blocked.fail.bind(store.blocked);
+    store.blocked.fail = (failures) =>
+      failures.some(({ event }) => event.modelId === 'bad')
+        ? Promise.reject(new Error('refused'))
+        : fail(failures);
+    await bench.clock.advance(60_000);
+    const blocked = [...bench.database.blocked.values()].map(({ modelId }) => modelId);
+    expect(blocked.toSorted()).toEqual(['a', 'b', 'c']);
+  });
+});
+
 describe('a slot that is regained under the same lease', () => {
   test.each([
     ['was sent once', 0],

@@ -70,6 +70,35 @@ describe('a search', () => {
     }
   });
 
+  test.each([0, 1, 2, 3])(
+    'finds each event once, even if one database does not answer for page %i, and others have more',
+    async (failingPage) => {
+      const { operator, first, second, clock } = all;
+      for (let version = 1; version <= 6; version++) {
+        await first.write('a', [version]);
+        await clock.advance(1_000);
+        await second.write('b', [version]);
+        await clock.advance(1_000);
+      }
+      const seen: string[] = [];
+      let after: string | undefined;
+      let pageCount = 0;
+      do {
+        if (pageCount === failingPage) all.takeDown(1);
+        const page = await operator.events({}, { limit: 2, after });
+        expect(page.failures).toHaveLength(pageCount === failingPage ? 1 : 0);
+        all.recover();
+        seen.push(...page.items.map(({ event }) => `${event.modelId}${event.modelVersion}`));
+        after = page.next;
+      } while (after !== undefined && ++pageCount < 40);
+      const versions = [1, 2, 3, 4, 5, 6];
+      expect(seen.toSorted()).toEqual([
+        ...versions.map((each) => `a${each}`),
+        ...versions.map((each) => `b${each}`),
+      ]);
+    },
+  );
+
   test('finds the events of a time among older and newer ones, and includes only its beginning', async () => {
     const base = all.clock.now().getTime();
     for (let hour = 0; hour < 8; hour++) {

@@ -5,8 +5,8 @@ const firstWaitMs = 1_000;
 const lastWaitMs = 10_000;
 /** How long other calls wait for the result of the one that tries a target again. */
 const trialMs = 1_000;
-/** How many failed messages are remembered; the oldest are forgotten. */
-const failedMax = 10_000;
+/** How many failed messages, and how many targets, are remembered; the oldest are forgotten. */
+const rememberedMax = 10_000;
 /** After how many failures in a row others must have been taken: a broker that starts takes some messages before it takes all. */
 const passedMin = 2;
 
@@ -122,7 +122,7 @@ export class TargetHealth {
     const last = this.#failed.get(id);
     const passedCount = last?.isPassed === true ? last.passedCount + 1 : 0;
     const count = (last?.count ?? 0) + 1;
-    this.#remember(id, { target, sinceMs: this.#clock.elapsedMs(), count, isPassed, passedCount });
+    remember(this.#failed, id, { target, sinceMs: this.#clock.elapsedMs(), count, isPassed, passedCount });
     return passedCount >= passedMin;
   }
 
@@ -130,13 +130,6 @@ export class TargetHealth {
   isSuspect(id: string): boolean {
     const { isPassed = false, passedCount = 0 } = this.#failed.get(id) ?? {};
     return isPassed && passedCount + 1 >= passedMin;
-  }
-
-  #remember(id: string, failed: Failed): void {
-    const [oldest] = this.#failed.keys();
-    if (oldest !== undefined && this.#failed.size >= failedMax && !this.#failed.has(id))
-      this.#failed.delete(oldest);
-    this.#failed.set(id, failed);
   }
 
   /** One message may be to blame itself; when a second one fails and none was taken in between, the target is down. */
@@ -157,7 +150,7 @@ export class TargetHealth {
       untilMs: 0,
       isTried: true,
     };
-    this.#failing.set(target, failing);
+    remember(this.#failing, target, failing);
     failing.reason = reason;
     if (afterMs !== undefined) failing.untilMs = Math.max(failing.untilMs, nowMs + afterMs);
     // Calls that were under way when another one found it down say nothing new.
@@ -166,4 +159,10 @@ export class TargetHealth {
     failing.untilMs = Math.max(afterMs === undefined ? 0 : nowMs + afterMs, nowMs + waitMs);
     failing.isTried = false;
   }
+}
+
+function remember<T>(map: Map<string, T>, key: string, value: T): void {
+  const [oldest] = map.keys();
+  if (oldest !== undefined && map.size >= rememberedMax && !map.has(key)) map.delete(oldest);
+  map.set(key, value);
 }

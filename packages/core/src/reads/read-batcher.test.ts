@@ -149,6 +149,26 @@ describe('reads that are combined', () => {
     expect(await combiner.read('a')).toBe(source.wallets.get('a'));
   });
 
+  test('are sent in one statement after the other while these are quick, however long reads keep coming', async () => {
+    const source = sourceOf('a');
+    let nowMs = 1_000;
+    const combiner = new ReadCombiner(source, { elapsedMs: () => nowMs });
+    const reads: Promise<unknown>[] = [];
+    let [openCount, openMax] = [0, 0];
+    source.readOne = async (id) => {
+      openMax = Math.max(openMax, ++openCount);
+      nowMs += 60;
+      if (reads.length < 10) reads.push(combiner.read('a'));
+      await settled();
+      openCount--;
+      return source.wallets.get(id);
+    };
+    await combiner.read('a');
+    await expect.poll(() => reads.length).toBe(10);
+    await Promise.all(reads);
+    expect(openMax).toBe(1);
+  });
+
   test('wait for the latest statement, even if an earlier one, for which nobody waits any more, ends meanwhile', async () => {
     const source = sourceOf('a', 'b', 'c');
     const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];

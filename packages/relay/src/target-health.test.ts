@@ -1,0 +1,78 @@
+import { VirtualClock } from '@framework/testing';
+import { expect, test } from 'vitest';
+
+import { leftBehind } from '../../core/test/left-behind.js';
+import { TargetHealth } from './target-health.js';
+
+const reason = 'full';
+
+/** Fails messages for a target, one after the other. */
+function fail(health: TargetHealth, target: string, ...ids: readonly string[]) {
+  return ids.map((id) => health.failed(id, target, { isPassed: false, reason }));
+}
+
+test('a target with one failed message may be tried at once, and with two waits a second, later up to ten', async () => {
+  const clock = new VirtualClock();
+  const health = new TargetHealth(clock);
+  fail(health, 't', 'a');
+  expect(health.waitOf('t')).toBeUndefined();
+  const waits: number[] = [];
+  for (let round = 0; round < 6; round++) {
+    health.begin(['t']);
+    fail(health, 't', 'b', 'c', 'd');
+    const { ms = 0 } = health.waitOf('t') ?? {};
+    waits.push(ms);
+    await clock.advance(ms);
+    expect(health.waitOf('t')).toBeUndefined();
+  }
+  expect(waits).toEqual([1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
+  expect(health.waitOf('other')).toBeUndefined();
+});
+
+test('a target that is tried again is tried by one call, and others wait a second for it', async () => {
+  const clock = new VirtualClock();
+  const health = new TargetHealth(clock);
+  fail(health, 't', 'a', 'b');
+  await clock.advance(1_000);
+  health.begin(['t']);
+  expect(health.waitOf('t')).toEqual({ ms: 1_000, reason });
+  health.taken('t', ['a'], clock.elapsedMs());
+  expect(health.waitOf('t')).toBeUndefined();
+});
+
+test('a message is to blame when others were taken after each of its last two failures', async () => {
+  const clock = new VirtualClock();
+  const health = new TargetHealth(clock);
+  const failure = async (isOtherTaken: boolean): Promise<boolean> => {
+    const [result] = fail(health, 't', 'bad');
+    await clock.advance(1);
+    const begunMs = health.begin(['t']);
+    if (isOtherTaken) health.taken('t', ['good'], begunMs);
+    return result?.isToBlame === true;
+  };
+  const taken = [true, true, true, false, true, true, true];
+  const blamed: boolean[] = [];
+  for (const isOtherTaken of taken) blamed.push(await failure(isOtherTaken));
+  expect(blamed).toEqual([false, false, true, true, false, false, true]);
+});
+
+test('a message is not to blame for what was sent before it had failed, or to another target', async () => {
+  const clock = new VirtualClock();
+  const health = new TargetHealth(clock);
+  for (let round = 0; round < 5; round++) {
+    const begunMs = health.begin(['t', 'other']);
+    await clock.advance(1);
+    expect(fail(health, 't', 'bad')).toMatchObject([{ isToBlame: false }]);
+    health.taken('t', ['good'], begunMs);
+    health.taken('other', ['good'], clock.elapsedMs());
+  }
+});
+
+test('no more is remembered than ten thousand messages and targets', async () => {
+  const health = new TargetHealth(new VirtualClock());
+  let count = 0;
+  const left = await leftBehind(async () => {
+    for (let index = 0; index < 12_000; index++) fail(health, `target ${count}`, `message ${count++}`);
+  });
+  expect(left).toEqual([]);
+});
