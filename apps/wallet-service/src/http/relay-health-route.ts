@@ -28,7 +28,10 @@ const relaysSchema = z
           .openapi({ description: 'Events that wait because of a message that the broker refused' }),
         deadLetters: z.int().openapi({ description: 'Messages that the broker refused' }),
         lastError: z
-          .object({ code: z.enum(['broker-unavailable', 'message-failed', 'message-refused']), date: z.iso.datetime() })
+          .object({
+            code: z.enum(['broker-unavailable', 'message-failed', 'message-refused']),
+            date: z.iso.datetime(),
+          })
           .optional()
           .openapi({ description: 'The last error of the relay in this process; the log has its text' }),
         streams: z
