@@ -1,5 +1,4 @@
 import type { BlockedMove } from '@framework/core/adapter';
-import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
 import { defaultDeliverySettings } from '../delivery-settings.js';
@@ -61,45 +60,6 @@ test('the moves of one model for several handlers are all sent', async () => {
     ['two', 3],
   ]);
 });
-
-test.each([
-  ['first', ['bad', 'a', 'b', 'c']],
-  ['in the middle', ['a', 'bad', 'b', 'c']],
-  ['last', ['a', 'b', 'c', 'bad']],
-])(
-  'a write that the database always refuses keeps no others of its slot waiting if it is %s',
-  async (_where, modelIds) => {
-    const clock = new VirtualClock();
-    const written: string[] = [];
-    const context = {
-      settings: {
-        ...defaultDeliverySettings,
-        blockMax: 100,
-        storeBackoffBaseMs: 100,
-        storeBackoffMaxMs: 5_000,
-      },
-      ended: new AbortController().signal,
-      clock,
-      random: () => 0,
-      onError: () => undefined,
-    } as unknown as WorkerContext;
-    const move = async (moves: readonly BlockedMove[]): Promise<readonly string[]> => {
-      if (moves.some(({ modelId }) => modelId === 'bad')) throw new Error('refused');
-      written.push(...moves.map(({ modelId }) => modelId));
-      return [];
-    };
-    const writes = blockedWrites(
-      context,
-      { fail: refused, hold: refused, begin: refused, move },
-      () => undefined,
-    );
-    const slot = new HeldSlot({ handler: 'one', slot: 0, token: 'token', abandoned: false });
-    const model = { handler: 'one', slot: 0, token: 'token', modelName: 'Account' };
-    void writes.move.add(slot, ...modelIds.map((modelId) => ({ ...model, modelId, position, ends: false })));
-    await clock.advance(60_000);
-    expect(written.toSorted()).toEqual(['a', 'b', 'c']);
-  },
-);
 
 test('a wait for the answers to what was sent does not last until nothing more is sent', async () => {
   const { writes, answers, moves } = sentMoves({ answersLater: true });
