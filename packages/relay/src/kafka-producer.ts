@@ -83,7 +83,8 @@ export class KafkaProducer {
   }
 
   /**
-   * How many partitions a topic has, or why Kafka takes nothing for it: never, or as long as nobody creates or grants it.
+   * How many partitions a topic has, or why it takes no records: `refused` if it can never be written, `later` if it does not exist now, or
+   * may not be written now.
    *
    * @throws what the client throws when nothing is known
    */

@@ -77,7 +77,7 @@ export class RegisterStampedEvent extends RegisterWrittenEvent {}
 
 /**
  * One way of reading: one register, several at once, two in parallel, one for which the program does not wait but fails, one that an
- * earlier execution of the process has kept, or a kept one whose version number is that of the row.
+ * earlier execution of the process has kept, or the first kept one with the same version number as the row.
  */
 export interface Read {
   readonly kind: 'one' | 'several' | 'beside' | 'broken' | 'kept' | 'cached';
@@ -114,6 +114,8 @@ export class Notes {
   readonly failures = new Map<string, number>();
   /** Reads that returned something other than was requested. */
   readonly wrongReads: string[] = [];
+  /** The programs that have used a kept model, each with the register's id. */
+  readonly keptUses = new Set<string>();
   /** With which note each program was performed last. */
   readonly performed = new Map<number, string>();
   #markCount = 0;
@@ -153,7 +155,7 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
     notes.performed.set(program.program, program.note);
     for (const read of program.reads) {
       if (read.pauseMs > 0) await this.clock.sleep(read.pauseMs);
-      const kept = await this.#takeKept(read);
+      const kept = await this.#takeKept(program.program, read);
       for (const register of kept === undefined ? await this.#read(read) : [kept]) {
         const id = register.id.value;
         seen.set(id, [...(seen.get(id) ?? []), register]);
@@ -186,9 +188,13 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
     this.#kept.set(id, [...(this.#kept.get(id) ?? []), register]);
   }
 
-  /** Each model is used once more: if it is stale, the next attempt reads. */
-  async #takeKept({ kind, ids: [id] }: Read): Promise<Register | undefined> {
+  /** A program uses one kept model of each register: if it is stale, the next attempt reads. */
+  async #takeKept(program: number, { kind, ids: [id] }: Read): Promise<Register | undefined> {
     if (kind !== 'kept' && kind !== 'cached') return undefined;
+    const { keptUses } = this.#notes();
+    const use = `${program} ${id}`;
+    if (keptUses.has(use)) return undefined;
+    keptUses.add(use);
     const { version } = kind === 'cached' ? await this.#readOne(id) : { version: undefined };
     const kept = this.#kept.get(id) ?? [];
     if (version === undefined) return kept.pop();
