@@ -103,6 +103,16 @@ export function singlyConfirmedLimits(messageTimeoutMs: number): {
   };
 }
 
+/** Prints each warning once, as one of the process: that a server is set up in such a way that its confirmations are worth less. */
+export function warnOnce(): (text: string) => void {
+  const printed = new Set<string>();
+  return (text) => {
+    if (printed.has(text)) return;
+    printed.add(text);
+    process.emitWarning(text, { type: 'RelayWarning', code: 'weak-confirmation' });
+  };
+}
+
 const confirmed: PublishOutcome = { kind: 'confirmed' };
 const heldBack: PublishOutcome = { kind: 'held-back' };
 /** How many messages for a target fail one after the other before the others are not tried in this call. */

@@ -91,7 +91,8 @@ export class ConnectionOnDemand<C> {
   }
 }
 
-class NoAnswerError extends Error {
+/** A broker that was silent for too long. */
+export class NoAnswerError extends Error {
   override readonly name = 'NoAnswerError';
 }
 

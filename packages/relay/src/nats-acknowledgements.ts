@@ -1,9 +1,16 @@
-import { type MsgHdrs, type NatsConnection, createInbox } from '@nats-io/transport-node';
+import {
+  type MsgHdrs,
+  type NatsConnection,
+  PermissionViolationError,
+  createInbox,
+} from '@nats-io/transport-node';
 
-/** An answer from JetStream that says why it has not stored a message. */
+import { NoAnswerError } from './connection-on-demand.js';
+
+/** What NATS has said against a message. */
 export class NatsRefusal extends Error {
   override readonly name = 'NatsRefusal';
-  /** The `err_code` of JetStream; 503 when no stream has answered. */
+  /** The `err_code` of JetStream; 503 when no stream has answered, and 403 when the user may not publish to the subject. */
   readonly code: number;
 
   constructor(code: number, description: string) {
@@ -12,9 +19,17 @@ export class NatsRefusal extends Error {
   }
 }
 
+/** Where a stream has a message. */
+export interface NatsPlace {
+  readonly sequence: number;
+  /** Whether the stream has recognised a repeat, and stored nothing: `sequence` is that of the first one. */
+  readonly isRepeat: boolean;
+}
+
 interface Waiting {
+  readonly subject: string;
   readonly sentAtMs: number;
-  readonly resolve: () => void;
+  readonly resolve: (place: NatsPlace) => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -47,14 +62,15 @@ export class NatsAcknowledgements {
   }
 
   /**
-   * Publishes one message, and resolves when JetStream has stored it.
+   * Publishes one message, and resolves when JetStream has stored it, or recognised it as a repeat.
    *
-   * @throws NatsRefusal when JetStream has refused it, Error when there is no answer, and what the client throws
+   * @throws NatsRefusal when JetStream has refused it, NoAnswerError when there is no answer in time, Error when the connection was lost, and what
+   * the client throws
    */
-  publish(subject: string, body: Uint8Array, headers: MsgHdrs): Promise<void> {
+  publish(subject: string, body: Uint8Array, headers: MsgHdrs): Promise<NatsPlace> {
     const reply = `${this.#inbox}.${++this.#sentCount}`;
     return new Promise((resolve, reject) => {
-      this.#waiting.set(reply, { sentAtMs: performance.now(), resolve, reject });
+      this.#waiting.set(reply, { subject, sentAtMs: performance.now(), resolve, reject });
       try {
         this.#connection.publish(subject, body, { headers, reply });
       } catch (error) {
@@ -67,9 +83,9 @@ export class NatsAcknowledgements {
   #answered(reply: string, status: number | undefined, data: Uint8Array): void {
     const waiting = this.#waiting.get(reply);
     this.#waiting.delete(reply);
-    const error = refusalIn(status, data);
-    if (error === undefined) waiting?.resolve();
-    else waiting?.reject(error);
+    const place = placeIn(status, data);
+    if (place instanceof Error) waiting?.reject(place);
+    else waiting?.resolve(place);
   }
 
   #failOverdue(): void {
@@ -77,20 +93,31 @@ export class NatsAcknowledgements {
     for (const [reply, { sentAtMs, reject }] of this.#waiting) {
       if (nowMs - sentAtMs < this.#timeoutMs) return;
       this.#waiting.delete(reply);
-      reject(new Error(`JetStream did not answer within ${this.#timeoutMs} ms`));
+      reject(new NoAnswerError(`JetStream did not answer within ${this.#timeoutMs} ms`));
     }
   }
 
-  #failAll(error: Error): void {
-    for (const { reject } of this.#waiting.values()) reject(error);
-    this.#waiting.clear();
+  #failAll(error: Error, subject?: string): void {
+    for (const [reply, waiting] of this.#waiting) {
+      if (subject !== undefined && waiting.subject !== subject) continue;
+      this.#waiting.delete(reply);
+      waiting.reject(error);
+    }
   }
 
-  /** No answer arrives on a connection that was lost, although the client opens another one. */
+  /**
+   * No answer arrives on a connection that was lost, although the client opens another one; nor to a message that the user may not publish,
+   * which the server only says about its subject.
+   */
   async #failWhenLost(): Promise<void> {
-    for await (const { type } of this.#connection.status())
-      if (type === 'disconnect')
+    for await (const status of this.#connection.status()) {
+      if (status.type === 'disconnect')
         this.#failAll(new Error('The connection to NATS was lost before JetStream answered'));
+      if (status.type === 'error' && status.error instanceof PermissionViolationError) {
+        const { subject, message } = status.error;
+        this.#failAll(new NatsRefusal(denied, message), subject);
+      }
+    }
     this.#failAll(new Error('The connection to NATS was closed before JetStream answered'));
   }
 }
@@ -98,11 +125,16 @@ export class NatsAcknowledgements {
 /** The status of an answer that comes from the server itself, because nobody has subscribed to the subject. */
 export const noResponders = 503;
 
-function refusalIn(status: number | undefined, data: Uint8Array): Error | undefined {
+/** The user may not publish to the subject. */
+const denied = 403;
+
+/** Where a message is stored, or why it is not. */
+function placeIn(status: number | undefined, data: Uint8Array): NatsPlace | Error {
   if (status === noResponders) return new NatsRefusal(noResponders, 'no stream has answered');
-  const { error, stream, seq } = answerIn(data);
+  const { error, stream, seq, duplicate } = answerIn(data);
   if (error) return new NatsRefusal(error.err_code ?? 0, error.description ?? 'refused');
-  if (typeof stream === 'string' && typeof seq === 'number') return undefined;
+  if (typeof stream === 'string' && typeof seq === 'number')
+    return { sequence: seq, isRepeat: duplicate === true };
   return new Error('The answer does not come from JetStream: does something else reply to this subject?');
 }
 
@@ -110,6 +142,7 @@ function refusalIn(status: number | undefined, data: Uint8Array): Error | undefi
 interface Answer {
   readonly stream?: unknown;
   readonly seq?: unknown;
+  readonly duplicate?: unknown;
   readonly error?: { readonly err_code?: number; readonly description?: string } | null;
 }
 

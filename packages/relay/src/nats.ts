@@ -1,4 +1,4 @@
-import { JetStreamApiError, type JetStreamManager, jetstreamManager } from '@nats-io/jetstream';
+import { jetstreamManager } from '@nats-io/jetstream';
 import {
   type ConnectionOptions,
   type MsgHdrs,
@@ -15,10 +15,12 @@ import {
   RefusedByBroker,
   publishByKey,
   singlyConfirmedLimits,
+  warnOnce,
 } from './broker.js';
-import { ConnectionOnDemand } from './connection-on-demand.js';
+import { ConnectionOnDemand, NoAnswerError } from './connection-on-demand.js';
 import { headerValue } from './message.js';
 import { NatsAcknowledgements, NatsRefusal, noResponders } from './nats-acknowledgements.js';
+import { NatsStream } from './nats-stream.js';
 
 /** How a relay reaches NATS. */
 export interface NatsOptions {
@@ -56,19 +58,21 @@ export function nats(options: NatsOptions): Broker {
 interface Connected {
   readonly connection: NatsConnection;
   readonly acknowledgements: NatsAcknowledgements;
-  readonly manager: JetStreamManager;
+  readonly stream: NatsStream;
 }
 
 class NatsBroker implements Broker {
   readonly limits: { readonly messagesMax: number; readonly timeoutMs: number };
   readonly #options: NatsOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
+  #lastSubject: string | undefined;
 
   constructor(options: NatsOptions) {
     this.#options = options;
     this.limits = singlyConfirmedLimits(options.timeoutMs ?? timeoutMsDefault);
+    const warn = warnOnce();
     this.#connection = new ConnectionOnDemand({
-      open: () => openNats(options),
+      open: () => openNats(options, warn),
       // The client reconnects by itself until it gives up.
       isOpen: ({ connection }) => !connection.isClosed(),
       end: ({ connection }) => connection.close(),
@@ -79,8 +83,14 @@ class NatsBroker implements Broker {
 
   async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
     const connected = await this.#connection.get();
-    const targetOf = (message: BrokerMessage): string => this.targetOf(message);
-    return publishByKey(messages, signal, (message) => this.#publishOne(connected, message), { targetOf });
+    const isTaken = await connected.stream.takers();
+    const publishOne = (message: BrokerMessage): Promise<void> =>
+      this.#publishOne(connected, message, isTaken).catch((error: unknown) => {
+        // Its settings may be the reason.
+        if (error instanceof NotTakenByBroker || error instanceof NoAnswerError) connected.stream.forget();
+        throw error;
+      });
+    return publishByKey(messages, signal, publishOne, { targetOf: (message) => this.targetOf(message) });
   }
 
   /** The subject: other streams may take others. */
@@ -88,26 +98,43 @@ class NatsBroker implements Broker {
     return `${topic}.${eventType}`;
   }
 
+  /** Also finds out whether the user may publish to the subject of the last message, if there was one. */
   async ping(): Promise<void> {
-    const { manager } = await this.#connection.get();
-    await manager.streams.info(this.#options.stream);
+    const { stream, acknowledgements } = await this.#connection.get();
+    await stream.check();
+    if (this.#lastSubject === undefined) return;
+    try {
+      // No stream can have this name, so that nothing is stored.
+      await acknowledgements.publish(this.#lastSubject, new Uint8Array(), expecting('.'));
+    } catch (error) {
+      if (error instanceof NatsRefusal && error.code === otherStreamExpected) return;
+      throw error;
+    }
   }
 
   close(): Promise<void> {
     return this.#connection.close();
   }
 
-  async #publishOne({ acknowledgements }: Connected, message: BrokerMessage): Promise<void> {
+  async #publishOne(
+    { acknowledgements, stream }: Connected,
+    message: BrokerMessage,
+    isTaken: (subject: string) => boolean,
+  ): Promise<void> {
     const subject = this.targetOf(message);
+    const { stream: name } = this.#options;
     // Neither client nor server says that there can be no such subject: nobody would ever answer.
     if (subject.split('.').includes(''))
       throw new RefusedByBroker(`the subject ${subject} has an empty part`);
-    try {
-      await acknowledgements.publish(
-        subject,
-        message.body,
-        headersOf(message, subject, this.#options.stream),
+    if (!isTaken(subject))
+      throw new NotTakenByBroker(
+        `the stream ${name} keeps messages for its consumers (retention: interest), and none of them gets ${subject}`,
       );
+    this.#lastSubject = subject;
+    try {
+      const headers = headersOf(message, subject, name);
+      const { sequence, isRepeat } = await acknowledgements.publish(subject, message.body, headers);
+      if (!isRepeat || (await stream.has(sequence))) return;
     } catch (error) {
       if (isRefusal(error)) throw new RefusedByBroker((error as Error).message);
       if (error instanceof NatsRefusal && error.code === noResponders)
@@ -116,6 +143,9 @@ class NatsBroker implements Broker {
         );
       throw error instanceof NatsRefusal ? new NotTakenByBroker(error.message) : error;
     }
+    throw new NotTakenByBroker(
+      `somebody has removed the message from the stream ${name}, which takes it again after its duplicate window`,
+    );
   }
 }
 
@@ -127,47 +157,35 @@ function isRefusal(error: unknown): boolean {
   return name === 'InvalidArgumentError' || name === 'InvalidSubjectError';
 }
 
-async function openNats(options: NatsOptions): Promise<Connected> {
-  const { servers, stream, createWith, timeoutMs = timeoutMsDefault, connection: further } = options;
+async function openNats(options: NatsOptions, warn: (text: string) => void): Promise<Connected> {
+  const { servers, stream: name, createWith, timeoutMs = timeoutMsDefault, connection: further } = options;
   // A connection on which the server is silent is replaced after three of these intervals.
   const connection = await connect({ pingInterval: timeoutMs, ...further, servers: [...servers] });
   try {
-    const manager = await jetstreamManager(connection);
-    if (createWith !== undefined) await createStream(manager, stream, createWith);
-    return { connection, manager, acknowledgements: new NatsAcknowledgements(connection, timeoutMs) };
+    const stream = new NatsStream(await jetstreamManager(connection, { timeout: timeoutMs }), name, warn);
+    if (createWith !== undefined) await stream.create(createWith);
+    return { connection, stream, acknowledgements: new NatsAcknowledgements(connection, timeoutMs) };
   } catch (error) {
     await connection.close();
     throw error;
   }
 }
 
-/** What JetStream answers when no stream takes a subject. */
-const streamNotFound = 10_059;
 /** What JetStream answers to a message that is larger than the stream allows. */
 const messageTooLarge = 10_054;
-
-async function createStream(
-  manager: JetStreamManager,
-  stream: string,
-  subjects: readonly string[],
-): Promise<void> {
-  try {
-    await manager.streams.info(stream);
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
-    await manager.streams.add({ name: stream, subjects: [...subjects] });
-  }
-}
-
-function isNotFound(error: unknown): boolean {
-  return error instanceof JetStreamApiError && error.code === streamNotFound;
-}
+/** What JetStream answers to a message for another stream than the one that takes its subject. */
+const otherStreamExpected = 10_060;
 
 /** @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/nats-protocol-binding.md */
 function headersOf({ id, attributes }: BrokerMessage, subject: string, stream: string): MsgHdrs {
-  const made = headers();
+  const made = expecting(stream);
   made.set('Nats-Msg-Id', `${id} ${subject}`);
-  made.set('Nats-Expected-Stream', stream);
   for (const [name, value] of Object.entries(attributes)) made.set(`ce-${name}`, headerValue(value));
+  return made;
+}
+
+function expecting(stream: string): MsgHdrs {
+  const made = headers();
+  made.set('Nats-Expected-Stream', stream);
   return made;
 }

@@ -1,0 +1,133 @@
+import { JetStreamApiError, type JetStreamManager, type StreamInfo } from '@nats-io/jetstream';
+import { PermissionViolationError } from '@nats-io/transport-node';
+
+/** What JetStream answers when it has no stream of a name. */
+const streamNotFound = 10_059;
+
+/** A stream, as far as its settings decide whether a message that it acknowledges is stored. */
+export class NatsStream {
+  readonly #manager: JetStreamManager;
+  readonly #name: string;
+  /** Called with what makes a confirmation worth less. */
+  readonly #warn: (text: string) => void;
+  #checked: Promise<StreamInfo | undefined> | undefined;
+
+  constructor(manager: JetStreamManager, name: string, warn: (text: string) => void) {
+    this.#manager = manager;
+    this.#name = name;
+    this.#warn = warn;
+  }
+
+  /** Creates it with these subjects, unless it exists. */
+  async create(subjects: readonly string[]): Promise<void> {
+    try {
+      await this.#manager.streams.info(this.#name);
+    } catch (error) {
+      if (!isAnswer(error, streamNotFound)) throw error;
+      await this.#manager.streams.add({ name: this.#name, subjects: [...subjects] });
+    }
+  }
+
+  /**
+   * Looks at its settings now.
+   *
+   * @throws Error when it does not exist, or would confirm nothing
+   */
+  async check(): Promise<void> {
+    this.forget();
+    const info = await this.#manager.streams.info(this.#name);
+    assertConfirms(info);
+  }
+
+  /** Lets the next call of {@link takers} look at its settings again. */
+  forget(): void {
+    this.#checked = undefined;
+  }
+
+  /**
+   * Finds out which subjects it stores, if its own subjects do not tell. One with `retention: interest` acknowledges a message that no
+   * consumer is to get, and drops it.
+   *
+   * @returns says whether it stores a message, as far as is known: the settings of a stream that does not exist, or may not be asked, are not
+   * @throws Error when it would confirm nothing
+   */
+  async takers(): Promise<(subject: string) => boolean> {
+    const checking = (this.#checked ??= this.#settings());
+    const info = await checking.catch((error: unknown) => {
+      if (this.#checked === checking) this.forget();
+      throw error;
+    });
+    if (info?.config.retention !== 'interest') return () => true;
+    const filters: string[] = [];
+    for await (const { config } of this.#manager.consumers.list(this.#name))
+      filters.push(...(config.filter_subjects ?? [config.filter_subject || '>']));
+    return (subject) => filters.some((filter) => isMatch(filter, subject));
+  }
+
+  /**
+   * Whether it has, or has had, a message that it calls a repeat. Within its `duplicate_window`, it recognises also what was removed from it.
+   *
+   * @returns false when somebody has removed the message; true when its limits or a consumer may have
+   */
+  async has(sequence: number): Promise<boolean> {
+    try {
+      const { config, state } = await this.#manager.streams.info(this.#name);
+      if (config.retention !== 'limits' || config.max_msgs_per_subject > 0) return true;
+      const isFull = isNear(state.messages, config.max_msgs) || isNear(state.bytes, config.max_bytes);
+      if (sequence < state.first_seq) return isFull;
+      if (state.num_deleted === 0) return true;
+      return (await this.#manager.streams.getMessage(this.#name, { seq: sequence })) !== null;
+    } catch (error) {
+      if (isUnknown(error)) return true;
+      throw error;
+    }
+  }
+
+  async #settings(): Promise<StreamInfo | undefined> {
+    try {
+      const info = await this.#manager.streams.info(this.#name);
+      assertConfirms(info);
+      if (info.config.storage === 'memory')
+        this.#warn(
+          `The stream ${this.#name} of NATS keeps its messages in memory: a restart of its server loses confirmed ones`,
+        );
+      return info;
+    } catch (error) {
+      if (isUnknown(error)) return undefined;
+      throw error;
+    }
+  }
+}
+
+function assertConfirms({ config }: StreamInfo): void {
+  if (config.no_ack === true)
+    throw new Error(
+      `The stream ${config.name} of NATS has no_ack, so that it confirms no message: set it to false`,
+    );
+}
+
+/** Whether the settings of a stream cannot be known: it does not exist, or the user may not ask. */
+function isUnknown(error: unknown): boolean {
+  return isAnswer(error, streamNotFound) || error instanceof PermissionViolationError;
+}
+
+function isAnswer(error: unknown, code: number): boolean {
+  return error instanceof JetStreamApiError && error.code === code;
+}
+
+/** Whether a stream has so much of what it may have that it may have removed its oldest messages; -1 is no limit. */
+function isNear(count: number, limit: number): boolean {
+  return limit > 0 && count * 2 >= limit;
+}
+
+/** Whether a subject is one of those that a filter with the wildcards `*` and `>` names. */
+function isMatch(filter: string, subject: string): boolean {
+  const parts = subject.split('.');
+  const wanted = filter.split('.');
+  const isOpen = wanted.at(-1) === '>';
+  if (isOpen) wanted.pop();
+  return (
+    (isOpen ? parts.length > wanted.length : parts.length === wanted.length) &&
+    wanted.every((part, index) => part === '*' || part === parts[index])
+  );
+}
