@@ -1,6 +1,6 @@
 import { ErrorReply, type RedisClientOptions, createClient } from 'redis';
 
-import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs } from './broker.js';
+import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs, warnOnce } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
 
 /** How a relay reaches Redis. */
@@ -39,9 +39,15 @@ class RedisBroker implements Broker {
   readonly limits: { readonly timeoutMs: number };
   readonly #options: RedisOptions;
   readonly #connection: ConnectionOnDemand<Client>;
+  readonly #warn = warnOnce();
+  /** The largest value that the server reads. */
+  #serverBytesMax = Infinity;
+  #lastStream: string | undefined;
 
   constructor(options: RedisOptions) {
     this.#options = options;
+    this.#lastStream = options.stream;
+
     this.limits = { timeoutMs: callTimeoutMs(options.timeoutMs ?? timeoutMsDefault) };
     this.#connection = new ConnectionOnDemand({
       open: async (late) => {
@@ -49,7 +55,8 @@ class RedisBroker implements Broker {
         late.addEventListener('abort', () => client.destroy());
         await client.connect();
         try {
-          await assertUsable(client);
+          await checkServer(client, this.#warn);
+          this.#serverBytesMax = await bytesMaxOf(client);
           return client;
         } catch (error) {
           if (client.isOpen) client.destroy();
@@ -69,6 +76,7 @@ class RedisBroker implements Broker {
     for (let waiting = messages.filter((message) => !outcomes.has(message)); waiting.length > 0;) {
       signal.throwIfAborted();
       const next = this.#nextTransaction(waiting);
+      this.#lastStream = next[0] && this.targetOf(next[0]);
       const failedKeys = new Set<string>();
       const replies = await this.#connection.answer(client, this.#execute(client, next));
       // A server that has become another one's replica, or holds other keys, closes no connection.
@@ -89,11 +97,13 @@ class RedisBroker implements Broker {
     return this.#options.stream ?? topic;
   }
 
+  /** Also finds out whether the server takes entries of the stream now, or of that of the last message. */
   async ping(): Promise<void> {
     const client = await this.#connection.get();
-    await this.#connection.answer(client, client.ping());
+    const stream = this.#lastStream;
     try {
-      await this.#connection.answer(client, assertUsable(client));
+      await this.#connection.answer(client, checkServer(client, this.#warn));
+      if (stream !== undefined) await this.#connection.answer(client, assertTakes(client, stream));
     } catch (error) {
       if (client.isOpen) client.destroy();
       throw error;
@@ -112,9 +122,13 @@ class RedisBroker implements Broker {
     for (const message of messages) {
       const { byteLength } = message.body;
       if (keys.has(message.key)) outcomes.set(message, heldBack);
-      if (keys.has(message.key) || byteLength <= messageBytesMax) continue;
+      const [limit, name] =
+        messageBytesMax <= this.#serverBytesMax
+          ? [messageBytesMax, 'messageBytesMax']
+          : [this.#serverBytesMax, 'proto-max-bulk-len of the server'];
+      if (keys.has(message.key) || byteLength <= limit) continue;
       keys.add(message.key);
-      const reason = `the body has ${byteLength} bytes, more than messageBytesMax (${messageBytesMax})`;
+      const reason = `the body has ${byteLength} bytes, more than ${name} (${limit})`;
       outcomes.set(message, { kind: 'refused', reason });
     }
     return outcomes;
@@ -170,26 +184,61 @@ function isOfWrongServer(reply: unknown): boolean {
 }
 
 /**
- * Checks that the server is one that takes entries, and keeps them.
+ * Checks that the server is one that takes entries, and whether it keeps them.
  *
+ * @param warn called when it may remove streams
  * @throws Error when it is a replica, a sentinel, or a node of a cluster
  */
-async function assertUsable(client: Client): Promise<void> {
+async function checkServer(client: Client, warn: (text: string) => void): Promise<void> {
   const info = await client.info().catch((error: unknown) => {
     // A user that may not ask cannot be told; the first entry shows whether the server takes it.
     if (error instanceof ErrorReply && error.message.startsWith('NOPERM')) return '';
     throw error;
   });
   const valueOf = (name: string): string | undefined => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1];
-  if (valueOf('redis_mode') === 'cluster')
-    throw new Error(
-      'This Redis is a node of a cluster, whose keys are on several servers: use a Redis that is none',
+  const reason = unusable.get(valueOf('redis_mode')) ?? unusable.get(valueOf('role'));
+  if (reason !== undefined) throw new Error(reason);
+  const policy = valueOf('maxmemory_policy');
+  // Other policies remove nothing, or only what has a time to live.
+  if (valueOf('maxmemory') !== '0' && policy?.startsWith('allkeys') === true)
+    warn(
+      `Redis removes whole streams when its memory is full (maxmemory-policy ${policy}), also confirmed entries: set noeviction`,
     );
-  if (valueOf('redis_mode') === 'sentinel')
-    throw new Error(
-      'This is a sentinel of Redis: pass the address of the Redis that it watches, such as one that follows failovers',
-    );
-  if (valueOf('role') === 'slave') throw new Error('This Redis is a replica, which takes no entries');
+}
+
+const unusable: ReadonlyMap<string | undefined, string> = new Map([
+  [
+    'cluster',
+    'This Redis is a node of a cluster, whose keys are on several servers: use a Redis that is none',
+  ],
+  [
+    'sentinel',
+    'This is a sentinel of Redis: pass the address of the Redis that it watches, such as one that follows failovers',
+  ],
+  ['slave', 'This Redis is a replica, which takes no entries'],
+]);
+
+/** The largest value that the server reads, in bytes, if it says so: it closes a connection on which it gets a larger one. */
+async function bytesMaxOf(client: Client): Promise<number> {
+  const name = 'proto-max-bulk-len';
+  const found = await client.configGet(name).catch((error: unknown) => {
+    // Some users may not ask, and some services hide the command.
+    if (error instanceof ErrorReply) return {};
+    throw error;
+  });
+  const { [name]: bytesMax }: Readonly<Record<string, string>> = found;
+  return Number(bytesMax ?? Infinity);
+}
+
+/**
+ * Checks that the server takes entries of a stream. It looks last at the id of an entry, and no entry can have this one.
+ *
+ * @throws ErrorReply with the reason why it takes none
+ */
+async function assertTakes(client: Client, stream: string): Promise<void> {
+  await client.xAddNoMkStream(stream, '0-0', { probe: '' }).catch((error: unknown) => {
+    if (!(error instanceof ErrorReply && error.message.includes('must be greater than 0-0'))) throw error;
+  });
 }
 
 function clientOf({ url, client }: RedisOptions) {

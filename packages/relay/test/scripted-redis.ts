@@ -66,7 +66,10 @@ export class ScriptedRedis {
   #answer([name = '', ...words]: readonly string[], queued: RedisEntry[]): string {
     if (name === 'HELLO') return '%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n';
     if (name === 'PING') return '+PONG\r\n';
+    if (name === 'CONFIG') return "-ERR unknown command 'CONFIG'\r\n";
     if (name === 'INFO') return `$${this.info.length}\r\n${this.info}\r\n`;
+    if (name === 'XADD' && words.includes('0-0'))
+      return `-${this.aborts ?? 'ERR The ID specified in XADD must be greater than 0-0'}\r\n`;
     if (name === 'XADD') {
       const id = words.indexOf('*');
       const pairs = words.slice(id + 1);

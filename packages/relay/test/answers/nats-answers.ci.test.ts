@@ -5,10 +5,11 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 
-import type { Broker, BrokerMessage } from '../../src/index.js';
+import type { Broker } from '../../src/index.js';
 import { type NatsOptions, nats } from '../../src/nats.js';
 import { messageFor } from '../broker-suite.js';
 import { OwnServer, programOf } from '../faults/own-server.js';
+import { answerTo } from './answer.js';
 import { warningsOf } from './warnings.js';
 
 const forever = new AbortController().signal;
@@ -56,18 +57,6 @@ describe.skipIf(command === undefined)('NATS', () => {
     const broker = nats({ servers, stream, connection: admin, timeoutMs: 2_000, ...options });
     opened.push(broker);
     return broker;
-  }
-
-  /** What becomes of a message: the kind of the outcome and the reason, or why nothing was answered. */
-  async function answerTo(broker: Broker, message: BrokerMessage): Promise<string> {
-    try {
-      const [outcome] = await broker.publish([message], forever);
-      return outcome !== undefined && 'reason' in outcome
-        ? `${outcome.kind}: ${outcome.reason}`
-        : `${outcome?.kind}`;
-    } catch (error) {
-      return `again: ${(error as Error).message}`;
-    }
   }
 
   async function countIn(stream: string): Promise<number> {
