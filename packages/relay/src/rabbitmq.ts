@@ -68,6 +68,7 @@ class RabbitMqBroker implements Broker {
   readonly #connection: ConnectionOnDemand<Connected>;
   /** What the server has said is the largest message that it takes; it never says so before. */
   #serverBytesMax = Infinity;
+  #lastKey: string | undefined;
 
   constructor(options: RabbitMqOptions) {
     const { timeoutMs = timeoutMsDefault } = options;
@@ -97,13 +98,41 @@ class RabbitMqBroker implements Broker {
     return routingKeyOf(message);
   }
 
+  /** Also finds out whether the user may publish, with the routing key of the last message if there was one. */
   async ping(): Promise<void> {
     const connected = await this.#connection.get();
-    await this.#connection.answer(connected, connected.channel.checkExchange(this.#options.exchange));
+    await this.#connection.answer(connected, this.#probe(connected));
   }
 
   close(): Promise<void> {
     return this.#connection.close();
+  }
+
+  /**
+   * Publishes what RabbitMQ never takes: it looks at the exchange, the rights and the size, and then at the expiration. As it closes the
+   * channel for any of these, this has one of its own.
+   *
+   * @throws Error with what RabbitMQ has said against the exchange or the user
+   */
+  async #probe({ connection, blockedBy, waits }: Connected): Promise<void> {
+    if (blockedBy !== undefined) throw blockedError(blockedBy);
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    waits.add(reject);
+    try {
+      const channel = await connection.createChannel();
+      channel.on('error', (error: Error) => {
+        const isTaken = error.message.includes('invalid expiration');
+        // A user may have rights for some routing keys only.
+        const isOfKey = this.#lastKey === undefined && error.message.includes("access to topic ''");
+        if (isTaken || isOfKey) resolve();
+        else reject(error);
+      });
+      channel.on('close', () => reject(new Error('The connection to RabbitMQ was lost')));
+      channel.publish(this.#options.exchange, this.#lastKey ?? '', Buffer.alloc(0), { expiration: 'never' });
+      await promise;
+    } finally {
+      waits.delete(reject);
+    }
   }
 
   async #publishOne(connected: Connected, message: BrokerMessage): Promise<void> {
@@ -121,6 +150,7 @@ class RabbitMqBroker implements Broker {
     // Another connection would be blocked as well, and remain until RabbitMQ reads again.
     if (connected.blockedBy !== undefined) throw blockedError(connected.blockedBy);
     const routingKey = routingKeyOf(message);
+    this.#lastKey = routingKey;
     return new Promise((resolve, reject) => {
       connected.waits.add(reject);
       const onAnswer = (error: unknown): void => {

@@ -96,6 +96,15 @@ export class ScriptedRabbitMq {
       const { method, properties, body, size } = publishing.get(channel)!;
       if (body.byteLength < size) return;
       publishing.delete(channel);
+      if ((properties as { readonly expiration?: string }).expiration !== undefined) {
+        send(channel, 'ChannelClose', {
+          replyCode: 406,
+          replyText: 'PRECONDITION_FAILED - invalid expiration',
+          classId: 60,
+          methodId: 40,
+        });
+        return;
+      }
       deliveryTag++;
       const { exchange, routingKey, mandatory } = method as unknown as RabbitMqMessage;
       const message = { exchange, routingKey, mandatory, properties, body: body.toString() };

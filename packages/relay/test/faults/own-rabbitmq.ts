@@ -1,5 +1,7 @@
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { execFile } from 'node:child_process';
+import { readFile, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
 import { connect } from 'amqplib';
 
 import { type OwnBroker, ownBroker } from './own-broker.js';
@@ -9,14 +11,28 @@ const exchange = 'wallet-events';
 const queue = 'reader';
 const unacknowledgedMax = 500;
 
+/** A server of RabbitMQ, which starts after that of its names. */
+export interface RabbitMqServer {
+  readonly names: OwnServer;
+  readonly server: OwnServer;
+  /** Runs `rabbitmqctl`, and returns what it prints. */
+  ctl(...args: readonly string[]): Promise<string>;
+}
+
+/** Where this machine has the programs of RabbitMQ, if it has them. */
+export function rabbitMqProgram(): Promise<string | undefined> {
+  // The script that Debian has on the path runs the server as another user, who has no access to the folder of the test.
+  return programOf('RabbitMQ', '/usr/lib/rabbitmq/bin/rabbitmq-server', 'rabbitmq-server');
+}
+
 /** RabbitMQ with a server of its own, if this machine has the program. */
 export async function ownRabbitMq(): Promise<(() => Promise<OwnBroker>) | undefined> {
-  // The script that Debian has on the path runs the server as another user, who has no access to the folder of the test.
-  const command = await programOf('RabbitMQ', '/usr/lib/rabbitmq/bin/rabbitmq-server', 'rabbitmq-server');
+  const command = await rabbitMqProgram();
   return command === undefined ? undefined : () => create(command);
 }
 
-async function create(command: string): Promise<OwnBroker> {
+/** Prepares a server of RabbitMQ; nothing is started. */
+export async function rabbitMqServer(command: string): Promise<RabbitMqServer> {
   // Erlang would start a daemon that outlives the test.
   const names = await OwnServer.create((port) => ({
     command: 'epmd',
@@ -29,7 +45,7 @@ async function create(command: string): Promise<OwnBroker> {
     environment: {
       ERL_EPMD_PORT: `${names.port}`,
       ERL_EPMD_ADDRESS: '127.0.0.1',
-      RABBITMQ_NODENAME: `relay-test-${port}@localhost`,
+      RABBITMQ_NODENAME: nodeOf(port),
       RABBITMQ_NODE_IP_ADDRESS: '127.0.0.1',
       RABBITMQ_NODE_PORT: `${port}`,
       RABBITMQ_DIST_PORT: `${distributionPort}`,
@@ -50,6 +66,25 @@ async function create(command: string): Promise<OwnBroker> {
     writeFile(join(server.folder, 'environment.conf'), ''),
     writeFile(join(server.folder, 'plugins'), '[].'),
   ]);
+  const ctl = async (...args: readonly string[]): Promise<string> => {
+    const cookie = await readFile(join(server.folder, '.erlang.cookie'), 'utf8');
+    const environment = { ERL_EPMD_PORT: `${names.port}`, HOME: server.folder };
+    const { stdout } = await promisify(execFile)(
+      join(dirname(command), 'rabbitmqctl'),
+      ['--erlang-cookie', cookie, '--node', nodeOf(server.port), ...args],
+      { env: { ...process.env, ...environment } },
+    );
+    return stdout;
+  };
+  return { names, server, ctl };
+}
+
+function nodeOf(port: number): string {
+  return `relay-test-${port}@localhost`;
+}
+
+async function create(command: string): Promise<OwnBroker> {
+  const { names, server } = await rabbitMqServer(command);
   const url = `amqp://guest:guest@127.0.0.1:${server.port}`;
   return ownBroker(
     server,
