@@ -135,7 +135,7 @@ describe('a request to produce', () => {
 async function silenceMs(): Promise<number> {
   for (let ms = 0; ; ms++) {
     cluster.metadata.mockClear();
-    await producer.ping();
+    await producer.ping(undefined);
     if (cluster.metadata.mock.calls.length > 0) return ms;
     vi.advanceTimersByTime(1);
   }

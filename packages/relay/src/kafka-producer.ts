@@ -10,6 +10,7 @@ import {
   UserError,
   Writer,
   compressionsAlgorithms,
+  metadataV12,
   produceV10,
   produceV11,
   produceV9,
@@ -65,9 +66,29 @@ export class KafkaProducer {
     });
   }
 
-  /** Resolves when a server answers. One that has asked for silence has answered, and would not do so again before it is over. */
-  async ping(): Promise<void> {
-    if (this.#silenceMs() <= 0) await this.#client.metadata({ topics: [], forceUpdate: true });
+  /**
+   * Resolves when a server answers. One that has asked for silence has answered, and would not do so again before it is over.
+   *
+   * @param topic what the user must be permitted to write, if it is known
+   * @throws ProtocolError when it is not, as far as the server says so, and what the client throws
+   */
+  async ping(topic: string | undefined): Promise<void> {
+    if (this.#silenceMs() > 0) return;
+    const { brokers } = await this.#client.metadata({ topics: [], forceUpdate: true });
+    const [broker] = brokers.values();
+    if (topic === undefined || broker === undefined || !(await this.#tellsRights())) return;
+    const connection = await this.#client.connections.get(broker);
+    const { topics } = await metadataV12.api.async(connection, [topic], false, true);
+    const { topicAuthorizedOperations: rights = rightsUnknown } =
+      topics.find(({ name }) => name === topic) ?? {};
+    if (rights !== rightsUnknown && (rights & writeRight) === 0)
+      throw new ProtocolError(codes.topicAuthorizationFailed);
+  }
+
+  async #tellsRights(): Promise<boolean> {
+    const apis = await this.#client.listApis();
+    const { minVersion = 0, maxVersion = 0 } = apis.find(({ name }) => name === 'Metadata') ?? {};
+    return minVersion <= metadataV12.api.version && metadataV12.api.version <= maxVersion;
   }
 
   /**
@@ -250,6 +271,9 @@ const codes = {
   invalidRecord: 87,
 } as const;
 const unknown = -1;
+/** What a server says of the rights to a topic, each of which is a bit, if it does not say them. */
+const rightsUnknown = -(2 ** 31);
+const writeRight = 1 << 4;
 const topicCharactersMax = 249;
 /** A topic that was created just now may not be known everywhere. */
 const unknownTopicRetries = 5;

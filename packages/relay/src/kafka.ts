@@ -50,6 +50,8 @@ const serverPattern = /^(?:[^\s,:/@?#[\]]+|\[[^\s/@?#[\]]+\])(?::(?<port>\d{1,5}
 const portMax = 65_535;
 /** Less than the default of `max.message.bytes`, 1,048,588, which limits a batch as a whole. */
 const batchBytesMaxDefault = 1_000_000;
+/** A hundredth of the requests may be refused because of that. */
+const takenBeforeLarger = 100;
 
 /**
  * Kafka as the broker of a relay: an idempotent producer, whose messages all in-sync replicas must have. The key of a message is its
@@ -73,14 +75,16 @@ class KafkaBroker implements Broker {
   readonly #options: KafkaOptions;
   readonly #producers = new Set<KafkaProducer>();
   readonly #idle: KafkaProducer[] = [];
-  /** What Kafka has refused as too large, by its topic: how many bytes a batch has since then. */
-  readonly #batchBytesMax = new Map<string, number>();
+  /** How many bytes a batch of a topic has since Kafka has refused a larger one, and how many it has taken since then. */
+  readonly #lowered = new Map<string, { readonly bytesMax: number; readonly takenCount: number }>();
+  #lastTopic: string | undefined;
   /** How many producers there have been: each begins with the next bootstrap server. */
   #openedCount = 0;
   #closed = false;
 
   constructor(options: KafkaOptions) {
     this.#options = options;
+    this.#lastTopic = options.topic;
     this.limits = { timeoutMs: callTimeoutMs(options.timeoutMs ?? timeoutMsDefault) };
   }
 
@@ -93,8 +97,9 @@ class KafkaBroker implements Broker {
     return this.#topicOf(message);
   }
 
+  /** Also finds out whether the user may write to the topic, or to that of the last message. */
   async ping(): Promise<void> {
-    await this.#withProducer((producer) => this.#answer(producer.ping(), forever));
+    await this.#withProducer((producer) => this.#answer(producer.ping(this.#lastTopic), forever));
   }
 
   async close(): Promise<void> {
@@ -145,7 +150,7 @@ class KafkaBroker implements Broker {
     const outcomes = new Map<BrokerMessage, PublishOutcome>();
     const searched = new Map<string, number>();
     const batchBytesMax = (topic: string): number =>
-      Math.min(searched.get(topic) ?? Infinity, this.#batchBytesMax.get(topic) ?? batchBytesMaxDefault);
+      Math.min(searched.get(topic) ?? Infinity, this.#lowered.get(topic)?.bytesMax ?? batchBytesMaxDefault);
     await producer.rest(signal);
     let waiting = await this.#records(producer, messages, outcomes, signal);
     while (waiting.length > 0) {
@@ -170,8 +175,10 @@ class KafkaBroker implements Broker {
   ): Promise<readonly KafkaRecord[]> {
     const { messageBytesMax = messageBytesMaxDefault } = this.#options;
     const counts = new Map<string, Awaited<ReturnType<KafkaProducer['partitionCountOf']>>>();
-    for (const topic of new Set(messages.map((message) => this.#topicOf(message))))
+    for (const topic of new Set(messages.map((message) => this.#topicOf(message)))) {
+      this.#lastTopic = topic;
       counts.set(topic, await this.#answer(producer.partitionCountOf(topic), signal, topicPatienceMs));
+    }
     const failedKeys = new Set<string>();
     return messages.flatMap((message) => {
       if (failedKeys.has(message.key)) return [];
@@ -207,10 +214,12 @@ class KafkaBroker implements Broker {
     const blamed = records.filter((_, index) => indexes.has(index));
     if (records.length > 1 && (isTooLarge(answer) || (isInvalid(answer) && blamed.length === 0))) {
       const bytes = records.reduce((sum, record) => sum + recordBytes(record), 0);
-      const limits = isTooLarge(answer) ? this.#batchBytesMax : searched;
-      limits.set(topic, Math.floor(bytes / 2));
+      const bytesMax = Math.floor(bytes / 2);
+      if (isTooLarge(answer)) this.#lowered.set(topic, { bytesMax, takenCount: 0 });
+      else searched.set(topic, bytesMax);
       return;
     }
+    if (answer.errorCode === 0) this.#raise(topic);
     for (const [index, record] of records.entries()) {
       if (answer.errorCode === 0) outcomes.set(record.message, confirmed);
       else if (blamed.length === 0 || blamed.includes(record))
@@ -219,6 +228,16 @@ class KafkaBroker implements Broker {
           outcomeOf(isDenied(answer) ? 'later' : 'refused', reasonOf(answer, index)),
         );
     }
+  }
+
+  /** Somebody may have raised the limit of a topic again: so many batches after a refused one, one of twice the size is tried. */
+  #raise(topic: string): void {
+    const { bytesMax, takenCount } = this.#lowered.get(topic) ?? {};
+    if (bytesMax === undefined || takenCount === undefined) return;
+    if (takenCount + 1 < takenBeforeLarger)
+      this.#lowered.set(topic, { bytesMax, takenCount: takenCount + 1 });
+    else if (bytesMax * 2 >= batchBytesMaxDefault) this.#lowered.delete(topic);
+    else this.#lowered.set(topic, { bytesMax: bytesMax * 2, takenCount: 0 });
   }
 
   /** @throws the signal's reason, an Error when there is no answer in time, and what the client throws */

@@ -141,6 +141,21 @@ test('a missing topic is waited for, although asking for it takes longer than a 
   ]);
 });
 
+test('tries larger batches again after a lower limit, which may have been raised since', async () => {
+  const models = Array.from({ length: 40 }, (_, index) => `m${index}`);
+  const messages = models.map((model) => messageFor('topic', model, 1, 'x'.repeat(10_000)));
+  let recordsMax = 10;
+  server.judges = ({ bodies }) => ({ errorCode: bodies.length > recordsMax ? 10 : 0 });
+  await broker.publish(messages, forever);
+  const largest = (): number => Math.max(...server.taken.splice(0).map(({ bodies }) => bodies.length));
+  expect(largest()).toBeLessThanOrEqual(10);
+  await broker.publish(messages, forever);
+  expect(largest()).toBeLessThanOrEqual(10);
+  recordsMax = Infinity;
+  for (let round = 0; round < 200; round++) await broker.publish(messages, forever);
+  expect(largest()).toBe(40);
+});
+
 describe('a server whose quota was exceeded', () => {
   const timeoutMs = 700;
   beforeEach(async () => {

@@ -3,6 +3,8 @@ import {
   AclPermissionTypes,
   Admin,
   type Broker,
+  ConfigResourceTypes,
+  IncrementalAlterConfigOperationTypes,
   ResourcePatternTypes,
   ResourceTypes,
 } from '@platformatic/kafka';
@@ -70,6 +72,18 @@ export class KafkaTopic {
         { ...entry, operation: AclOperations.ALL, permissionType: AclPermissionTypes.ALLOW },
         { ...entry, operation: AclOperations.WRITE, permissionType: AclPermissionTypes.DENY },
       ],
+    });
+  }
+
+  /** Lets it take batches of this many bytes from now on. */
+  async limit(messageBytesMax: number): Promise<void> {
+    const config = {
+      name: 'max.message.bytes',
+      configOperation: IncrementalAlterConfigOperationTypes.SET,
+      value: String(messageBytesMax),
+    };
+    await this.#admin.incrementalAlterConfigs({
+      resources: [{ resourceType: ConfigResourceTypes.TOPIC, resourceName: this.name, configs: [config] }],
     });
   }
 

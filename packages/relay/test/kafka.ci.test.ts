@@ -122,9 +122,32 @@ describe.skipIf(server === undefined)('Kafka', () => {
           { kind: 'confirmed' },
           { kind: 'held-back' },
         ]);
+      const told = kafka({ bootstrapServers: [url.host], topic: forbidden.name });
+      await expect(told.ping()).rejects.toThrow('Topic authorization failed.');
+      await told.close();
+      await broker.ping();
       await forbidden.close();
     },
   );
+
+  test('takes what a lower limit of the topic refuses once the limit is raised', async () => {
+    const { url } = fixture;
+    const limited = await KafkaTopic.create(`relay-${randomUUID()}`, url, 10_000);
+    const broker = kafka({ bootstrapServers: [url.host], topic: limited.name });
+    const messages = [1, 2].map((version) =>
+      messageFor('t', 'limited', version, JSON.stringify('x'.repeat(20_000))),
+    );
+    expect(await broker.publish(messages, forever)).toMatchObject([
+      { kind: 'refused', reason: expect.stringContaining('larger') as string },
+      { kind: 'held-back' },
+    ]);
+    await limited.limit(messageBytesMax);
+    await expect
+      .poll(() => broker.publish(messages, forever))
+      .toEqual([{ kind: 'confirmed' }, { kind: 'confirmed' }]);
+    await broker.close();
+    await limited.close();
+  });
 
   test('refuses only the message that is too large in the middle of a batch', async () => {
     const { broker, topic } = fixture;
