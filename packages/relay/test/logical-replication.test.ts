@@ -7,6 +7,7 @@ import {
   type RelayProcess,
   isServed,
   newLog,
+  openLog,
   quick,
   startRelay,
   streamingServer,
@@ -226,6 +227,26 @@ describe('a relay with logical replication', () => {
     process.broker.isDown = false;
     await expect.poll(() => process.broker.firstVersions('held')).toEqual([1]);
     await expect.poll(() => writer.hasConfirmed(behind)).toBe(true);
+  });
+
+  test('leaves a slot behind whose write-ahead log is known while nobody reads it', async () => {
+    const url = await newLog(server());
+    const writer = await LogWriter.connect(url);
+    const process = await startRelay(url, {}, quick);
+    await isServed(process, writer);
+    const databases = openLog(url);
+    await databases.ready();
+    const [{ store } = { store: undefined }] = databases.deliveries();
+    const name = (await writer.slot())?.name;
+    expect(await store?.retainedLogs?.()).toMatchObject([{ name, activePid: expect.any(Number) as number }]);
+    await process.stop();
+    await expect
+      .poll(() => store?.retainedLogs?.())
+      .toMatchObject([{ name, status: 'reserved', activePid: undefined }]);
+    const [before] = (await store?.retainedLogs?.()) ?? [];
+    for (let version = 1; version <= 20; version++) await writer.write('unread', version);
+    const [after] = (await store?.retainedLogs?.()) ?? [];
+    expect(after?.retainedBytes).toBeGreaterThan(before?.retainedBytes ?? Infinity);
   });
 
   test('holds up only the model of a message that the broker refuses', async () => {

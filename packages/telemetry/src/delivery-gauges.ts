@@ -3,6 +3,7 @@ import {
   type DatabaseDelivery,
   type HandlerLag,
   type LeasedSlot,
+  type RetainedLog,
   outsideRequests,
 } from '@framework/core/adapter';
 import {
@@ -32,8 +33,8 @@ export interface DeliveryGaugesOptions {
 }
 
 /**
- * Shows how far each consumer, which is a handler or a relay, is behind in each database, what is blocked for it, and how many of
- * its slots are leased. The databases are asked only when the figures are collected.
+ * Shows how far each consumer, which is a handler or a relay, is behind in each database, what is blocked for it, how many of
+ * its slots are leased, and how much write-ahead log the server keeps for each replication slot. The databases are asked only when the figures are collected.
  *
  * The figures of a database that does not answer are absent, and `framework.database.up` is 0 for it.
  *
@@ -72,6 +73,7 @@ export function observeDelivery({
 interface Answer {
   readonly lags: readonly HandlerLag[];
   readonly slots: readonly LeasedSlot[];
+  readonly retained: readonly RetainedLog[];
 }
 
 /** Asks one database, for all who want to know at about the same time. */
@@ -108,10 +110,14 @@ class Inquiry {
   }
 
   async #ask(): Promise<Answer | undefined> {
-    const { cursors, leases } = this.#delivery.store;
+    const { store } = this.#delivery;
     try {
-      const [lags, slots] = await Promise.all([cursors.lag(), leases.list()]);
-      return { lags, slots };
+      const [lags, slots, retained = []] = await Promise.all([
+        store.cursors.lag(),
+        store.leases.list(),
+        store.retainedLogs?.(),
+      ]);
+      return { lags, slots, retained };
     } catch {
       return undefined;
     }
@@ -126,7 +132,7 @@ async function within<T>(promise: Promise<T>, limitMs: number): Promise<T | unde
 }
 
 type Gauges = Readonly<
-  Record<'up' | 'pending' | 'lag' | 'blocked' | 'deadLetters' | 'paused' | 'leases', Observable>
+  Record<'up' | 'pending' | 'lag' | 'blocked' | 'deadLetters' | 'paused' | 'leases' | 'retained', Observable>
 >;
 
 function gaugesOf(meter: Meter): Gauges {
@@ -144,13 +150,18 @@ function gaugesOf(meter: Meter): Gauges {
       '{lease}',
       'Slots that a process holds, that have expired, or that are free',
     ),
+    retained: gauge(
+      'replication.retained',
+      'By',
+      'Write-ahead log that the server keeps for a replication slot, whether or not it is used',
+    ),
   };
 }
 
 function show(
   result: BatchObservableResult,
   gauges: Gauges,
-  { lags, slots }: Answer,
+  { lags, slots, retained }: Answer,
   shard: Attributes,
 ): void {
   const of = (handler: string): Attributes => ({ ...shard, 'messaging.consumer.group.name': handler });
@@ -170,6 +181,8 @@ function show(
         'framework.lease.state': state,
       });
   }
+  for (const { name, retainedBytes } of retained)
+    result.observe(gauges.retained, retainedBytes, { ...shard, 'framework.replication.slot': name });
 }
 
 /** Whether a slot is held; a process that has died holds it until another one takes it. */

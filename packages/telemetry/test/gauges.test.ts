@@ -55,6 +55,15 @@ describe('the gauges of delivery', () => {
     ]);
   });
 
+  test('show what a server keeps for replication slots, also for one that nobody uses', async () => {
+    const [database, other] = [await databaseOf(0), await databaseOf(1)];
+    const slot = { name: 'framework_a', retainedBytes: 16_777_216, status: 'reserved', activePid: undefined };
+    Object.assign(database.store, { retainedLogs: async () => [slot] });
+    const points = await observed([database, other])();
+    const by = { 'framework.shard': '0,0', 'framework.replication.slot': 'framework_a' };
+    expect(points('framework.replication.retained')).toEqual([[by, 16_777_216]]);
+  });
+
   test('tell leases of a process that has died from those that are held', async () => {
     const database = await databaseOf(0);
     await database.store.leases.renew('process-1', ['notify'], 1);

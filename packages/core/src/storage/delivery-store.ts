@@ -1,5 +1,6 @@
 import type { BlockedModels, DeadLetters } from './blocked-models.js';
 import type { DeliverableEvent } from './event-log.js';
+import type { RetainedLog } from './event-source.js';
 import type { Cursor, HandlerCursors } from './handler-cursors.js';
 import type { OperatorStore } from './operator-store.js';
 
@@ -24,6 +25,11 @@ export interface DeliveryStore {
   readonly partitions: LogPartitions;
   /** For operators; absent if the adapter has none. */
   readonly operator?: OperatorStore | undefined;
+  /**
+   * What the server keeps of its write-ahead log for readers of this database, whether or not one reads now; absent if there can be no such
+   * readers.
+   */
+  retainedLogs?(): Promise<readonly RetainedLog[]>;
 }
 
 /** Events of some slots that follow a cursor. */

@@ -1,9 +1,10 @@
 import { FrameworkError } from '@framework/core';
-import type { DeliveryStore, LogPartitions } from '@framework/core/adapter';
+import type { DeliveryStore, LogPartitions, RetainedLog } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 
 import type { Connection } from '../connection/connection.js';
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
+import { retainedLogsText } from '../replication/replication-slot.js';
 import { slotCount } from '../write/write-statement.js';
 import { PgBlockedModels } from './pg-blocked-models.js';
 import { PgDeadLetters } from './pg-dead-letters.js';
@@ -24,6 +25,7 @@ export class PgDeliveryStore implements DeliveryStore {
   readonly notifications: PgNotificationChannel;
   readonly partitions: PgLogPartitions;
   readonly operator: PgOperatorStore;
+  readonly #manager: PgTransactionManager;
   /** How to open further connections to the database, until it is closed. */
   readonly connections: NotificationSettings;
 
@@ -36,6 +38,7 @@ export class PgDeliveryStore implements DeliveryStore {
     leases: PgTransactionManager,
     notifications: NotificationSettings,
   ) {
+    this.#manager = manager;
     this.connections = notifications;
     this.leases = new PgSlotLeases(leases);
     this.cursors = new PgHandlerCursors(manager);
@@ -46,6 +49,15 @@ export class PgDeliveryStore implements DeliveryStore {
     this.partitions = new PgLogPartitions(manager);
     this.operator = new PgOperatorStore(manager);
   }
+
+  async retainedLogs(): Promise<readonly RetainedLog[]> {
+    const { rows } = await this.#manager.query<RetainedRow>({ text: retainedLogsText });
+    return rows.map(({ activePid, ...found }) => ({ ...found, activePid: activePid ?? undefined }));
+  }
+}
+
+interface RetainedRow extends Omit<RetainedLog, 'activePid'> {
+  readonly activePid: number | null;
 }
 
 /** How many months ahead partitions are created. */
