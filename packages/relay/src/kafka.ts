@@ -13,6 +13,7 @@ import {
   topicPatienceMs,
 } from './kafka-producer.js';
 import { type KafkaRecord, nextRequest, recordBytes, recordOf } from './kafka-records.js';
+import { NameTemplate } from './name-template.js';
 import { unlessAborted } from './relay.js';
 
 /** How a relay reaches Kafka. */
@@ -22,7 +23,10 @@ export interface KafkaOptions {
    * the cluster.
    */
   readonly bootstrapServers: readonly string[];
-  /** The topic. Default: each message's own, `<namespace>.<model name>`. It must exist, unless `client.autocreateTopics` is set. */
+  /**
+   * The topic, in which `{namespace}`, `{model}`, `{type}`, `{id}` and `{topic}` stand for what a message has; it must exist, unless
+   * `client.autocreateTopics` is set. Default `{topic}`, which is `<namespace>.<model name>`.
+   */
   readonly topic?: string;
   /**
    * The largest body that is published. Kafka itself refuses messages larger than the topic's `max.message.bytes`, but disconnects
@@ -48,6 +52,11 @@ const timeoutMsDefault = 10_000;
 /** A host, which is in brackets if it is an IPv6 address, and maybe a port. */
 const serverPattern = /^(?:[^\s,:/@?#[\]]+|\[[^\s/@?#[\]]+\])(?::(?<port>\d{1,5}))?$/;
 const portMax = 65_535;
+const topicRule = {
+  of: 'topic',
+  pattern: /^(?!\.{1,2}$)[\w.-]{1,249}$/,
+  words: 'be up to 249 letters, digits, dots, underscores and hyphens',
+} as const;
 /** Less than the default of `max.message.bytes`, 1,048,588, which limits a batch as a whole. */
 const batchBytesMaxDefault = 1_000_000;
 /** A hundredth of the requests may be refused because of that. */
@@ -59,7 +68,7 @@ const takenBeforeLarger = 100;
  *
  * A batch is one request per server of the cluster, and more only if a partition gets more than about 1 MB, or all get more than 10.
  *
- * @throws Error when a bootstrap server is anything but a host and a port
+ * @throws Error when a bootstrap server is anything but a host and a port, or no topic can be as `topic` says
  */
 export function kafka(options: KafkaOptions): Broker {
   // The client would take anything else for the name of a host, and show it in an error.
@@ -77,6 +86,7 @@ class KafkaBroker implements Broker {
   readonly #idle: KafkaProducer[] = [];
   /** How many bytes a batch of a topic has since Kafka has refused a larger one, and how many it has taken since then. */
   readonly #lowered = new Map<string, { readonly bytesMax: number; readonly takenCount: number }>();
+  readonly #topic: NameTemplate;
   #lastTopic: string | undefined;
   /** How many producers there have been: each begins with the next bootstrap server. */
   #openedCount = 0;
@@ -84,7 +94,9 @@ class KafkaBroker implements Broker {
 
   constructor(options: KafkaOptions) {
     this.#options = options;
-    this.#lastTopic = options.topic;
+    const { topic = '{topic}' } = options;
+    this.#topic = new NameTemplate(topic, topicRule);
+    if (!topic.includes('{')) this.#lastTopic = topic;
     this.limits = { timeoutMs: callTimeoutMs(options.timeoutMs ?? timeoutMsDefault) };
   }
 
@@ -94,7 +106,7 @@ class KafkaBroker implements Broker {
   }
 
   targetOf(message: BrokerMessage): string {
-    return this.#topicOf(message);
+    return this.#topic.targetOf(message);
   }
 
   /** Also finds out whether the user may write to the topic, or to that of the last message. */
@@ -175,14 +187,14 @@ class KafkaBroker implements Broker {
   ): Promise<readonly KafkaRecord[]> {
     const { messageBytesMax = messageBytesMaxDefault } = this.#options;
     const counts = new Map<string, Awaited<ReturnType<KafkaProducer['partitionCountOf']>>>();
-    for (const topic of new Set(messages.map((message) => this.#topicOf(message)))) {
+    for (const topic of new Set(messages.map((message) => this.#topic.of(message)))) {
       this.#lastTopic = topic;
       counts.set(topic, await this.#answer(producer.partitionCountOf(topic), signal, topicPatienceMs));
     }
     const failedKeys = new Set<string>();
     return messages.flatMap((message) => {
       if (failedKeys.has(message.key)) return [];
-      const topic = this.#topicOf(message);
+      const topic = this.#topic.of(message);
       const { byteLength } = message.body;
       const found = counts.get(topic) ?? 0;
       const tooLarge = `the body has ${byteLength} bytes, more than ${messageBytesMax}`;
@@ -192,10 +204,6 @@ class KafkaBroker implements Broker {
       outcomes.set(message, outcomeOf(count.kind, count.reason));
       return [];
     });
-  }
-
-  #topicOf({ topic }: BrokerMessage): string {
-    return this.#options.topic ?? topic;
   }
 
   /**

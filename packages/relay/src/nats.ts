@@ -19,6 +19,7 @@ import {
 } from './broker.js';
 import { ConnectionOnDemand, NoAnswerError } from './connection-on-demand.js';
 import { headerValue } from './message.js';
+import { NameTemplate } from './name-template.js';
 import { NatsAcknowledgements, NatsRefusal, noResponders } from './nats-acknowledgements.js';
 import { NatsStream } from './nats-stream.js';
 
@@ -26,8 +27,13 @@ import { NatsStream } from './nats-stream.js';
 export interface NatsOptions {
   /** Such as `nats://127.0.0.1:4222`. */
   readonly servers: readonly string[];
-  /** The JetStream stream that stores the messages; it must take their subjects, `<topic>.<event type>`. */
+  /** The JetStream stream that stores the messages; it must take their subjects. */
   readonly stream: string;
+  /**
+   * The subject of a message, in which `{namespace}`, `{model}`, `{type}`, `{id}` and `{topic}` stand for what it has. An id with characters that
+   * a subject cannot have makes its event a dead letter. Default `{topic}.{type}`.
+   */
+  readonly subject?: string;
   /** The subjects of the stream, if it does not exist and is to be created. Default: it is not created. */
   readonly createWith?: readonly string[];
   /** How long one message may take to be confirmed, in milliseconds. Default 5,000. */
@@ -37,6 +43,11 @@ export interface NatsOptions {
 }
 
 const timeoutMsDefault = 5_000;
+const subjectRule = {
+  of: 'subject',
+  pattern: /^[^\s.*>]+(?:\.[^\s.*>]+)*$/,
+  words: 'be parts with dots in between, without spaces, * and >',
+} as const;
 /** More than the client's own deadlines for connecting, and for the questions after that. */
 const openTimeoutMs = 60_000;
 
@@ -44,7 +55,7 @@ const openTimeoutMs = 60_000;
  * NATS JetStream as the broker of a relay. The stream's own de-duplication drops repeats that arrive within its window, by the
  * event's id and the subject (`Nats-Msg-Id`): relays may publish the same event to several subjects of one stream.
  *
- * @throws Error when the URL of a server contains a user or password
+ * @throws Error when the URL of a server contains a user or password, or no subject can be as `subject` says
  */
 export function nats(options: NatsOptions): Broker {
   // The client would leave them out, and the server would refuse it.
@@ -65,10 +76,12 @@ class NatsBroker implements Broker {
   readonly limits: { readonly messagesMax: number; readonly timeoutMs: number };
   readonly #options: NatsOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
+  readonly #subject: NameTemplate;
   #lastSubject: string | undefined;
 
   constructor(options: NatsOptions) {
     this.#options = options;
+    this.#subject = new NameTemplate(options.subject ?? '{topic}.{type}', subjectRule);
     this.limits = singlyConfirmedLimits(options.timeoutMs ?? timeoutMsDefault);
     const warn = warnOnce();
     this.#connection = new ConnectionOnDemand({
@@ -94,8 +107,8 @@ class NatsBroker implements Broker {
   }
 
   /** The subject: other streams may take others. */
-  targetOf({ topic, eventType }: BrokerMessage): string {
-    return `${topic}.${eventType}`;
+  targetOf(message: BrokerMessage): string {
+    return this.#subject.targetOf(message);
   }
 
   /** Also finds out whether the user may publish to the subject of the last message, if there was one. */
@@ -121,7 +134,7 @@ class NatsBroker implements Broker {
     message: BrokerMessage,
     isTaken: (subject: string) => boolean,
   ): Promise<void> {
-    const subject = this.targetOf(message);
+    const subject = this.#subject.of(message);
     const { stream: name } = this.#options;
     // Neither client nor server says that there can be no such subject: nobody would ever answer.
     if (subject.split('.').includes(''))
@@ -160,7 +173,13 @@ function isRefusal(error: unknown): boolean {
 async function openNats(options: NatsOptions, warn: (text: string) => void): Promise<Connected> {
   const { servers, stream: name, createWith, timeoutMs = timeoutMsDefault, connection: further } = options;
   // A connection on which the server is silent is replaced after three of these intervals.
-  const connection = await connect({ pingInterval: timeoutMs, ...further, servers: [...servers] });
+  const connection = await connect({ pingInterval: timeoutMs, ...further, servers: [...servers] }).catch(
+    (cause: unknown) => {
+      // The client says only what happened, such as "timeout".
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      throw new Error(`There is no connection to NATS at ${servers.join(', ')}: ${reason}`, { cause });
+    },
+  );
   try {
     const stream = new NatsStream(await jetstreamManager(connection, { timeout: timeoutMs }), name, warn);
     if (createWith !== undefined) await stream.create(createWith);

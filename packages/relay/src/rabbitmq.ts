@@ -10,13 +10,19 @@ import {
   singlyConfirmedLimits,
 } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
+import { NameTemplate } from './name-template.js';
 
 /** How a relay reaches RabbitMQ. */
 export interface RabbitMqOptions {
   /** Such as `amqp://user:password@127.0.0.1:5672`. */
   readonly url: string;
-  /** The topic exchange; the routing key of a message is `<model name>.<event type>`. */
+  /** The topic exchange. */
   readonly exchange: string;
+  /**
+   * The routing key of a message, in which `{namespace}`, `{model}`, `{type}`, `{id}` and `{topic}` stand for what it has; up to 255 bytes.
+   * Default `{model}.{type}`.
+   */
+  readonly routingKey?: string;
   /** Declares the exchange, durable and of the type `topic`, if it does not exist. Default false. */
   readonly declare?: boolean;
   /**
@@ -32,6 +38,11 @@ export interface RabbitMqOptions {
 
 const messageBytesMaxDefault = 128 * 1024 * 1024;
 const timeoutMsDefault = 30_000;
+const routingKeyRule = {
+  of: 'routing key',
+  pattern: /^[^]{0,255}$/,
+  words: 'have up to 255 characters',
+} as const;
 /** What the client says of a negative confirmation. */
 const nacked = 'message nacked';
 /** How RabbitMQ says why it has closed the channel on which a message was too large. */
@@ -40,6 +51,8 @@ const sizeLimit = /larger than configured max size (\d+)/;
 /**
  * RabbitMQ as the broker of a relay: persistent messages with publisher confirms. A message that no queue takes waits, because
  * RabbitMQ would drop it.
+ *
+ * @throws Error when no routing key can be as `routingKey` says
  */
 export function rabbitmq(options: RabbitMqOptions): Broker {
   return new RabbitMqBroker(options);
@@ -69,10 +82,12 @@ class RabbitMqBroker implements Broker {
   /** What the server has said is the largest message that it takes; it never says so before. */
   #serverBytesMax = Infinity;
   #lastKey: string | undefined;
+  readonly #routingKey: NameTemplate;
 
   constructor(options: RabbitMqOptions) {
     const { timeoutMs = timeoutMsDefault } = options;
     this.#options = options;
+    this.#routingKey = new NameTemplate(options.routingKey ?? '{model}.{type}', routingKeyRule);
     this.limits = singlyConfirmedLimits(timeoutMs);
     this.#connection = new ConnectionOnDemand({
       open: (late) => openRabbitMq(options, late),
@@ -90,12 +105,12 @@ class RabbitMqBroker implements Broker {
     const connected = await this.#connection.get();
     const publishOne = (message: BrokerMessage): Promise<void> =>
       this.#connection.answer(connected, this.#publishOne(connected, message));
-    return publishByKey(messages, signal, publishOne, { targetOf: routingKeyOf });
+    return publishByKey(messages, signal, publishOne, { targetOf: (message) => this.targetOf(message) });
   }
 
   /** The routing key, because it decides which queues take a message. */
   targetOf(message: BrokerMessage): string {
-    return routingKeyOf(message);
+    return this.#routingKey.targetOf(message);
   }
 
   /** Also finds out whether the user may publish, with the routing key of the last message if there was one. */
@@ -149,7 +164,7 @@ class RabbitMqBroker implements Broker {
       );
     // Another connection would be blocked as well, and remain until RabbitMQ reads again.
     if (connected.blockedBy !== undefined) throw blockedError(connected.blockedBy);
-    const routingKey = routingKeyOf(message);
+    const routingKey = this.#routingKey.of(message);
     this.#lastKey = routingKey;
     return new Promise((resolve, reject) => {
       connected.waits.add(reject);
@@ -189,10 +204,6 @@ class RabbitMqBroker implements Broker {
 
 function blockedError(reason: string): Error {
   return new Error(`RabbitMQ takes no messages now (connection.blocked): ${reason}`);
-}
-
-function routingKeyOf({ attributes, eventType }: BrokerMessage): string {
-  return `${attributes['modelname'] ?? ''}.${eventType}`;
 }
 
 async function openRabbitMq(

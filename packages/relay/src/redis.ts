@@ -2,12 +2,16 @@ import { ErrorReply, type RedisClientOptions, createClient } from 'redis';
 
 import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs, warnOnce } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
+import { NameTemplate } from './name-template.js';
 
 /** How a relay reaches Redis. */
 export interface RedisOptions {
   /** Such as `redis://127.0.0.1:6379`. */
   readonly url: string;
-  /** The key of the stream. Default: a stream for each topic, with the topic as its key. */
+  /**
+   * The key of the stream, in which `{namespace}`, `{model}`, `{type}`, `{id}` and `{topic}` stand for what a message has. Default `{topic}`, which
+   * is `<namespace>.<model name>`.
+   */
   readonly stream?: string;
   /** About how many entries a stream keeps; older ones are removed. Default: all. */
   readonly maxLength?: number;
@@ -21,6 +25,7 @@ export interface RedisOptions {
 
 const messageBytesMaxDefault = 32 * 1024 * 1024;
 const timeoutMsDefault = 30_000;
+const streamRule = { of: 'stream', pattern: /[^]/, words: 'not be empty' } as const;
 
 /**
  * Redis streams as the broker of a relay. Each batch is one transaction, so that Redis takes its entries in order; there are more
@@ -42,11 +47,14 @@ class RedisBroker implements Broker {
   readonly #warn = warnOnce();
   /** The largest value that the server reads. */
   #serverBytesMax = Infinity;
+  readonly #stream: NameTemplate;
   #lastStream: string | undefined;
 
   constructor(options: RedisOptions) {
     this.#options = options;
-    this.#lastStream = options.stream;
+    const { stream = '{topic}' } = options;
+    this.#stream = new NameTemplate(stream, streamRule);
+    if (!stream.includes('{')) this.#lastStream = stream;
 
     this.limits = { timeoutMs: callTimeoutMs(options.timeoutMs ?? timeoutMsDefault) };
     this.#connection = new ConnectionOnDemand({
@@ -76,7 +84,7 @@ class RedisBroker implements Broker {
     for (let waiting = messages.filter((message) => !outcomes.has(message)); waiting.length > 0;) {
       signal.throwIfAborted();
       const next = this.#nextTransaction(waiting);
-      this.#lastStream = next[0] && this.targetOf(next[0]);
+      this.#lastStream = next[0] && this.#stream.of(next[0]);
       const failedKeys = new Set<string>();
       const replies = await this.#connection.answer(client, this.#execute(client, next));
       // A server that has become another one's replica, or holds other keys, closes no connection.
@@ -93,8 +101,8 @@ class RedisBroker implements Broker {
   }
 
   /** The stream. */
-  targetOf({ topic }: BrokerMessage): string {
-    return this.#options.stream ?? topic;
+  targetOf(message: BrokerMessage): string {
+    return this.#stream.targetOf(message);
   }
 
   /** Also finds out whether the server takes entries of the stream now, or of that of the last message. */
@@ -140,8 +148,9 @@ class RedisBroker implements Broker {
    */
   #nextTransaction(waiting: readonly BrokerMessage[]): readonly BrokerMessage[] {
     const streams = new Map<string, string | undefined>();
-    return waiting.filter(({ key, topic }) => {
-      const { stream = topic } = this.#options;
+    return waiting.filter((message) => {
+      const { key } = message;
+      const stream = this.#stream.of(message);
       const goes = !streams.has(key) || streams.get(key) === stream;
       streams.set(key, goes ? stream : undefined);
       return goes;
@@ -154,13 +163,14 @@ class RedisBroker implements Broker {
     return transaction.exec().catch((error: unknown) => repliesOf(error, messages.length));
   }
 
-  #add(transaction: ReturnType<Client['multi']>, { topic, attributes, body }: BrokerMessage): void {
-    const { stream = topic, maxLength } = this.#options;
+  #add(transaction: ReturnType<Client['multi']>, message: BrokerMessage): void {
+    const { attributes, body } = message;
+    const { maxLength } = this.#options;
     const trim =
       maxLength === undefined
         ? {}
         : { TRIM: { strategy: 'MAXLEN', strategyModifier: '~', threshold: maxLength } as const };
-    transaction.xAdd(stream, '*', { ...attributes, data: Buffer.from(body) }, trim);
+    transaction.xAdd(this.#stream.of(message), '*', { ...attributes, data: Buffer.from(body) }, trim);
   }
 }
 

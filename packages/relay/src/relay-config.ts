@@ -1,6 +1,3 @@
-import { X509Certificate } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
-import { createSecureContext } from 'node:tls';
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
 import {
   type ConfigurationIssue,
@@ -12,115 +9,14 @@ import {
 } from '@framework/core/adapter';
 import * as z from 'zod';
 
-import type { Broker } from './broker.js';
-import { type Relay, relay } from './relay.js';
+import { type Relay, type RelayOptions, relay } from './relay.js';
+import { defined, kinds, milliseconds, text } from './relay-sections.js';
 
 const nameCharactersMax = 100;
-const text = z.string().min(1, 'is empty');
 /** Names of handlers are limited in the same way. */
 const handlerName = text.refine((name) => isStorableText(name) && name.length <= nameCharactersMax, {
   error: `must have up to ${nameCharactersMax} characters, without NUL or half a surrogate pair`,
 });
-const milliseconds = z.int().min(1).max(2_147_483_647);
-
-const natsSchema = z.strictObject({
-  servers: z.array(text).min(1, 'is empty: name at least one server'),
-  stream: text,
-  createStream: z.boolean().default(false),
-  username: text.optional(),
-  password: text.optional(),
-  token: text.optional(),
-  timeoutMs: milliseconds.optional(),
-});
-
-const rabbitmqSchema = z.strictObject({
-  url: urlOf('amqp:', 'amqps:'),
-  exchange: text,
-  declare: z.boolean().default(false),
-  messageBytesMax: z.int().min(1).optional(),
-  timeoutMs: milliseconds.optional(),
-});
-
-const tlsSchema = z
-  .strictObject(
-    { caFile: text.optional(), certFile: text.optional(), keyFile: text.optional() },
-    { error: ({ code }) => (code === 'invalid_type' ? 'must be true, false, or a section' : undefined) },
-  )
-  .refine(({ certFile, keyFile }) => (certFile === undefined) === (keyFile === undefined), {
-    error: 'must have both cert-file and key-file, or neither',
-  });
-
-const kafkaSchema = z.strictObject({
-  bootstrapServers: z.array(text).min(1, 'is empty: name at least one server'),
-  topic: text.optional(),
-  createTopics: z.boolean().default(false),
-  tls: z.preprocess(tlsSection, tlsSchema.optional()).optional(),
-  sasl: z
-    .strictObject({
-      mechanism: z.enum(['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512']),
-      username: text,
-      password: text,
-    })
-    .optional(),
-  messageBytesMax: z.int().min(1).optional(),
-  timeoutMs: milliseconds.optional(),
-});
-
-const redisSchema = z.strictObject({
-  url: urlOf('redis:', 'rediss:'),
-  stream: text.optional(),
-  maxLength: z.int().min(1).optional(),
-  messageBytesMax: z.int().min(1).optional(),
-  timeoutMs: milliseconds.optional(),
-});
-
-const webhooksSchema = z.strictObject({
-  url: urlOf('http:', 'https:'),
-  secret: text,
-  timeoutMs: milliseconds.optional(),
-  concurrency: z.int().min(1).optional(),
-});
-
-/** A kind of broker: its section, and how a broker is made from it. Its client is loaded only if a section needs it. */
-function kind<S extends z.ZodType>(
-  schema: S,
-  clients: readonly string[],
-  open: (section: z.output<S>, namespace: string) => Promise<Broker>,
-) {
-  return { schema, clients, open: (section: unknown, name: string) => open(section as z.output<S>, name) };
-}
-
-const kinds = {
-  nats: kind(
-    natsSchema,
-    ['@nats-io/jetstream', '@nats-io/transport-node'],
-    async ({ servers, stream, createStream, timeoutMs, ...given }, namespace) => {
-      const { nats } = await import('./nats.js');
-      const { username: user, password: pass, token } = given;
-      const connection = defined({ user, pass, token });
-      const subjects = createStream ? { createWith: [`${namespace}.>`] } : {};
-      return nats({ servers, stream, ...subjects, ...defined({ timeoutMs }), connection });
-    },
-  ),
-  rabbitmq: kind(rabbitmqSchema, ['amqplib'], async (section) => {
-    const { rabbitmq } = await import('./rabbitmq.js');
-    return rabbitmq(defined(section));
-  }),
-  kafka: kind(kafkaSchema, ['@platformatic/kafka'], async ({ createTopics, tls, sasl, ...section }) => {
-    const { kafka } = await import('./kafka.js');
-    const certificates = tls && (await certificatesOf(tls));
-    const client = { autocreateTopics: createTopics, ...defined({ tls: certificates, sasl }) };
-    return kafka({ ...defined(section), client });
-  }),
-  redis: kind(redisSchema, ['redis'], async (section) => {
-    const { redis } = await import('./redis.js');
-    return redis(defined(section));
-  }),
-  webhooks: kind(webhooksSchema, ['standardwebhooks'], async (section) => {
-    const { webhooks } = await import('./webhooks.js');
-    return webhooks(defined(section));
-  }),
-};
 
 type Kind = keyof typeof kinds;
 const kindNames = Object.keys(kinds) as Kind[];
@@ -137,12 +33,23 @@ const startSchema = z.union(
   startFault,
 );
 
+/** Which events a relay publishes. */
+const onlySchema = z.strictObject({
+  models: z.array(text).min(1).optional(),
+  events: z.array(text).min(1).optional(),
+  shards: z
+    .array(z.string().regex(/^\d+\/\d+$/, 'must be a group and a member, such as 1/0'))
+    .min(1)
+    .optional(),
+});
+
 const relaySchema = z.strictObject({
   name: handlerName,
   aliases: z.array(handlerName).optional(),
   startFrom: startSchema.optional(),
   source: text.optional(),
   timeoutMs: milliseconds.optional(),
+  only: onlySchema.optional(),
   ...(Object.fromEntries(kindNames.map((name) => [name, kinds[name].schema.optional()])) as {
     readonly [K in Kind]: z.ZodOptional<(typeof kinds)[K]['schema']>;
   }),
@@ -163,12 +70,17 @@ export type RelaySources = Readonly<Record<string, () => EventSource | Promise<E
  * shown
  */
 export async function openRelays(
-  { namespace, relay: sections }: Pick<FrameworkConfig, 'namespace' | 'relay'>,
+  {
+    namespace,
+    sharding,
+    relay: sections,
+  }: Pick<FrameworkConfig, 'namespace' | 'relay'> & Partial<Pick<FrameworkConfig, 'sharding'>>,
   { sources = {}, observer }: { readonly sources?: RelaySources; readonly observer?: Observer } = {},
 ): Promise<readonly Relay[]> {
   const faults: ConfigurationIssue[] = [];
   const relays: Relay[] = [];
   const names = new Set<string>();
+  const shards = sharding?.members.map(({ shard: { group, member } }) => `${group}/${member}`);
   for (const [index, section] of sections.entries()) {
     const path = ['framework', 'relay', index];
     const { data, error } = relaySchema.safeParse(section, { reportInput: true });
@@ -176,7 +88,7 @@ export async function openRelays(
       faults.push(...error.issues.flatMap((issue) => faultsOf(path, issue)));
       continue;
     }
-    const { name, aliases = [], startFrom, timeoutMs, source: sourceName } = data;
+    const { name, aliases = [], startFrom, timeoutMs, only, source: sourceName } = data;
     const createSource = Object.entries(sources).find(([each]) => each === sourceName)?.[1];
     if (sourceName !== undefined && createSource === undefined) {
       const known = Object.keys(sources).join(', ');
@@ -185,6 +97,13 @@ export async function openRelays(
       faults.push({ path: kebabCasePath([...path, 'source']), message });
       continue;
     }
+    for (const [position, shard] of (only?.shards ?? []).entries())
+      if (shards?.includes(shard) === false)
+        faults.push({
+          path: kebabCasePath([...path, 'only', 'shards', position]),
+          message: `is none of the shards ${shards.join(', ')}`,
+        });
+    const filter = only && filterOf(only);
     const [broker, ...others] = kindNames.filter((each) => data[each] !== undefined);
     if (broker === undefined || others.length > 0) {
       const message = `must have exactly one of the sections ${kindNames.join(', ')}`;
@@ -205,7 +124,12 @@ export async function openRelays(
       opening = 'source';
       const source = await createSource?.();
       relays.push(
-        relay({ name, broker: opened, aliases, ...defined({ startFrom, timeoutMs, source, observer }) }),
+        relay({
+          name,
+          broker: opened,
+          aliases,
+          ...defined({ startFrom, timeoutMs, source, observer, filter }),
+        }),
       );
     } catch (cause) {
       const clients = opening === broker ? kinds[broker].clients : [missingPackage(cause)];
@@ -214,6 +138,12 @@ export async function openRelays(
   }
   if (faults.length > 0) throw new ConfigurationError(faults);
   return relays;
+}
+
+function filterOf({ models, events, shards }: z.output<typeof onlySchema>): RelayOptions['filter'] {
+  const isOf = (names: readonly string[] | undefined, name: string): boolean => names?.includes(name) ?? true;
+  return ({ modelName, eventType, shard: { group, member } }) =>
+    isOf(models, modelName) && isOf(events, eventType) && isOf(shards, `${group}/${member}`);
 }
 
 function openingFault(clients: readonly string[], cause: unknown): string {
@@ -248,57 +178,4 @@ function keysAt(path: readonly PropertyKey[]): readonly string[] {
 function withoutWrapping(schema: z.core.$ZodType): z.core.$ZodType {
   if (schema instanceof z.ZodOptional) return withoutWrapping(schema.unwrap());
   return schema instanceof z.ZodPipe ? withoutWrapping(schema.out) : schema;
-}
-
-/** `true` is a section without keys, and `false` is none. */
-function tlsSection(given: unknown): unknown {
-  if (given === true) return {};
-  return given === false ? undefined : given;
-}
-
-/**
- * Reads the files of a section `tls`. A connection would only later, and less clearly, say what is wrong with them.
- *
- * @throws Error when a file cannot be read or has something else
- */
-async function certificatesOf({ caFile, certFile, keyFile }: z.output<typeof tlsSchema>) {
-  const [ca, cert, key] = await Promise.all([
-    contentOf('ca-file', caFile),
-    contentOf('cert-file', certFile),
-    contentOf('key-file', keyFile),
-  ]);
-  const certificates = defined({ ca, cert, key });
-  try {
-    // Without this, a connection would only say that it does not know the server.
-    if (ca !== undefined) void new X509Certificate(ca);
-    createSecureContext(certificates);
-  } catch (cause) {
-    throw new Error(`the files of tls cannot be used: ${String(cause)}`, { cause });
-  }
-  return certificates;
-}
-
-async function contentOf(key: string, file: string | undefined): Promise<string | undefined> {
-  if (file === undefined) return undefined;
-  try {
-    return await readFile(file, 'utf8');
-  } catch (cause) {
-    const { code = '' } = cause as NodeJS.ErrnoException;
-    throw new Error(`tls.${key} cannot be read: ${file} (${code})`, { cause });
-  }
-}
-
-function urlOf(...protocols: readonly string[]) {
-  return z.string().refine((url) => protocols.includes(URL.parse(url)?.protocol ?? ''), {
-    error: `must be a URL that begins with ${protocols.map((protocol) => `${protocol}//`).join(' or ')}`,
-  });
-}
-
-type Defined<T> = { readonly [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
-  readonly [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>;
-};
-
-/** Leaves out what is `undefined`, so that the defaults apply. */
-function defined<T extends object>(options: T): Defined<T> {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as Defined<T>;
 }

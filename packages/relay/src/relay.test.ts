@@ -5,7 +5,7 @@ import { VirtualClock } from '@framework/testing';
 import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
 
-import { type PublishOutcome, relay } from './index.js';
+import { type PublishOutcome, type RelayOptions, relay } from './index.js';
 import { Counter, CounterIncreasedEvent, Counters } from '../test/counter.js';
 import { envelopeOf } from '../test/published.js';
 import { ScriptedBroker } from '../test/scripted-broker.js';
@@ -15,11 +15,16 @@ import { unlessAborted } from './relay.js';
 const increased = new CounterIncreasedEvent(ShardedId.generate(Counter, ShardIdentifier.of(1, 2)), 5);
 
 /** Counters whose events are relayed to a scripted broker. */
-async function relayed(limits = { messagesMax: 1_000, timeoutMs: 30_000 }, topic?: () => string) {
+async function relayed(
+  limits = { messagesMax: 1_000, timeoutMs: 30_000 },
+  topic?: () => string,
+  filter?: RelayOptions['filter'],
+) {
   const clock = new VirtualClock();
   const counters = new Counters(clock);
   const broker = new ScriptedBroker(limits);
-  const publisher = relay({ name: 'to-broker', broker, startFrom: 'beginning', ...(topic && { topic }) });
+  const chosen = { ...(topic && { topic }), ...(filter && { filter }) };
+  const publisher = relay({ name: 'to-broker', broker, startFrom: 'beginning', ...chosen });
   const failures: string[] = [];
   const { databases, executor } = counters;
   const delivery = new Delivery({
@@ -73,6 +78,28 @@ describe('a relay', () => {
       actionname: 'IncreaseCounterAction',
       partitionkey: id.value,
     });
+  });
+
+  test('passes over events that its filter leaves out, also behind one that fails', async () => {
+    const isOdd: RelayOptions['filter'] = ({ payload }) => Number((payload as { by: number }).by) % 2 === 1;
+    const { clock, counters, broker, bodies, operator } = await relayed(undefined, undefined, isOdd);
+    const [refused, other] = [await counters.open(), await counters.open()];
+    broker.refuses = ({ attributes }) => attributes['subject'] === refused.value;
+    for (let by = 1; by <= 4; by++) for (const id of [refused, other]) await counters.increase(id, by);
+    await clock.advance(60_000);
+    expect(bodies()).toEqual(['{"by":1}', '{"by":3}']);
+    const { items } = await operator.lag();
+    expect(items).toMatchObject([{ pendingCount: 0, deadCount: 1 }]);
+  });
+
+  test('counts an attempt of an event whose filter throws', async () => {
+    const { clock, counters, failures, bodies } = await relayed(undefined, undefined, () => {
+      throw new Error('no such field');
+    });
+    await counters.increase(await counters.open(), 1);
+    await clock.advance(1_000);
+    expect(bodies()).toEqual([]);
+    expect(failures[0]).toBe('2 counted retried');
   });
 
   test('keeps what is committed while the broker is down, and publishes it in order afterwards', async () => {

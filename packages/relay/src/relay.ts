@@ -33,6 +33,10 @@ export interface RelayOptions extends Pick<
   readonly broker: Broker;
   /** The topic of an event. Default: `<namespace>.<model name>`. */
   readonly topic?: (envelope: EventEnvelope<undefined>) => string;
+  /**
+   * Which events are published. Others are passed over: what was passed is not published when the answer changes later. Default: all.
+   */
+  readonly filter?: (envelope: EventEnvelope<undefined>) => boolean;
   /** Traces and measures the calls of the broker, such as `new Telemetry()` of `@framework/telemetry`. Default: nobody does. */
   readonly observer?: Observer;
   /** Measures how long a target waits that takes nothing. Default: the computer's own clock. */
@@ -91,6 +95,7 @@ export function relay({
   name,
   broker,
   topic = defaultTopic,
+  filter = () => true,
   observer,
   clock = systemClock,
   ...options
@@ -108,6 +113,7 @@ export function relay({
   const observe = observeWith(observer);
   return new NamedRelay([name, ...(options.aliases ?? [])], broker, {
     topic,
+    filter,
     source: options.source,
     observe,
     health: new TargetHealth(clock),
@@ -150,6 +156,7 @@ class EventRelay implements Relay {
   readonly aliases: readonly string[];
   readonly broker: Broker;
   readonly #topic: (envelope: EventEnvelope<undefined>) => string;
+  readonly #filter: (envelope: EventEnvelope<undefined>) => boolean;
   readonly #source: EventSource | undefined;
   readonly #observe: Observe;
   readonly #health: TargetHealth;
@@ -160,11 +167,13 @@ class EventRelay implements Relay {
     broker: Broker,
     {
       topic,
+      filter,
       source,
       observe,
       health,
     }: {
       readonly topic: (envelope: EventEnvelope<undefined>) => string;
+      readonly filter: (envelope: EventEnvelope<undefined>) => boolean;
       readonly source: EventSource | undefined;
       readonly observe: Observe;
       readonly health: TargetHealth;
@@ -174,6 +183,7 @@ class EventRelay implements Relay {
     this.aliases = aliases;
     this.broker = broker;
     this.#topic = topic;
+    this.#filter = filter;
     this.#source = source;
     this.#observe = observe;
     this.#health = health;
@@ -188,7 +198,8 @@ class EventRelay implements Relay {
     { signal }: HandlerContext,
   ): Promise<void> {
     const failures: EventFailure[] = [];
-    const messages = this.#messagesOf(envelopes, failures);
+    const named = new Set<string>();
+    const messages = this.#messagesOf(envelopes, failures, named);
     const outcomes = await this.#publishDue(messages, signal);
     const confirmed = new Set(messages.filter((message) => outcomes.get(message)?.kind === 'confirmed'));
     const heads = firstOfEachKey(messages.filter((message) => !confirmed.has(message)));
@@ -204,10 +215,8 @@ class EventRelay implements Relay {
       confirmed.size === 0 && failures.every(({ error }) => error instanceof TargetWaitsError);
     this.#note(isWaiting ? 'waiting' : 'publishing', codeOf(first.error), first.error);
     if (isWaiting) this.#throwIfOutage(failures);
-    const named = new Set([
-      ...Array.from(confirmed, ({ id }) => id),
-      ...failures.map(({ eventId }) => eventId),
-    ]);
+    for (const { id } of confirmed) named.add(id);
+    for (const { eventId } of failures) named.add(eventId);
     const waiting = envelopes.map(({ eventId }) => eventId).filter((eventId) => !named.has(eventId));
     throw new PartialBatchError(failures, { waiting });
   }
@@ -277,10 +286,15 @@ class EventRelay implements Relay {
     return this.broker.targetOf?.(message) ?? '';
   }
 
-  /** Leaves out events whose messages cannot be made, and later ones of their models. */
+  /**
+   * Leaves out events that are not to be published, and those whose messages cannot be made, with later ones of their models.
+   *
+   * @param passed gets the ids of those that are not to be published
+   */
   #messagesOf(
     envelopes: readonly EventEnvelope<undefined>[],
     failures: EventFailure[],
+    passed: Set<string>,
   ): readonly BrokerMessage[] {
     const failedModels = new Set<string>();
     return envelopes.flatMap((envelope) => {
@@ -288,7 +302,9 @@ class EventRelay implements Relay {
       const model = `${modelName}\0${modelId}`;
       if (failedModels.has(model)) return [];
       try {
-        return [messageOf(envelope, this.#topic(envelope))];
+        if (this.#filter(envelope)) return [messageOf(envelope, this.#topic(envelope))];
+        passed.add(eventId);
+        return [];
       } catch (error) {
         failedModels.add(model);
         failures.push({ eventId, error });

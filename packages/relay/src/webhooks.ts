@@ -15,14 +15,21 @@ import { headerValue } from './message.js';
 export interface WebhookOptions {
   /** Receives each message as the body of a POST request. */
   readonly url: string;
-  /** Signs the messages: `whsec_` and at least 24 bytes in base64, as Standard Webhooks describes. */
-  readonly secret: string;
+  /**
+   * Signs the messages: `whsec_` and at least 24 bytes in base64, as Standard Webhooks describes. With several, each signs every message, so that
+   * the endpoint can change from one to the other.
+   */
+  readonly secret: string | readonly string[];
   /** How long a request may take, in milliseconds. Default 10,000. */
   readonly timeoutMs?: number;
   /** How many requests are sent at the same time, at least 1. Default 8. */
   readonly concurrency?: number;
   /** Further headers, such as `authorization`. */
   readonly headers?: Readonly<Record<string, string>>;
+  /** The authorities that certify the endpoint, and a certificate of the relay with its key, in PEM. Default: the authorities of Node. Needs `undici`. */
+  readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string };
+  /** The proxy through which the endpoint is reached, such as `http://proxy.example:3128`. Default: none. Needs `undici`. */
+  readonly proxy?: string;
 }
 
 const timeoutMsDefault = 10_000;
@@ -43,7 +50,7 @@ const reasonBytesMax = 500;
  * An answer of status 2xx confirms a message. One of 4xx refuses it, except 401, 403, 404, 405, 407, 408, 410, 421, 423, 425 and 429: after
  * these and all other answers the message is sent again, not before the time that `Retry-After` names. Redirects are not followed.
  *
- * @throws Error when the secret is not one of Standard Webhooks, the URL is not an HTTP URL or contains a password, or
+ * @throws Error when a secret is not one of Standard Webhooks, the URL is not an HTTP URL or contains a password, the proxy is not an HTTP URL, or
  * `concurrency` is not at least 1
  * @see https://www.standardwebhooks.com
  */
@@ -54,9 +61,10 @@ export function webhooks(options: WebhookOptions): Broker {
 class WebhookBroker implements Broker {
   readonly limits: { readonly messagesMax: number; readonly timeoutMs: number };
   readonly #options: WebhookOptions;
-  readonly #webhook: Webhook;
+  readonly #webhooks: readonly Webhook[];
   readonly #timeoutMs: number;
   readonly #closed = new AbortController();
+  #client: Promise<HttpClient> | undefined;
 
   constructor(options: WebhookOptions) {
     const { protocol, username, password } = new URL(options.url);
@@ -72,8 +80,12 @@ class WebhookBroker implements Broker {
       throw new Error(
         `The concurrency of a webhook must be a whole number of at least 1, not ${concurrency}`,
       );
+    if (options.proxy !== undefined && !/^https?:$/.test(URL.parse(options.proxy)?.protocol ?? ''))
+      throw new Error('The proxy of a webhook must be a URL that begins with http:// or https://');
+    const secrets = [options.secret].flat();
+    if (secrets.length === 0) throw new Error('A webhook needs at least one secret');
     this.#options = options;
-    this.#webhook = new Webhook(options.secret);
+    this.#webhooks = secrets.map((secret) => new Webhook(secret));
     this.#timeoutMs = options.timeoutMs ?? timeoutMsDefault;
     this.limits = singlyConfirmedLimits(this.#timeoutMs);
   }
@@ -92,6 +104,8 @@ class WebhookBroker implements Broker {
 
   async close(): Promise<void> {
     this.#closed.abort(new Error('This broker was closed: create a new one'));
+    const client = await this.#client?.catch(() => undefined);
+    await client?.close();
   }
 
   async #post(message: BrokerMessage, signal: AbortSignal): Promise<void> {
@@ -102,7 +116,8 @@ class WebhookBroker implements Broker {
     for (const [name, value] of Object.entries(attributeHeaders(message))) headers.set(name, value);
     headers.set('webhook-id', message.id);
     headers.set('webhook-timestamp', String(Math.floor(sentAt.getTime() / 1_000)));
-    headers.set('webhook-signature', this.#webhook.sign(message.id, sentAt, body));
+    const signatures = this.#webhooks.map((webhook) => webhook.sign(message.id, sentAt, body));
+    headers.set('webhook-signature', signatures.join(' '));
     const answer = await this.#fetch({ method: 'POST', headers, body }, signal);
     const quoted = (await beginningOf(answer)).subarray(0, reasonBytesMax);
     if (answer.ok) return;
@@ -114,13 +129,43 @@ class WebhookBroker implements Broker {
     throw new NotTakenByBroker(reason, afterMs);
   }
 
-  #fetch(request: RequestInit, signal: AbortSignal): Promise<Response> {
-    return fetch(this.#options.url, {
+  async #fetch(request: RequestInit, signal: AbortSignal): Promise<Response> {
+    const { url, tls, proxy } = this.#options;
+    // That of Node knows neither certificates nor proxies.
+    const isPlain = tls === undefined && proxy === undefined;
+    const client = isPlain ? undefined : await (this.#client ??= undiciClient({ tls, proxy }));
+    return (client?.fetch ?? fetch)(url, {
       ...request,
       redirect: 'manual',
       signal: AbortSignal.any([signal, AbortSignal.timeout(this.#timeoutMs)]),
     });
   }
+}
+
+interface HttpClient {
+  readonly fetch: typeof fetch;
+  readonly close: () => Promise<void>;
+}
+
+async function undiciClient({
+  tls,
+  proxy,
+}: {
+  readonly tls: WebhookOptions['tls'];
+  readonly proxy: string | undefined;
+}): Promise<HttpClient> {
+  const undici = await import('undici');
+  const agent =
+    proxy === undefined
+      ? new undici.Agent({ connect: { ...tls } })
+      : new undici.ProxyAgent({ uri: proxy, requestTls: { ...tls } });
+  // The types of both are the same, but each has its own.
+  const fetchBy = undici.fetch as unknown as typeof fetch;
+  const through: object = { dispatcher: agent };
+  return {
+    fetch: (url, request) => fetchBy(url, { ...request, ...through }),
+    close: () => agent.destroy(),
+  };
 }
 
 /** The beginning of an answer, which may be endless, and may come slowly or break off: its status is what counts. */

@@ -170,7 +170,7 @@ describe.skipIf(command === undefined)('RabbitMQ', () => {
     const answers = new Set<string>();
     for (let round = 0; round < 10; round++) answers.add(await answerTo(broker, message));
     expect([...answers]).toEqual([
-      'again: RabbitMQ takes no messages now (connection.blocked): low on memory',
+      'again: Error: RabbitMQ takes no messages now (connection.blocked): low on memory',
     ]);
     await expect(broker.ping()).rejects.toThrow('low on memory');
     expect(await connectionCount()).toBe(1);

@@ -31,8 +31,15 @@ export async function ownRabbitMq(): Promise<(() => Promise<OwnBroker>) | undefi
   return command === undefined ? undefined : () => create(command);
 }
 
-/** Prepares a server of RabbitMQ; nothing is started. */
-export async function rabbitMqServer(command: string): Promise<RabbitMqServer> {
+/**
+ * Prepares a server of RabbitMQ; nothing is started.
+ *
+ * @param settings further lines of its configuration
+ */
+export async function rabbitMqServer(
+  command: string,
+  settings: readonly string[] = [],
+): Promise<RabbitMqServer> {
   // Erlang would start a daemon that outlives the test.
   const names = await OwnServer.create((port) => ({
     command: 'epmd',
@@ -62,7 +69,7 @@ export async function rabbitMqServer(command: string): Promise<RabbitMqServer> {
     },
   }));
   await Promise.all([
-    writeFile(join(server.folder, 'rabbitmq.conf'), 'loopback_users = none\n'),
+    writeFile(join(server.folder, 'rabbitmq.conf'), ['loopback_users = none', ...settings, ''].join('\n')),
     writeFile(join(server.folder, 'environment.conf'), ''),
     writeFile(join(server.folder, 'plugins'), '[].'),
   ]);

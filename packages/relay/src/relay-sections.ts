@@ -1,0 +1,248 @@
+import { createSecureContext } from 'node:tls';
+import { X509Certificate } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import * as z from 'zod';
+
+import type { Broker } from './broker.js';
+
+export const text = z.string().min(1, 'is empty');
+export const milliseconds = z.int().min(1).max(2_147_483_647);
+
+const tlsSchema = z
+  .strictObject(
+    { caFile: text.optional(), certFile: text.optional(), keyFile: text.optional() },
+    { error: ({ code }) => (code === 'invalid_type' ? 'must be true, false, or a section' : undefined) },
+  )
+  .refine(({ certFile, keyFile }) => (certFile === undefined) === (keyFile === undefined), {
+    error: 'must have both cert-file and key-file, or neither',
+  });
+const tls = z.preprocess(tlsSection, tlsSchema.optional()).optional();
+
+const natsSchema = z
+  .strictObject({
+    servers: z.array(text).min(1, 'is empty: name at least one server'),
+    stream: text,
+    createStream: z.boolean().default(false),
+    subject: text.optional(),
+    tls,
+    username: text.optional(),
+    password: text.optional(),
+    token: text.optional(),
+    credsFile: text.optional(),
+    nkeySeed: text.optional(),
+    timeoutMs: milliseconds.optional(),
+  })
+  .refine(
+    ({ username, token, credsFile, nkeySeed }) =>
+      [username, token, credsFile, nkeySeed].filter((each) => each !== undefined).length <= 1,
+    { error: 'must have only one of username, token, creds-file and nkey-seed' },
+  );
+
+const rabbitmqSchema = z
+  .strictObject({
+    url: urlOf('amqp:', 'amqps:'),
+    exchange: text,
+    declare: z.boolean().default(false),
+    routingKey: text.optional(),
+    tls,
+    messageBytesMax: z.int().min(1).optional(),
+    timeoutMs: milliseconds.optional(),
+  })
+  .refine(usesTls, { path: ['tls'], error: 'needs a url that begins with amqps://' });
+
+const kafkaSchema = z.strictObject({
+  bootstrapServers: z.array(text).min(1, 'is empty: name at least one server'),
+  topic: text.optional(),
+  createTopics: z.boolean().default(false),
+  tls,
+  sasl: z
+    .strictObject({
+      mechanism: z.enum(['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512']),
+      username: text,
+      password: text,
+    })
+    .optional(),
+  messageBytesMax: z.int().min(1).optional(),
+  timeoutMs: milliseconds.optional(),
+});
+
+const redisSchema = z
+  .strictObject({
+    url: urlOf('redis:', 'rediss:'),
+    stream: text.optional(),
+    tls,
+    maxLength: z.int().min(1).optional(),
+    messageBytesMax: z.int().min(1).optional(),
+    timeoutMs: milliseconds.optional(),
+  })
+  .refine(usesTls, { path: ['tls'], error: 'needs a url that begins with rediss://' });
+
+const headerSchema = z.strictObject({ name: text, value: z.string() }).refine(isHeader, {
+  error: 'is no header of HTTP: its name or value has a character that is not allowed there',
+});
+
+const webhooksSchema = z
+  .strictObject({
+    url: urlOf('http:', 'https:'),
+    secret: z.union([text, z.array(text).min(1)], { error: 'must be a secret, or a list of secrets' }),
+    // A list, because the keys of a section are written in kebab-case or camelCase.
+    headers: z.array(headerSchema).default([]),
+    tls,
+    proxy: urlOf('http:', 'https:').optional(),
+    timeoutMs: milliseconds.optional(),
+    concurrency: z.int().min(1).optional(),
+  })
+  .refine(usesTls, { path: ['tls'], error: 'needs a url that begins with https://' });
+
+/** A kind of broker: its section, and how a broker is made from it. Its client is loaded only if a section needs it. */
+function kind<S extends z.ZodType>(
+  schema: S,
+  clients: readonly string[],
+  open: (section: z.output<S>, namespace: string) => Promise<Broker>,
+) {
+  return { schema, clients, open: (section: unknown, name: string) => open(section as z.output<S>, name) };
+}
+
+/** The sections of the brokers, by their names in a file. */
+export const kinds = {
+  nats: kind(
+    natsSchema,
+    ['@nats-io/jetstream', '@nats-io/transport-node'],
+    async ({ servers, stream, createStream, subject, timeoutMs, tls: files, ...given }, namespace) => {
+      const { nats } = await import('./nats.js');
+      const { username: user, password: pass, token } = given;
+      const authenticator = await natsAuthenticator(given);
+      const certificates = files && (await certificatesOf(files));
+      const connection = defined({ user, pass, token, authenticator, tls: certificates });
+      const subjects = createStream ? { createWith: [subjectsOf(subject, namespace)] } : {};
+      return nats({ servers, stream, ...subjects, ...defined({ subject, timeoutMs }), connection });
+    },
+  ),
+  rabbitmq: kind(rabbitmqSchema, ['amqplib'], async ({ tls: files, ...section }) => {
+    const { rabbitmq } = await import('./rabbitmq.js');
+    return rabbitmq({ ...defined(section), ...(files && { socket: await certificatesOf(files) }) });
+  }),
+  kafka: kind(
+    kafkaSchema,
+    ['@platformatic/kafka'],
+    async ({ createTopics, tls: files, sasl, ...section }) => {
+      const { kafka } = await import('./kafka.js');
+      const certificates = files && (await certificatesOf(files));
+      const client = { autocreateTopics: createTopics, ...defined({ tls: certificates, sasl }) };
+      return kafka({ ...defined(section), client });
+    },
+  ),
+  redis: kind(redisSchema, ['redis'], async ({ tls: files, ...section }) => {
+    const { redis } = await import('./redis.js');
+    const socket = files && ({ tls: true, ...(await certificatesOf(files)) } as const);
+    return redis({ ...defined(section), ...(socket && { client: { socket } }) });
+  }),
+  webhooks: kind(
+    webhooksSchema,
+    ['standardwebhooks', 'undici'],
+    async ({ tls: files, headers, ...section }) => {
+      const { webhooks } = await import('./webhooks.js');
+      return webhooks({
+        ...defined(section),
+        headers: Object.fromEntries(headers.map(({ name, value }) => [name, value])),
+        ...(files && { tls: await certificatesOf(files) }),
+      });
+    },
+  ),
+};
+
+/** Who the relay is to NATS, if its file or its key says so. */
+async function natsAuthenticator({
+  credsFile,
+  nkeySeed,
+}: Pick<z.output<typeof natsSchema>, 'credsFile' | 'nkeySeed'>) {
+  const { credsAuthenticator, nkeyAuthenticator } = await import('@nats-io/transport-node');
+  const encoder = new TextEncoder();
+  if (nkeySeed !== undefined) return nkeyAuthenticator(encoder.encode(nkeySeed));
+  const credentials = await contentOf('creds-file', credsFile);
+  return credentials === undefined ? undefined : credsAuthenticator(encoder.encode(credentials));
+}
+
+/**
+ * The subjects of a stream that takes all messages, as far as they are known before there are any.
+ *
+ * @throws Error when that would be all subjects of the server
+ */
+function subjectsOf(subject: string | undefined, namespace: string): string {
+  const [beginning = '', ...others] = (subject ?? '{namespace}.')
+    .replaceAll('{namespace}', namespace)
+    .split(/\{[^{}]*\}/);
+  if (subject !== undefined && others.length === 0) return beginning;
+  const fixed = beginning.slice(0, beginning.lastIndexOf('.') + 1);
+  if (fixed === '')
+    throw new Error(
+      'create-stream needs a subject that begins with {namespace}, or with a fixed part and a dot',
+    );
+  return `${fixed}>`;
+}
+
+/** `true` is a section without keys, and `false` is none. */
+function tlsSection(given: unknown): unknown {
+  if (given === true) return {};
+  return given === false ? undefined : given;
+}
+
+/** Certificates would have no effect if the URL did not ask for TLS. */
+function usesTls({ tls: files, url }: { readonly tls?: unknown; readonly url: string }): boolean {
+  return files === undefined || /^(?:amqps|rediss|https):/i.test(url);
+}
+
+/**
+ * Reads the files of a section `tls`. A connection would only later, and less clearly, say what is wrong with them.
+ *
+ * @throws Error when a file cannot be read or has something else
+ */
+async function certificatesOf({ caFile, certFile, keyFile }: z.output<typeof tlsSchema>) {
+  const [ca, cert, key] = await Promise.all([
+    contentOf('tls.ca-file', caFile),
+    contentOf('tls.cert-file', certFile),
+    contentOf('tls.key-file', keyFile),
+  ]);
+  const certificates = defined({ ca, cert, key });
+  try {
+    // Without this, a connection would only say that it does not know the server.
+    if (ca !== undefined) void new X509Certificate(ca);
+    createSecureContext(certificates);
+  } catch (cause) {
+    throw new Error(`the files of tls cannot be used: ${String(cause)}`, { cause });
+  }
+  return certificates;
+}
+
+async function contentOf(key: string, file: string | undefined): Promise<string | undefined> {
+  if (file === undefined) return undefined;
+  try {
+    return await readFile(file, 'utf8');
+  } catch (cause) {
+    const { code = '' } = cause as NodeJS.ErrnoException;
+    throw new Error(`${key} cannot be read: ${file} (${code})`, { cause });
+  }
+}
+
+function urlOf(...protocols: readonly string[]) {
+  return z.string().refine((url) => protocols.includes(URL.parse(url)?.protocol ?? ''), {
+    error: `must be a URL that begins with ${protocols.map((protocol) => `${protocol}//`).join(' or ')}`,
+  });
+}
+
+function isHeader({ name, value }: { readonly name: string; readonly value: string }): boolean {
+  try {
+    return new Headers([[name, value]]).has(name);
+  } catch {
+    return false;
+  }
+}
+
+type Defined<T> = { readonly [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
+  readonly [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>;
+};
+
+/** Leaves out what is `undefined`, so that the defaults apply. */
+export function defined<T extends object>(options: T): Defined<T> {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as Defined<T>;
+}
