@@ -20,8 +20,10 @@ export interface AsyncApiOptions {
   readonly namespace: string;
   /** Each model once. */
   readonly models: readonly PublishedModel[];
-  /** Whose headers and addresses are shown. Default: attributes without the prefix of a broker, and topics. */
+  /** Whose headers, addresses and bindings are shown. Default: attributes without the prefix of a broker, topics, and no bindings. */
   readonly protocol?: AsyncApiProtocol;
+  /** The exchange of RabbitMQ. Default: without a name. */
+  readonly exchange?: string;
   /** The topic of a model, if the relay has another one. Default: `<namespace>.<model name>`. */
   readonly topic?: (model: { readonly namespace: string; readonly modelName: string }) => string;
   /** The servers by their names, as AsyncAPI describes them. Default: none. */
@@ -46,6 +48,20 @@ export interface AsyncApiDocument {
   /** By the names of the models. */
   readonly channels: Readonly<Record<string, AsyncApiChannel>>;
   readonly operations: Readonly<Record<string, object>>;
+  readonly components: AsyncApiComponents;
+}
+
+/** What the channels refer to. */
+export interface AsyncApiComponents {
+  /** By the types of the events. */
+  readonly messages: Readonly<Record<string, AsyncApiMessage>>;
+  /** The payloads by the types of the events, and the schemas in them that have an `id` of their own. */
+  readonly schemas: Readonly<Record<string, object>>;
+}
+
+/** A reference to another place of the document, such as `#/components/messages/CounterIncreasedEvent`. */
+export interface AsyncApiReference {
+  readonly $ref: string;
 }
 
 /** Where the events of a model are published. */
@@ -53,8 +69,9 @@ export interface AsyncApiChannel {
   readonly address: string;
   readonly description: string;
   readonly parameters?: Readonly<Record<string, object>>;
+  readonly bindings?: Readonly<Record<string, object>>;
   /** By the types of the events. */
-  readonly messages: Readonly<Record<string, AsyncApiMessage>>;
+  readonly messages: Readonly<Record<string, AsyncApiReference>>;
 }
 
 /** A type of event: its attributes as headers, and its payload as it is stored and published. */
@@ -65,7 +82,8 @@ export interface AsyncApiMessage {
   readonly contentType: 'application/json';
   readonly description?: string;
   readonly headers: object;
-  readonly payload: object;
+  readonly payload: AsyncApiReference;
+  readonly bindings?: Readonly<Record<string, object>>;
 }
 
 const optionNames: OptionNames<AsyncApiOptions> = {
@@ -75,6 +93,7 @@ const optionNames: OptionNames<AsyncApiOptions> = {
   namespace: true,
   models: true,
   protocol: true,
+  exchange: true,
   topic: true,
   servers: true,
 };
@@ -90,7 +109,8 @@ const prefixes: Readonly<Record<AsyncApiProtocol, string>> = {
 
 /**
  * Describes what a service publishes by its relays, for those who receive it: a channel for each model, and in it a message for each
- * type of event, with the CloudEvents attributes as headers and the JSON Schema of its payload.
+ * type of event, with the CloudEvents attributes as headers and the JSON Schema of its payload. Each object and enumeration has a
+ * title, by which generators name their classes: its own, otherwise the type of the event and the path, such as `OrderPlacedEventPrice`.
  *
  * @example packages/relay/src/asyncapi.test.ts
  *
@@ -110,60 +130,77 @@ const prefixes: Readonly<Record<AsyncApiProtocol, string>> = {
  */
 export function asyncApiDocument(options: AsyncApiOptions): AsyncApiDocument {
   refuseUnknownOptions('asyncapi.', optionNames, options);
-  const { title, version, description, servers, models } = options;
+  const { title, version, description, servers, models, namespace, protocol } = options;
   const types = new EventTypes();
-  const channels = models.map(
-    (published) => [modelNameOf(published.model), channelOf(published, types, options)] as const,
+  const published = models.map(({ model, events }) => ({
+    modelName: modelNameOf(model),
+    events: events.map((event) => [types.claim(event), event] as const),
+  }));
+  const schemas = new PayloadSchemas(published.flatMap(({ events }) => events.map(([type]) => type)));
+  const messages = published.flatMap(({ modelName, events }) =>
+    events.map(([eventType, event]) => {
+      const about = { modelName, eventType, type: `${namespace}.${eventType}` };
+      return [keyOf(eventType), messageOf(event, about, schemas, protocol)] as const;
+    }),
   );
   return {
     asyncapi: '3.0.0',
     info: { title, version, ...(description !== undefined && { description }) },
     defaultContentType: 'application/json',
     ...(servers !== undefined && { servers }),
-    channels: byKey(channels.map(([name, channel]) => [keyOf(name), channel])),
+    channels: byKey(
+      published.map(({ modelName, events }) => [keyOf(modelName), channelOf(modelName, events, options)]),
+    ),
     operations: Object.fromEntries(
-      channels.map(([name]) => [
-        `publish${keyOf(name)}`,
-        {
-          action: 'send',
-          channel: { $ref: `#/channels/${keyOf(name)}` },
-          summary: `Each event of a ${name}: at least once, and for the first time in the order of versions.`,
-        },
-      ]),
+      published.map(({ modelName }) => [`publish${keyOf(modelName)}`, operationOf(modelName, protocol)]),
+    ),
+    components: { messages: byKey(messages), schemas: schemas.components },
+  };
+}
+
+/** An event class with its type. */
+type TypedEvent = readonly [eventType: string, event: EventClass];
+
+function channelOf(
+  modelName: string,
+  events: readonly TypedEvent[],
+  options: AsyncApiOptions,
+): AsyncApiChannel {
+  return {
+    ...addressOf(modelName, events, options),
+    description: `The events of a ${modelName}. Those of one ${modelName} have the same subject.`,
+    messages: Object.fromEntries(
+      events.map(([eventType]) => [keyOf(eventType), referenceTo('messages', keyOf(eventType))]),
     ),
   };
 }
 
-function channelOf(
-  { model, events }: PublishedModel,
-  types: EventTypes,
-  options: AsyncApiOptions,
-): AsyncApiChannel {
-  const modelName = modelNameOf(model);
-  const { namespace, protocol } = options;
-  const of = events.map((event) => [types.claim(event), event] as const);
-  const messages = of.map(([eventType, event]) => {
-    const about = { modelName, eventType, type: `${namespace}.${eventType}` };
-    return [keyOf(eventType), messageOf(event, about, protocol)] as const;
-  });
+function operationOf(modelName: string, protocol: AsyncApiProtocol | undefined): object {
   return {
-    ...addressOf(modelName, of, options),
-    description: `The events of a ${modelName}. Those of one ${modelName} have the same subject.`,
-    messages: byKey(messages),
+    action: 'send',
+    channel: { $ref: `#/channels/${keyOf(modelName)}` },
+    summary: `Each event of a ${modelName}: at least once, and for the first time in the order of versions.`,
+    ...(protocol === 'http' && { bindings: { http: { method: 'POST', bindingVersion: '0.3.0' } } }),
   };
 }
 
 /** In NATS and RabbitMQ, the subject or routing key ends with the type of the event. */
 function addressOf(
   modelName: string,
-  events: readonly (readonly [eventType: string, event: EventClass])[],
-  { namespace, protocol, topic = defaultTopic }: AsyncApiOptions,
-): Pick<AsyncApiChannel, 'address' | 'parameters'> {
-  const address = topic({ namespace, modelName });
-  if (protocol !== 'nats' && protocol !== 'amqp') return { address };
-  const start = protocol === 'nats' ? address : modelName;
-  const eventType = { description: 'The type of the event.', enum: events.map(([type]) => type) };
-  return { address: `${start}.{eventType}`, parameters: { eventType } };
+  events: readonly TypedEvent[],
+  { namespace, protocol, exchange: name, topic: topicOf = defaultTopic }: AsyncApiOptions,
+): Pick<AsyncApiChannel, 'address' | 'parameters' | 'bindings'> {
+  const topic = topicOf({ namespace, modelName });
+  if (protocol === 'kafka')
+    return { address: topic, bindings: { kafka: { topic, bindingVersion: '0.5.0' } } };
+  if (protocol !== 'nats' && protocol !== 'amqp') return { address: topic };
+  const parameters = {
+    eventType: { description: 'The type of the event.', enum: events.map(([type]) => type) },
+  };
+  if (protocol === 'nats') return { address: `${topic}.{eventType}`, parameters };
+  const exchange = { ...(name !== undefined && { name }), type: 'topic', durable: true };
+  const amqp = { is: 'routingKey', exchange, bindingVersion: '0.3.0' };
+  return { address: `${modelName}.{eventType}`, parameters, bindings: { amqp } };
 }
 
 interface About {
@@ -172,9 +209,14 @@ interface About {
   readonly type: string;
 }
 
-function messageOf(event: EventClass, about: About, protocol: AsyncApiProtocol | undefined): AsyncApiMessage {
+function messageOf(
+  event: EventClass,
+  about: About,
+  schemas: PayloadSchemas,
+  protocol: AsyncApiProtocol | undefined,
+): AsyncApiMessage {
   const { modelName, eventType, type } = about;
-  const place = `#/channels/${keyOf(modelName)}/messages/${keyOf(eventType)}/payload`;
+  const key = { type: 'string', description: `The id of the ${modelName}.` };
   return {
     name: type,
     title: eventType,
@@ -184,25 +226,12 @@ function messageOf(event: EventClass, about: About, protocol: AsyncApiProtocol |
         'Events that earlier versions of the service have written keep their form. The class of the event converts them to this one.',
     }),
     headers: headersOf(about, protocol),
-    payload: payloadOf(event, eventType, place),
+    payload: schemas.add(eventType, event),
+    ...(protocol === 'kafka' && { bindings: { kafka: { key, bindingVersion: '0.5.0' } } }),
   };
 }
 
-/** The JSON Schema of what the log stores, and the body has: what codecs encode to. */
-function payloadOf({ payload }: EventClass, eventType: string, place: string): object {
-  try {
-    const { $schema: _, ...schema } = z.toJSONSchema(payload, { io: 'input', target: 'draft-7' });
-    // A recursive schema refers to its own root, which is not the root of the document.
-    return JSON.parse(JSON.stringify(schema), (key, value: unknown) =>
-      key === '$ref' && typeof value === 'string' ? place + value.slice(1) : value,
-    ) as object;
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new InvariantViolationError(`The payload of ${eventType} has no JSON Schema: ${reason}`, { cause });
-  }
-}
-
-function headersOf({ type, modelName }: About, protocol: AsyncApiProtocol | undefined): object {
+function headersOf({ type, eventType, modelName }: About, protocol: AsyncApiProtocol | undefined): object {
   const text = { type: 'string' };
   const count = { type: 'string', pattern: '^\\d+$' };
   const attributes: Readonly<Record<string, object>> = {
@@ -226,10 +255,124 @@ function headersOf({ type, modelName }: About, protocol: AsyncApiProtocol | unde
     'The attributes of CloudEvents: with the prefix ce- in NATS and HTTP, ce_ in Kafka, cloudEvents: in AMQP.';
   return {
     type: 'object',
+    title: `${eventType}Headers`,
     ...(protocol === undefined && { description: byBroker }),
     properties: Object.fromEntries(names.map((name) => [prefix + name, attributes[name]])),
     required: names.filter((name) => name !== 'traceparent').map((name) => prefix + name),
   };
+}
+
+type JsonSchema = Readonly<Record<string, unknown>>;
+type Refer = (ref: string, name: string) => AsyncApiReference;
+
+/** The keywords of JSON Schema that have further schemas, and what these add to the name of the one around them. */
+const nested: Readonly<Record<string, (key: string) => string>> = {
+  properties: (key) =>
+    key.replaceAll(/(?:^|[^\p{L}\p{N}]+)(.?)/gu, (_, first: string) => first.toUpperCase()),
+  patternProperties: () => 'Value',
+  additionalProperties: () => 'Value',
+  propertyNames: () => 'Key',
+  not: () => 'Not',
+  contains: () => 'Item',
+  items: (position) => `Item${position}`,
+  additionalItems: () => 'Item',
+  anyOf: (position) => `Option${position}`,
+  oneOf: (position) => `Option${position}`,
+  allOf: (position) => `Part${position}`,
+};
+
+/** The JSON Schemas of payloads: of what the log stores, and the body has, which is what codecs encode to. */
+class PayloadSchemas {
+  readonly components: Record<string, object> = {};
+  readonly #names: Set<string>;
+  /** The keys of schemas with an `id`, by it and by what they are: several payloads may have the same one. */
+  readonly #shared = new Map<string, string>();
+
+  /** @param eventTypes the names of the payloads, which no schema in them gets */
+  constructor(eventTypes: readonly string[]) {
+    this.#names = new Set(eventTypes.flatMap((type) => [type, keyOf(type)]));
+  }
+
+  add(eventType: string, { payload }: EventClass): AsyncApiReference {
+    const { definitions, ...root } = jsonSchemaOf(eventType, payload);
+    const named = (definitions ?? {}) as Readonly<Record<string, JsonSchema>>;
+    // A payload with an `id` is a definition itself.
+    const own = typeof root['$ref'] === 'string' ? root['$ref'] : '#';
+    const references = new Map([[own, referenceTo('schemas', keyOf(eventType))]]);
+    const refer: Refer = (ref, name) => {
+      const known = references.get(ref);
+      if (known !== undefined) return known;
+      const id = idIn(ref);
+      const schema = named[id] ?? {};
+      // Zod numbers recursive schemas without an `id`.
+      const isNumbered = id.startsWith('__schema');
+      const content = `${id} ${JSON.stringify(schema).replaceAll(/__schema\d+/g, '__schema')}`;
+      const shared = isNumbered ? undefined : this.#shared.get(content);
+      const title = shared ?? this.#unused(keyOf(isNumbered ? name : id));
+      const reference = referenceTo('schemas', title);
+      references.set(ref, reference);
+      if (!isNumbered) this.#shared.set(content, title);
+      if (shared === undefined) this.components[title] = this.#titled(schema, title, refer);
+      return reference;
+    };
+    const schema = own === '#' ? root : (named[idIn(own)] ?? {});
+    this.components[keyOf(eventType)] = this.#titled(schema, eventType, refer);
+    return referenceTo('schemas', keyOf(eventType));
+  }
+
+  /** Gives titles to the schemas of which generators make a type, and resolves references. */
+  #titled(schema: JsonSchema, name: string, refer: Refer): JsonSchema {
+    const { $ref, allOf } = schema;
+    if (typeof $ref === 'string') return { ...refer($ref, name) };
+    // Zod writes so what is optional and has an `id`.
+    if (Array.isArray(allOf) && allOf.length === 1 && Object.keys(schema).length === 1)
+      return this.#titled(allOf[0] as JsonSchema, name, refer);
+    const within = (suffix: string, value: unknown): unknown => {
+      if (typeof value !== 'object' || value === null) return value;
+      const inner = value as JsonSchema;
+      const needsTitle = isType(inner) && inner['title'] === undefined;
+      return this.#titled(inner, needsTitle ? this.#unused(name + suffix) : name + suffix, refer);
+    };
+    const entries = Object.entries(schema).map(([keyword, value]) => {
+      const suffixOf = nested[keyword];
+      if (suffixOf === undefined) return [keyword, value] as const;
+      if (Array.isArray(value))
+        return [keyword, value.map((each, index) => within(suffixOf(`${index + 1}`), each))] as const;
+      if (keyword !== 'properties' && keyword !== 'patternProperties')
+        return [keyword, within(suffixOf(''), value)] as const;
+      const schemas = Object.entries(value as JsonSchema).map(
+        ([key, each]) => [key, within(suffixOf(key), each)] as const,
+      );
+      return [keyword, Object.fromEntries(schemas)] as const;
+    });
+    return { ...(isType(schema) && { title: name }), ...Object.fromEntries(entries) };
+  }
+
+  #unused(name: string): string {
+    let unused = name;
+    for (let count = 2; this.#names.has(unused); count++) unused = `${name}${count}`;
+    this.#names.add(unused);
+    return unused;
+  }
+}
+
+function jsonSchemaOf(eventType: string, payload: EventClass['payload']): JsonSchema {
+  try {
+    const { $schema: _, ...schema } = z.toJSONSchema(payload, { io: 'input', target: 'draft-7' });
+    return schema;
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new InvariantViolationError(`The payload of ${eventType} has no JSON Schema: ${reason}`, { cause });
+  }
+}
+
+function isType({ type, enum: values, anyOf, oneOf, allOf }: JsonSchema): boolean {
+  return type === 'object' || [values, anyOf, oneOf, allOf].some((each) => each !== undefined);
+}
+
+/** The name of a definition, from a reference to it. */
+function idIn(ref: string): string {
+  return ref.replace('#/definitions/', '');
 }
 
 /** Gives each entry its key; otherwise one of two with the same key would be lost. */
@@ -240,6 +383,10 @@ function byKey<T>(entries: readonly (readonly [key: string, value: T])[]): Reado
     keys.add(key);
   }
   return Object.fromEntries(entries);
+}
+
+function referenceTo(kind: keyof AsyncApiComponents, key: string): AsyncApiReference {
+  return { $ref: `#/components/${kind}/${key}` };
 }
 
 /** A name as a key: AsyncAPI allows letters, digits, dots, hyphens and underscores. */
