@@ -81,13 +81,27 @@ const webhooksSchema = z.strictObject({
   concurrency: z.int().min(1).optional(),
 });
 
-/** A kind of broker: its section, and how a broker is made from it. Its client is loaded only if a section needs it. */
+/** What a section says to those who receive its messages. */
+interface Described extends Pick<RelayDescription, 'exchange'> {
+  readonly protocol: NonNullable<RelayDescription['protocol']>;
+  /** URLs, which may have users and passwords. */
+  readonly servers: readonly string[];
+  readonly topic?: string | undefined;
+}
+
+/** A kind of broker: its section, how a broker is made from it, and described. Its client is loaded only if a section needs it. */
 function kind<S extends z.ZodType>(
   schema: S,
   clients: readonly string[],
   open: (section: z.output<S>, namespace: string) => Promise<Broker>,
+  describe: (section: z.output<S>) => Described,
 ) {
-  return { schema, clients, open: (section: unknown, name: string) => open(section as z.output<S>, name) };
+  return {
+    schema,
+    clients,
+    open: (section: unknown, namespace: string) => open(section as z.output<S>, namespace),
+    describe: (section: unknown) => describe(section as z.output<S>),
+  };
 }
 
 const kinds = {
@@ -101,25 +115,51 @@ const kinds = {
       const subjects = createStream ? { createWith: [`${namespace}.>`] } : {};
       return nats({ servers, stream, ...subjects, ...defined({ timeoutMs }), connection });
     },
+    ({ servers }) => ({ protocol: 'nats', servers: servers.map((each) => withScheme('nats', each)) }),
   ),
-  rabbitmq: kind(rabbitmqSchema, ['amqplib'], async (section) => {
-    const { rabbitmq } = await import('./rabbitmq.js');
-    return rabbitmq(defined(section));
-  }),
-  kafka: kind(kafkaSchema, ['@platformatic/kafka'], async ({ createTopics, tls, sasl, ...section }) => {
-    const { kafka } = await import('./kafka.js');
-    const certificates = tls && (await certificatesOf(tls));
-    const client = { autocreateTopics: createTopics, ...defined({ tls: certificates, sasl }) };
-    return kafka({ ...defined(section), client });
-  }),
-  redis: kind(redisSchema, ['redis'], async (section) => {
-    const { redis } = await import('./redis.js');
-    return redis(defined(section));
-  }),
-  webhooks: kind(webhooksSchema, ['standardwebhooks'], async (section) => {
-    const { webhooks } = await import('./webhooks.js');
-    return webhooks(defined(section));
-  }),
+  rabbitmq: kind(
+    rabbitmqSchema,
+    ['amqplib'],
+    async (section) => {
+      const { rabbitmq } = await import('./rabbitmq.js');
+      return rabbitmq(defined(section));
+    },
+    ({ url, exchange }) => ({ protocol: 'amqp', servers: [url], exchange }),
+  ),
+  kafka: kind(
+    kafkaSchema,
+    ['@platformatic/kafka'],
+    async ({ createTopics, tls, sasl, ...section }) => {
+      const { kafka } = await import('./kafka.js');
+      const certificates = tls && (await certificatesOf(tls));
+      const client = { autocreateTopics: createTopics, ...defined({ tls: certificates, sasl }) };
+      return kafka({ ...defined(section), client });
+    },
+    ({ bootstrapServers, topic, tls }) => ({
+      protocol: 'kafka',
+      servers: bootstrapServers.map((each) => withScheme(tls ? 'kafka-secure' : 'kafka', each)),
+      topic,
+    }),
+  ),
+  redis: kind(
+    redisSchema,
+    ['redis'],
+    async (section) => {
+      const { redis } = await import('./redis.js');
+      return redis(defined(section));
+    },
+    ({ url, stream }) => ({ protocol: 'redis', servers: [url], topic: stream }),
+  ),
+  webhooks: kind(
+    webhooksSchema,
+    ['standardwebhooks'],
+    async (section) => {
+      const { webhooks } = await import('./webhooks.js');
+      return webhooks(defined(section));
+    },
+    // The server is the one that receives, and its path may be a secret.
+    () => ({ protocol: 'http', servers: [] }),
+  ),
 };
 
 type Kind = keyof typeof kinds;
@@ -214,6 +254,61 @@ export async function openRelays(
   }
   if (faults.length > 0) throw new ConfigurationError(faults);
   return relays;
+}
+
+/** What `asyncApiDocument` says about the relays of a service. */
+export interface RelayDescription {
+  readonly protocol?: 'nats' | 'amqp' | 'kafka' | 'redis' | 'http';
+  readonly exchange?: string;
+  readonly topic?: () => string;
+  readonly servers?: Readonly<
+    Record<string, Readonly<{ host: string; protocol: string; pathname?: string }>>
+  >;
+}
+
+/**
+ * Describes the relays of a configuration file, the section `framework.relay`, for `asyncApiDocument`. Users, passwords, and the
+ * receivers of webhooks are left out, and relays that {@link openRelays} refuses.
+ *
+ * @returns the servers by the names of their relays, and the protocol, exchange and topic if they are the same for all relays
+ */
+export function describeRelays({ relay: sections }: Pick<FrameworkConfig, 'relay'>): RelayDescription {
+  const described = sections.flatMap((section) => {
+    const { data } = relaySchema.safeParse(section);
+    const broker = kindNames.find((each) => data?.[each] !== undefined);
+    if (data === undefined || broker === undefined) return [];
+    return [{ name: data.name, ...kinds[broker].describe(data[broker]) }];
+  });
+  const servers = described.flatMap(({ name, servers: urls }) =>
+    urls.flatMap((url, index) => {
+      const key = name.replaceAll(/[^\w-]/g, '_') + (index === 0 ? '' : `-${index + 1}`);
+      return serverOf(url).map((server) => [key, server] as const);
+    }),
+  );
+  const [first, ...others] = described.map(({ protocol, exchange, topic }) => ({
+    protocol,
+    exchange,
+    topic,
+  }));
+  const isOne = others.every((other) => JSON.stringify(other) === JSON.stringify(first));
+  const { protocol, exchange, topic } = (isOne ? first : undefined) ?? {};
+  return {
+    ...defined({ protocol, exchange, topic: topic === undefined ? undefined : () => topic }),
+    ...(servers.length > 0 && { servers: Object.fromEntries(servers) }),
+  };
+}
+
+/** A server without its user, password and parameters; none when a part of a password could be taken for the host. */
+function serverOf(address: string) {
+  const url = URL.parse(address);
+  // An @ behind the host may be of a password that is not encoded.
+  if (url === null || url.host === '' || (url.pathname + url.search + url.hash).includes('@')) return [];
+  const { host, protocol, pathname } = url;
+  return [{ host, protocol: protocol.slice(0, -1), ...(pathname.length > 1 && { pathname }) }];
+}
+
+function withScheme(scheme: string, server: string): string {
+  return server.replace(/^([\w+]+:\/\/)?/, `${scheme}://`);
 }
 
 function openingFault(clients: readonly string[], cause: unknown): string {
