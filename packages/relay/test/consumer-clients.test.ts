@@ -236,6 +236,17 @@ describe('a decoder of events', () => {
       'is an object instead of text',
     ],
     [
+      'a list in a message attribute',
+      {
+        headers: record(
+          entries('ce_', (Value) => ({ Type: 'String.Array', Value: JSON.stringify([Value]) })),
+        ),
+        body: buffer,
+      },
+      'specversion',
+      'is an object instead of text',
+    ],
+    [
       'Base64 of something else than an object',
       { headers: record(inKafka), body: Buffer.from('[5]').toString('base64') },
       'data',

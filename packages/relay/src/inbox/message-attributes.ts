@@ -175,8 +175,9 @@ function isByte(value: unknown): boolean {
 /** The text of a message attribute of SQS or SNS; everything else as it is. */
 function plainOf(value: unknown): unknown {
   if (!isRecord(value)) return value;
-  const field = messageAttributes.find(([type]) => /^(String|Number)$/.test(String(value[type])));
-  return field === undefined ? value : value[field[1]];
+  const [type, text] = messageAttributes.find(([, field]) => typeof value[field] === 'string') ?? [];
+  if (type === undefined || ![undefined, 'String', 'Number'].includes(value[type] as string)) return value;
+  return value[text];
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
