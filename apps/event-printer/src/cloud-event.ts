@@ -30,6 +30,12 @@ export interface Reading {
   readonly onReading: () => void;
   /** Called with each message, in the order in which the broker has them: its attributes by their names, without a prefix. */
   readonly onMessage: (attributes: Readonly<Record<string, string>>, body: string) => void;
-  /** Called with errors after which reading continues. */
-  readonly onError: (error: Error) => void;
 }
+
+/**
+ * Reads all events of a broker, and those that follow. It does not connect again: what runs it, such as systemd or Kubernetes, starts
+ * it again.
+ *
+ * @throws Error with the reason when it cannot connect, or its connection has ended
+ */
+export type Reader = (url: string, reading: Reading) => Promise<never>;

@@ -4,11 +4,16 @@ import { type Reading, walletEvents } from './cloud-event.ts';
 
 const waitMs = 5_000;
 
-/** Reads a Redis stream from its first entry on. */
-export async function readFromRedis(url: string, { onReading, onMessage, onError }: Reading): Promise<void> {
-  const client = createClient({ url });
-  // The client connects again by itself.
-  client.on('error', onError);
+/**
+ * Reads a Redis stream from its first entry on.
+ *
+ * @throws Error with the reason when it cannot connect, or its connection has ended
+ */
+export async function readFromRedis(url: string, { onReading, onMessage }: Reading): Promise<never> {
+  const socket = { reconnectStrategy: false, socketTimeout: 2 * waitMs } as const;
+  const client = createClient({ url, socket });
+  // The call that waits for an answer throws it as well.
+  client.on('error', () => undefined);
   await client.connect();
   onReading();
   let after = '0';

@@ -1,11 +1,12 @@
-import { type Reading, cloudEventOf } from './cloud-event.ts';
+import { type Reader, cloudEventOf } from './cloud-event.ts';
 import { readFromNats } from './from-nats.ts';
 import { readFromRabbitMq } from './from-rabbitmq.ts';
 import { readFromRedis } from './from-redis.ts';
 
 // Prints every event that the wallet service has relayed to a broker, and those that follow:
 // main.ts nats://127.0.0.1:4222
-const readers: Readonly<Record<string, (url: string, reading: Reading) => Promise<void>>> = {
+// Ends with the exit code 1 when the connection has ended.
+const readers: Readonly<Record<string, Reader>> = {
   'nats:': readFromNats,
   'amqp:': readFromRabbitMq,
   'redis:': readFromRedis,
@@ -22,14 +23,12 @@ if (read === undefined) {
 } else {
   const { host } = new URL(url);
   const onReading = (): void => console.log(`Reading from ${host}`);
-  await read(url, { onReading, onMessage: print, onError }).catch((error: Error) => {
-    onError(error);
-    process.exitCode = 1;
+  await read(url, { onReading, onMessage: print }).catch((error: NodeJS.ErrnoException) => {
+    // Node tries several addresses, and then its error has only a code.
+    console.error(`Reading from ${host} has ended: ${error.message || error.code}`);
+    // A client may still have timers or a socket.
+    process.exit(1);
   });
-}
-
-function onError({ message }: Error): void {
-  console.error(message);
 }
 
 /** Prints an event. Anybody can publish something else to a broker: that is passed over. */

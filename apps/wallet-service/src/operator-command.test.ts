@@ -51,22 +51,29 @@ test('a command for databases needs a configuration', async () => {
   await expect(run).rejects.toThrow('WALLET_CONFIG is missing');
 });
 
-test('the document of the events is written to a file, with the namespace of the configuration if there is one', async () => {
+test('the document of the events is written to a file, with the namespace and the brokers of the configuration', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'asyncapi-'));
   const file = join(folder, 'events.json');
   const command = operatorCommand(['asyncapi', file]);
   if (typeof command !== 'object') throw new Error('the command is not accepted');
   const config = parseFrameworkConfig({
-    framework: { namespace: 'com.example.other', sharding: oneShard },
+    framework: {
+      namespace: 'com.example.other',
+      sharding: oneShard,
+      relay: [{ name: 'to-nats', nats: { servers: ['nats://ann:secret@n1:4222'], stream: 's' } }],
+    },
   });
-  const addresses: string[] = [];
+  const written: unknown[] = [];
   const said: string[] = [];
   for (const given of [undefined, config]) {
     await command.run(given, (line) => said.push(line));
-    const { channels } = JSON.parse(await readFile(file, 'utf8'));
-    addresses.push(channels.Wallet.address);
+    const { channels, servers } = JSON.parse(await readFile(file, 'utf8'));
+    written.push([channels.Wallet.address, servers]);
   }
-  expect(addresses).toEqual(['com.example.wallet.Wallet', 'com.example.other.Wallet']);
+  expect(written).toEqual([
+    ['com.example.wallet.Wallet', undefined],
+    ['com.example.other.Wallet.{eventType}', { 'to-nats': { host: 'n1:4222', protocol: 'nats' } }],
+  ]);
   expect(said).toEqual(said.map(() => `${file}: the events of Wallet, Transfer, TransferDecision`));
   await rm(folder, { recursive: true });
 });

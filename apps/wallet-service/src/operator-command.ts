@@ -9,6 +9,7 @@ import {
   releaseShards,
   roleStatements,
 } from '@framework/drizzle-adapter';
+import { describeRelays } from '@framework/relay/config';
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
@@ -136,7 +137,10 @@ async function applyRoles({ sharding }: FrameworkConfig, say: Say): Promise<void
 }
 
 async function writeAsyncapi(file: string, config: FrameworkConfig | undefined, say: Say): Promise<void> {
-  const document = publishedEvents(config?.namespace ?? embeddedNamespace);
+  const document =
+    config === undefined
+      ? publishedEvents(embeddedNamespace)
+      : publishedEvents(config.namespace, describeRelays(config));
   await writeFile(file, `${JSON.stringify(document, undefined, 2)}\n`);
   say(`${file}: the events of ${Object.keys(document.channels).join(', ')}`);
 }

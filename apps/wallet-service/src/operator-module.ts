@@ -1,5 +1,6 @@
 import type { FrameworkConfig } from '@framework/core';
 import type { OperatedApplication } from '@framework/operator';
+import { describeRelays } from '@framework/relay/config';
 import pino from 'pino';
 
 import { composeWalletService } from './composition.js';
@@ -24,7 +25,7 @@ export default function operatedService(config: FrameworkConfig): OperatedApplic
       });
       return (await (await app.request('/openapi.json')).json()) as object;
     },
-    asyncapi: () => publishedEvents(config.namespace),
+    asyncapi: () => publishedEvents(config.namespace, describeRelays(config)),
   };
   return { databases: service.databases, extensions: [walletExtension(service.databases), { documents }] };
 }

@@ -1,4 +1,5 @@
 import { type AsyncApiDocument, asyncApiDocument } from '@framework/relay/asyncapi';
+import type { RelayDescription } from '@framework/relay/config';
 
 import {
   Transfer,
@@ -20,9 +21,14 @@ import {
   WalletTransferReceivedEvent,
 } from './wallet/wallet.js';
 
-/** Describes the events that the service publishes by its relays, as an AsyncAPI document. */
-export function publishedEvents(namespace: string): AsyncApiDocument {
+/**
+ * Describes the events that the service publishes by its relays, as an AsyncAPI document.
+ *
+ * @param relays where they are published: only for documents that not everybody can read, because it names hosts. Default: no broker
+ */
+export function publishedEvents(namespace: string, relays: RelayDescription = {}): AsyncApiDocument {
   return asyncApiDocument({
+    ...relays,
     title: 'Events of the wallet service',
     version: '0.1.0',
     description:

@@ -19,6 +19,7 @@ import {
   asyncApiDocument,
 } from './asyncapi.js';
 import { Counter, CounterClosedEvent, CounterIncreasedEvent } from '../test/counter.js';
+import { orders } from '../test/orders.js';
 import { published } from '../test/published.js';
 
 const options: AsyncApiOptions = {
@@ -29,6 +30,11 @@ const options: AsyncApiOptions = {
 };
 
 const parser = new Parser();
+
+/** Validates what a place of the document describes, such as a payload. */
+function validator(document: AsyncApiDocument, schema: object): (value: unknown) => boolean {
+  return new Ajv({ strict: false, validateFormats: false }).compile({ ...document, ...schema });
+}
 
 /** What AsyncAPI's own parser finds wrong, except that there is a newer version of AsyncAPI. */
 async function problemsOf(document: AsyncApiDocument): Promise<readonly string[]> {
@@ -63,18 +69,32 @@ describe('the AsyncAPI document', () => {
     });
     expect(await problemsOf(document)).toEqual([]);
     expect(Object.keys(document.channels)).toEqual(['Counter']);
-    const { address, messages = {} } = document.channels['Counter'] ?? {};
-    expect(address).toBe('com.example.Counter');
-    expect(Object.keys(messages)).toEqual(['CounterIncreasedEvent', 'CounterClosedEvent']);
-    expect(messages['CounterIncreasedEvent']).toMatchObject({
-      name: 'com.example.CounterIncreasedEvent',
-      title: 'CounterIncreasedEvent',
-      contentType: 'application/json',
-      payload: { type: 'object', properties: { by: { type: 'integer' } }, required: ['by'] },
+    expect(document.channels['Counter']).toMatchObject({
+      address: 'com.example.Counter',
+      messages: {
+        CounterIncreasedEvent: { $ref: '#/components/messages/CounterIncreasedEvent' },
+        CounterClosedEvent: { $ref: '#/components/messages/CounterClosedEvent' },
+      },
     });
-    // As it is stored, not as it is in the program.
-    expect(messages['CounterClosedEvent']?.payload).toMatchObject({
-      properties: { date: { type: 'string', format: 'date-time' } },
+    expect(document.components).toMatchObject({
+      messages: {
+        CounterIncreasedEvent: {
+          name: 'com.example.CounterIncreasedEvent',
+          title: 'CounterIncreasedEvent',
+          contentType: 'application/json',
+          payload: { $ref: '#/components/schemas/CounterIncreasedEvent' },
+        },
+      },
+      schemas: {
+        CounterIncreasedEvent: {
+          title: 'CounterIncreasedEvent',
+          type: 'object',
+          properties: { by: { type: 'integer' } },
+          required: ['by'],
+        },
+        // As it is stored, not as it is in the program.
+        CounterClosedEvent: { properties: { date: { type: 'string', format: 'date-time' } } },
+      },
     });
     expect(document.operations).toMatchObject({
       publishCounter: { action: 'send', channel: { $ref: '#/channels/Counter' } },
@@ -83,40 +103,159 @@ describe('the AsyncAPI document', () => {
 
   test('describes the messages that a relay makes', () => {
     const id = ShardedId.generate(Counter, ShardIdentifier.of(1, 2));
-    const { messages = {} } = asyncApiDocument(options).channels['Counter'] ?? {};
-    const ajv = new Ajv({ strict: false, validateFormats: false });
+    const document = asyncApiDocument(options);
     for (const event of [new CounterIncreasedEvent(id, 5), new CounterClosedEvent(id, new Date())]) {
       const { attributes, body, eventType } = published(event);
-      const { headers = {}, payload = {} } = messages[eventType] ?? {};
+      const { headers = {}, payload = {} } = document.components.messages[eventType] ?? {};
       const closed = { ...headers, additionalProperties: false, properties: propertiesOf(headers) };
-      expect(ajv.validate(closed, attributes)).toBe(true);
-      expect(ajv.validate(payload, JSON.parse(new TextDecoder().decode(body)))).toBe(true);
-      expect(ajv.validate(payload, { by: 'five' })).toBe(false);
+      expect(validator(document, closed)(attributes)).toBe(true);
+      const validate = validator(document, payload);
+      expect(validate(JSON.parse(new TextDecoder().decode(body)))).toBe(true);
+      expect(validate({ by: 'five' })).toBe(false);
     }
   });
 
-  test.each<readonly [AsyncApiProtocol, string, string]>([
-    ['nats', 'com.example.Counter.{eventType}', 'ce-modelversion'],
-    ['amqp', 'Counter.{eventType}', 'cloudEvents:modelversion'],
-    ['kafka', 'com.example.Counter', 'ce_modelversion'],
-    ['redis', 'com.example.Counter', 'modelversion'],
-    ['http', 'com.example.Counter', 'ce-modelversion'],
-  ])('shows addresses and headers as %s has them', async (protocol, address, header) => {
+  test.each<readonly [AsyncApiProtocol, string, string, object | undefined]>([
+    ['nats', 'com.example.Counter.{eventType}', 'ce-modelversion', undefined],
+    [
+      'amqp',
+      'Counter.{eventType}',
+      'cloudEvents:modelversion',
+      {
+        amqp: {
+          is: 'routingKey',
+          exchange: { name: 'counters', type: 'topic', durable: true },
+          bindingVersion: '0.3.0',
+        },
+      },
+    ],
+    [
+      'kafka',
+      'com.example.Counter',
+      'ce_modelversion',
+      { kafka: { topic: 'com.example.Counter', bindingVersion: '0.5.0' } },
+    ],
+    ['redis', 'com.example.Counter', 'modelversion', undefined],
+    ['http', 'com.example.Counter', 'ce-modelversion', undefined],
+  ])('shows addresses, bindings and headers as %s has them', async (protocol, address, header, bindings) => {
     const servers = { broker: { host: '127.0.0.1', protocol } };
-    const document = asyncApiDocument({ ...options, protocol, servers });
-    // The parser takes seconds, and those with parameters are the ones that differ.
-    const problems = protocol === 'nats' ? await problemsOf(document) : [];
-    expect(problems).toEqual([]);
+    const document = asyncApiDocument({ ...options, protocol, servers, exchange: 'counters' });
+    expect(await problemsOf(document)).toEqual([]);
     const channel = document.channels['Counter'];
     expect(channel?.address).toBe(address);
-    expect(channel?.messages['CounterIncreasedEvent']?.headers).toMatchObject({
+    expect(channel?.bindings).toEqual(bindings);
+    expect(document.components.messages['CounterIncreasedEvent']?.headers).toMatchObject({
       required: expect.arrayContaining([header]) as string[],
+    });
+  });
+
+  test('has the id of the model as the key in Kafka, and the method of webhooks', () => {
+    const inKafka = asyncApiDocument({ ...options, protocol: 'kafka' }).components.messages;
+    expect(inKafka['CounterIncreasedEvent']?.bindings).toEqual({
+      kafka: { key: { type: 'string', description: 'The id of the Counter.' }, bindingVersion: '0.5.0' },
+    });
+    const { operations } = asyncApiDocument({ ...options, protocol: 'http' });
+    expect(operations['publishCounter']).toMatchObject({
+      bindings: { http: { method: 'POST', bindingVersion: '0.3.0' } },
+    });
+    // An exchange without a name is one whose name is not known.
+    expect(asyncApiDocument({ ...options, protocol: 'amqp' }).channels['Counter']?.bindings).toMatchObject({
+      amqp: { exchange: { type: 'topic', durable: true } },
+    });
+  });
+
+  test('names every schema of which a generator makes a type, and a schema with an id once', async () => {
+    const document = orders();
+    expect(await problemsOf(document)).toEqual([]);
+    const { schemas } = document.components;
+    expect(Object.keys(schemas).toSorted()).toEqual([
+      'Money',
+      'OrderCancelledEvent',
+      'OrderPlacedEvent',
+      'OrderPlacedEventCategory',
+    ]);
+    expect(titlesIn(schemas)).toEqual([
+      'Money',
+      'MoneyCurrency',
+      'OrderCancelledEvent',
+      'OrderCancelledEventBy',
+      'OrderPlacedEvent',
+      'OrderPlacedEventCategory',
+      'OrderPlacedEventDelivery',
+      'OrderPlacedEventDeliveryOption1',
+      'OrderPlacedEventDeliveryOption2',
+      'OrderPlacedEventGift',
+      'OrderPlacedEventGiftOption1',
+      'OrderPlacedEventLinesItem',
+      'OrderPlacedEventLinesItemSize',
+      'OrderPlacedEventLinesItemTaxes',
+      'OrderPlacedEventLinesItemTaxesValue',
+      'OrderPlacedEventShipTo',
+    ]);
+    const money = { $ref: '#/components/schemas/Money' };
+    expect(schemas).toMatchObject({
+      Money: { description: 'An exact amount.' },
+      OrderPlacedEvent: { properties: { price: money, discount: money } },
+      OrderCancelledEvent: { properties: { refund: money } },
+      OrderPlacedEventCategory: {
+        properties: { within: { items: { $ref: '#/components/schemas/OrderPlacedEventCategory' } } },
+      },
+    });
+  });
+
+  test('gives two names to different schemas that would have the same', () => {
+    class TwiceEvent extends ModelEvent<Counter> {
+      static readonly payload = z.object({
+        money: z.object({ cents: z.int() }).meta({ id: 'OrderMoney' }),
+        other: z.object({ money: z.object({ euros: z.int() }) }),
+        'other-money': z.object({ pounds: z.int() }),
+        self: z.object({ own: z.boolean() }).meta({ id: 'TwiceEvent' }),
+        titled: z.object({ own: z.boolean() }).meta({ title: 'A title' }),
+      });
+    }
+    class AgainEvent extends ModelEvent<Counter> {
+      static readonly payload = z
+        .object({ money: z.object({ pesos: z.int() }).meta({ id: 'OrderMoney' }) })
+        .meta({ id: 'Again' });
+    }
+    const models = [{ model: Counter, events: [TwiceEvent, AgainEvent] }];
+    const { schemas } = asyncApiDocument({ ...options, models }).components;
+    expect(titlesIn(schemas)).toEqual([
+      'A title',
+      'AgainEvent',
+      'OrderMoney',
+      'OrderMoney2',
+      'TwiceEvent',
+      'TwiceEvent2',
+      'TwiceEventOther',
+      'TwiceEventOtherMoney',
+      'TwiceEventOtherMoney2',
+    ]);
+    expect(schemas).toMatchObject({
+      OrderMoney: { properties: { cents: {} } },
+      OrderMoney2: { properties: { pesos: {} } },
+      TwiceEvent2: { properties: { own: {} } },
     });
   });
 
   test('has the topics of the relay', () => {
     const document = asyncApiDocument({ ...options, topic: ({ modelName }) => `events.${modelName}` });
     expect(document.channels['Counter']?.address).toBe('events.Counter');
+  });
+
+  test('has the addresses that the template of a relay makes, with parameters for what differs in a channel', async () => {
+    const address = 'shop.{namespace}.{model}.{id}.{type}';
+    const document = asyncApiDocument({ ...options, protocol: 'nats', address });
+    expect(document.channels['Counter']).toMatchObject({
+      address: 'shop.com.example.Counter.{id}.{eventType}',
+      parameters: { id: { description: 'The id of the Counter.' }, eventType: {} },
+    });
+    expect(await problemsOf(document)).toEqual([]);
+    const inKafka = asyncApiDocument({ ...options, protocol: 'kafka', address: 'events-{model}' });
+    expect(inKafka.channels['Counter']).toMatchObject({
+      address: 'events-Counter',
+      bindings: { kafka: { topic: 'events-Counter' } },
+    });
   });
 
   test('describes recursive payloads, earlier forms, and event types that cannot be keys', async () => {
@@ -131,11 +270,10 @@ describe('the AsyncAPI document', () => {
       models: [{ model: Counter, events: [NestedEvent, Renamed] }],
     });
     expect(await problemsOf(document)).toEqual([]);
-    const [nested, renamed] = Object.values(document.channels['Counter']?.messages ?? {});
+    const [nested, renamed] = Object.values(document.components.messages);
     expect(nested).toMatchObject({ name: 'com.example.counter nested/twice' });
     expect(renamed?.description).toContain('earlier versions');
-    const ajv = new Ajv({ strict: false });
-    const validate = ajv.compile({ ...document, ...nested?.payload });
+    const validate = validator(document, nested?.payload ?? {});
     expect(validate({ amount: '1', inner: { amount: '2' } })).toBe(true);
     expect(validate({ amount: '1', inner: { amount: 2 } })).toBe(false);
   });
@@ -200,7 +338,7 @@ describe('the keys and headers of the AsyncAPI document', () => {
     ['http', 'ce-'],
   ])('each have the prefix of %s, %j, and are required except the trace context', (protocol, prefix) => {
     const document = asyncApiDocument({ ...options, ...(protocol && { protocol }) });
-    const { headers } = document.channels['Counter']?.messages['CounterIncreasedEvent'] ?? {};
+    const { headers } = document.components.messages['CounterIncreasedEvent'] ?? {};
     const { properties, required } = headers as {
       readonly properties: object;
       readonly required: readonly string[];
@@ -222,6 +360,14 @@ describe('the keys and headers of the AsyncAPI document', () => {
     expect(described).toMatchObject({ servers: {}, info: { description: '' } });
   });
 });
+
+/** The titles of all schemas, in order. */
+function titlesIn(schema: unknown): readonly string[] {
+  if (typeof schema !== 'object' || schema === null) return [];
+  const { title } = schema as { readonly title?: unknown };
+  const own = typeof title === 'string' ? [title] : [];
+  return [...own, ...Object.values(schema).flatMap(titlesIn)].toSorted();
+}
 
 function propertiesOf(headers: object): object {
   const { properties = {} } = headers as { readonly properties?: object };

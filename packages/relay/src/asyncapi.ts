@@ -1,8 +1,8 @@
 import { type EventClass, InvariantViolationError, type ModelClass } from '@framework/core';
 import { EventTypes, type OptionNames, modelNameOf, refuseUnknownOptions } from '@framework/core/adapter';
-import * as z from 'zod';
 
 import { defaultTopic } from './message.js';
+import { type AsyncApiReference, PayloadSchemas, keyOf, referenceTo } from './payload-schemas.js';
 
 /** A model, and the classes of the events that happen to it. */
 export interface PublishedModel {
@@ -20,8 +20,15 @@ export interface AsyncApiOptions {
   readonly namespace: string;
   /** Each model once. */
   readonly models: readonly PublishedModel[];
-  /** Whose headers and addresses are shown. Default: attributes without the prefix of a broker, and topics. */
+  /** Whose headers, addresses and bindings are shown. Default: attributes without the prefix of a broker, topics, and no bindings. */
   readonly protocol?: AsyncApiProtocol;
+  /** The exchange of RabbitMQ. Default: without a name. */
+  readonly exchange?: string;
+  /**
+   * The template by which the relay makes subjects, routing keys, topics or streams, such as `{namespace}.{model}.{type}.{id}`. Default: that
+   * of the broker.
+   */
+  readonly address?: string;
   /** The topic of a model, if the relay has another one. Default: `<namespace>.<model name>`. */
   readonly topic?: (model: { readonly namespace: string; readonly modelName: string }) => string;
   /** The servers by their names, as AsyncAPI describes them. Default: none. */
@@ -46,15 +53,27 @@ export interface AsyncApiDocument {
   /** By the names of the models. */
   readonly channels: Readonly<Record<string, AsyncApiChannel>>;
   readonly operations: Readonly<Record<string, object>>;
+  readonly components: AsyncApiComponents;
 }
+
+/** What the channels refer to. */
+export interface AsyncApiComponents {
+  /** By the types of the events. */
+  readonly messages: Readonly<Record<string, AsyncApiMessage>>;
+  /** The payloads by the types of the events, and the schemas in them that have an `id` of their own. */
+  readonly schemas: Readonly<Record<string, object>>;
+}
+
+export type { AsyncApiReference } from './payload-schemas.js';
 
 /** Where the events of a model are published. */
 export interface AsyncApiChannel {
   readonly address: string;
   readonly description: string;
   readonly parameters?: Readonly<Record<string, object>>;
+  readonly bindings?: Readonly<Record<string, object>>;
   /** By the types of the events. */
-  readonly messages: Readonly<Record<string, AsyncApiMessage>>;
+  readonly messages: Readonly<Record<string, AsyncApiReference>>;
 }
 
 /** A type of event: its attributes as headers, and its payload as it is stored and published. */
@@ -65,7 +84,8 @@ export interface AsyncApiMessage {
   readonly contentType: 'application/json';
   readonly description?: string;
   readonly headers: object;
-  readonly payload: object;
+  readonly payload: AsyncApiReference;
+  readonly bindings?: Readonly<Record<string, object>>;
 }
 
 const optionNames: OptionNames<AsyncApiOptions> = {
@@ -75,6 +95,8 @@ const optionNames: OptionNames<AsyncApiOptions> = {
   namespace: true,
   models: true,
   protocol: true,
+  exchange: true,
+  address: true,
   topic: true,
   servers: true,
 };
@@ -90,7 +112,8 @@ const prefixes: Readonly<Record<AsyncApiProtocol, string>> = {
 
 /**
  * Describes what a service publishes by its relays, for those who receive it: a channel for each model, and in it a message for each
- * type of event, with the CloudEvents attributes as headers and the JSON Schema of its payload.
+ * type of event, with the CloudEvents attributes as headers and the JSON Schema of its payload. Each object and enumeration has a
+ * title, by which generators name their classes: its own, otherwise the type of the event and the path, such as `OrderPlacedEventPrice`.
  *
  * @example packages/relay/src/asyncapi.test.ts
  *
@@ -110,60 +133,99 @@ const prefixes: Readonly<Record<AsyncApiProtocol, string>> = {
  */
 export function asyncApiDocument(options: AsyncApiOptions): AsyncApiDocument {
   refuseUnknownOptions('asyncapi.', optionNames, options);
-  const { title, version, description, servers, models } = options;
+  const { title, version, description, servers, models, namespace, protocol } = options;
   const types = new EventTypes();
-  const channels = models.map(
-    (published) => [modelNameOf(published.model), channelOf(published, types, options)] as const,
+  const published = models.map(({ model, events }) => ({
+    modelName: modelNameOf(model),
+    events: events.map((event) => [types.claim(event), event] as const),
+  }));
+  const schemas = new PayloadSchemas(published.flatMap(({ events }) => events.map(([type]) => type)));
+  const messages = published.flatMap(({ modelName, events }) =>
+    events.map(([eventType, event]) => {
+      const about = { modelName, eventType, type: `${namespace}.${eventType}` };
+      return [keyOf(eventType), messageOf(event, about, schemas, protocol)] as const;
+    }),
   );
   return {
     asyncapi: '3.0.0',
     info: { title, version, ...(description !== undefined && { description }) },
     defaultContentType: 'application/json',
     ...(servers !== undefined && { servers }),
-    channels: byKey(channels.map(([name, channel]) => [keyOf(name), channel])),
+    channels: byKey(
+      published.map(({ modelName, events }) => [keyOf(modelName), channelOf(modelName, events, options)]),
+    ),
     operations: Object.fromEntries(
-      channels.map(([name]) => [
-        `publish${keyOf(name)}`,
-        {
-          action: 'send',
-          channel: { $ref: `#/channels/${keyOf(name)}` },
-          summary: `Each event of a ${name}: at least once, and for the first time in the order of versions.`,
-        },
-      ]),
+      published.map(({ modelName }) => [`publish${keyOf(modelName)}`, operationOf(modelName, protocol)]),
+    ),
+    components: { messages: byKey(messages), schemas: schemas.components },
+  };
+}
+
+/** An event class with its type. */
+type TypedEvent = readonly [eventType: string, event: EventClass];
+
+function channelOf(
+  modelName: string,
+  events: readonly TypedEvent[],
+  options: AsyncApiOptions,
+): AsyncApiChannel {
+  return {
+    ...addressOf(modelName, events, options),
+    description: `The events of a ${modelName}. Those of one ${modelName} have the same subject.`,
+    messages: Object.fromEntries(
+      events.map(([eventType]) => [keyOf(eventType), referenceTo('messages', keyOf(eventType))]),
     ),
   };
 }
 
-function channelOf(
-  { model, events }: PublishedModel,
-  types: EventTypes,
-  options: AsyncApiOptions,
-): AsyncApiChannel {
-  const modelName = modelNameOf(model);
-  const { namespace, protocol } = options;
-  const of = events.map((event) => [types.claim(event), event] as const);
-  const messages = of.map(([eventType, event]) => {
-    const about = { modelName, eventType, type: `${namespace}.${eventType}` };
-    return [keyOf(eventType), messageOf(event, about, protocol)] as const;
-  });
+function operationOf(modelName: string, protocol: AsyncApiProtocol | undefined): object {
   return {
-    ...addressOf(modelName, of, options),
-    description: `The events of a ${modelName}. Those of one ${modelName} have the same subject.`,
-    messages: byKey(messages),
+    action: 'send',
+    channel: { $ref: `#/channels/${keyOf(modelName)}` },
+    summary: `Each event of a ${modelName}: at least once, and for the first time in the order of versions.`,
+    ...(protocol === 'http' && { bindings: { http: { method: 'POST', bindingVersion: '0.3.0' } } }),
   };
 }
 
-/** In NATS and RabbitMQ, the subject or routing key ends with the type of the event. */
+/** What the brokers make of a message when the relay has no template; others have the topic. */
+const templates: Partial<Readonly<Record<AsyncApiProtocol, string>>> = {
+  nats: '{topic}.{type}',
+  amqp: '{model}.{type}',
+};
+
+/** The type of the event and the id of the model are parameters of an address that has them. */
 function addressOf(
   modelName: string,
-  events: readonly (readonly [eventType: string, event: EventClass])[],
-  { namespace, protocol, topic = defaultTopic }: AsyncApiOptions,
-): Pick<AsyncApiChannel, 'address' | 'parameters'> {
-  const address = topic({ namespace, modelName });
-  if (protocol !== 'nats' && protocol !== 'amqp') return { address };
-  const start = protocol === 'nats' ? address : modelName;
-  const eventType = { description: 'The type of the event.', enum: events.map(([type]) => type) };
-  return { address: `${start}.{eventType}`, parameters: { eventType } };
+  events: readonly TypedEvent[],
+  options: AsyncApiOptions,
+): Pick<AsyncApiChannel, 'address' | 'parameters' | 'bindings'> {
+  const { namespace, protocol, exchange: name, topic: topicOf = defaultTopic } = options;
+  const { address: template = (protocol && templates[protocol]) ?? '{topic}' } = options;
+  const topic = topicOf({ namespace, modelName });
+  const known = new Map([
+    ['{namespace}', namespace],
+    ['{model}', modelName],
+    ['{topic}', topic],
+    ['{type}', '{eventType}'],
+  ]);
+  const address = template.replaceAll(/\{\w*\}/g, (part) => known.get(part) ?? part);
+  const parameters = {
+    ...(template.includes('{type}') && {
+      eventType: { description: 'The type of the event.', enum: events.map(([type]) => type) },
+    }),
+    ...(template.includes('{id}') && { id: { description: `The id of the ${modelName}.` } }),
+  };
+  const isOne = Object.keys(parameters).length === 0;
+  const exchange = { ...(name !== undefined && { name }), type: 'topic', durable: true };
+  const bindings = {
+    ...(protocol === 'kafka' && isOne && { kafka: { topic: address, bindingVersion: '0.5.0' } }),
+    ...(protocol === 'amqp' && { amqp: { is: 'routingKey', exchange, bindingVersion: '0.3.0' } }),
+  };
+  return {
+    address,
+    ...(!isOne && { parameters }),
+    ...(Object.keys(bindings).length > 0 && { bindings }),
+  };
 }
 
 interface About {
@@ -172,9 +234,14 @@ interface About {
   readonly type: string;
 }
 
-function messageOf(event: EventClass, about: About, protocol: AsyncApiProtocol | undefined): AsyncApiMessage {
+function messageOf(
+  event: EventClass,
+  about: About,
+  schemas: PayloadSchemas,
+  protocol: AsyncApiProtocol | undefined,
+): AsyncApiMessage {
   const { modelName, eventType, type } = about;
-  const place = `#/channels/${keyOf(modelName)}/messages/${keyOf(eventType)}/payload`;
+  const key = { type: 'string', description: `The id of the ${modelName}.` };
   return {
     name: type,
     title: eventType,
@@ -184,25 +251,12 @@ function messageOf(event: EventClass, about: About, protocol: AsyncApiProtocol |
         'Events that earlier versions of the service have written keep their form. The class of the event converts them to this one.',
     }),
     headers: headersOf(about, protocol),
-    payload: payloadOf(event, eventType, place),
+    payload: schemas.add(eventType, event),
+    ...(protocol === 'kafka' && { bindings: { kafka: { key, bindingVersion: '0.5.0' } } }),
   };
 }
 
-/** The JSON Schema of what the log stores, and the body has: what codecs encode to. */
-function payloadOf({ payload }: EventClass, eventType: string, place: string): object {
-  try {
-    const { $schema: _, ...schema } = z.toJSONSchema(payload, { io: 'input', target: 'draft-7' });
-    // A recursive schema refers to its own root, which is not the root of the document.
-    return JSON.parse(JSON.stringify(schema), (key, value: unknown) =>
-      key === '$ref' && typeof value === 'string' ? place + value.slice(1) : value,
-    ) as object;
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new InvariantViolationError(`The payload of ${eventType} has no JSON Schema: ${reason}`, { cause });
-  }
-}
-
-function headersOf({ type, modelName }: About, protocol: AsyncApiProtocol | undefined): object {
+function headersOf({ type, eventType, modelName }: About, protocol: AsyncApiProtocol | undefined): object {
   const text = { type: 'string' };
   const count = { type: 'string', pattern: '^\\d+$' };
   const attributes: Readonly<Record<string, object>> = {
@@ -226,6 +280,7 @@ function headersOf({ type, modelName }: About, protocol: AsyncApiProtocol | unde
     'The attributes of CloudEvents: with the prefix ce- in NATS and HTTP, ce_ in Kafka, cloudEvents: in AMQP.';
   return {
     type: 'object',
+    title: `${eventType}Headers`,
     ...(protocol === undefined && { description: byBroker }),
     properties: Object.fromEntries(names.map((name) => [prefix + name, attributes[name]])),
     required: names.filter((name) => name !== 'traceparent').map((name) => prefix + name),
@@ -240,9 +295,4 @@ function byKey<T>(entries: readonly (readonly [key: string, value: T])[]): Reado
     keys.add(key);
   }
   return Object.fromEntries(entries);
-}
-
-/** A name as a key: AsyncAPI allows letters, digits, dots, hyphens and underscores. */
-function keyOf(name: string): string {
-  return name.replaceAll(/[^\w.-]/gu, (character) => `_${character.codePointAt(0)?.toString(16)}_`);
 }

@@ -19,7 +19,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 import { guard, socketOf } from './kafka-connection.js';
 import { type KafkaRecord, batchOf } from './kafka-records.js';
-import { unlessAborted } from './relay.js';
+import { unlessAborted } from './unless-aborted.js';
 
 type KafkaClientOptions = ProducerOptions<Buffer, Buffer, Buffer, Buffer>;
 

@@ -14,7 +14,7 @@ import {
 } from './kafka-producer.js';
 import { type KafkaRecord, nextRequest, recordBytes, recordOf } from './kafka-records.js';
 import { NameTemplate } from './name-template.js';
-import { unlessAborted } from './relay.js';
+import { unlessAborted } from './unless-aborted.js';
 
 /** How a relay reaches Kafka. */
 export interface KafkaOptions {

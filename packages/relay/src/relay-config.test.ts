@@ -3,7 +3,7 @@ import type { EventSource } from '@framework/core/adapter';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 
-import { openRelays } from './relay-config.js';
+import { describeRelays, openRelays } from './relay-config.js';
 
 const sharding = {
   'default-shard': { group: 0, member: 0 },
@@ -368,5 +368,71 @@ describe('a faulty section of relays', () => {
     expect(await faultsOf([{ name: 'r', kafka: { ...kafka, tls: { 'ca-fil': 'a.pem' } } }])).toEqual({
       'framework.relay[0].kafka.tls.ca-fil': 'is not a known key',
     });
+  });
+});
+
+/** The description of the relays in this section of a configuration file. */
+function describeFile(relay: unknown) {
+  return describeRelays(parseFrameworkConfig({ framework: { namespace: 'com.example', sharding, relay } }));
+}
+
+describe('the description of relays', () => {
+  const secrets = 'ann:s3cret';
+
+  test('has their servers without users, passwords and parameters, and not those of webhooks', () => {
+    const relay = [
+      {
+        name: 'to nats',
+        nats: {
+          servers: [`nats://${secrets}@n1:4222`, 'n2:4222', 'tls://n3'],
+          stream: 's',
+          password: 's3cret',
+        },
+      },
+      { name: 'to-rabbitmq', rabbitmq: { url: `amqps://${secrets}@r1:5671/shop?key=s3cret`, exchange: 'e' } },
+      { name: 'to-kafka', kafka: { 'bootstrap-servers': ['k1:9093'], tls: true } },
+      { name: 'to-redis', redis: { url: `rediss://${secrets}@[::1]:6380/2` } },
+      { name: 'to-partner', webhooks: { url: 'https://partner/hooks/s3cret', secret } },
+    ];
+    expect(describeFile(relay)).toEqual({
+      servers: {
+        to_nats: { host: 'n1:4222', protocol: 'nats' },
+        'to_nats-2': { host: 'n2:4222', protocol: 'nats' },
+        'to_nats-3': { host: 'n3', protocol: 'nats' },
+        'to-rabbitmq': { host: 'r1:5671', protocol: 'amqps', pathname: '/shop' },
+        'to-kafka': { host: 'k1:9093', protocol: 'kafka-secure' },
+        'to-redis': { host: '[::1]:6380', protocol: 'rediss', pathname: '/2' },
+      },
+    });
+  });
+
+  test.each(['amqp://ann:7/s3cret@r1', 'amqp://ann:7#s3cret@r1', 'amqp://ann:7?s3cret@r1', 'amqp:///s3cret'])(
+    'leaves out the server %s, because its password is not encoded or its host is missing',
+    (url) => {
+      expect(describeFile([{ name: 'r', rabbitmq: { url, exchange: 'e' } }])).toEqual({
+        protocol: 'amqp',
+        exchange: 'e',
+      });
+    },
+  );
+
+  test('has a protocol, exchange or address only if all relays have the same', () => {
+    const inKafka = { name: 'a', kafka: { 'bootstrap-servers': ['k1:9092'], topic: 't' } };
+    const one = describeFile([inKafka, { ...inKafka, name: 'b' }]);
+    expect(one).toMatchObject({
+      protocol: 'kafka',
+      address: 't',
+      servers: { a: { host: 'k1:9092' }, b: {} },
+    });
+    const other = { name: 'b', kafka: { 'bootstrap-servers': ['k1:9092'] } };
+    expect(Object.keys(describeFile([inKafka, other]))).toEqual(['servers']);
+    expect(describeFile([{ name: 'w', webhooks: { url: 'https://partner', secret } }])).toEqual({
+      protocol: 'http',
+    });
+  });
+
+  test('has nothing of a relay that is refused, or of none', () => {
+    expect(describeFile([])).toEqual({});
+    expect(describeFile([{ name: 'r' }, { name: 'r', redis: { url: 'http://r1' } }])).toEqual({});
   });
 });

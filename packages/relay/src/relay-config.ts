@@ -3,57 +3,15 @@ import {
   type ConfigurationIssue,
   type EventSource,
   type Observer,
-  isStorableText,
   kebabCasePath,
   unknownKeysBesidePassword,
 } from '@framework/core/adapter';
 import * as z from 'zod';
 
 import { type Relay, type RelayOptions, relay } from './relay.js';
-import { defined, kinds, milliseconds, text } from './relay-sections.js';
+import { defined, kindNames, kinds, type onlySchema, relaySchema } from './relay-sections.js';
 
-const nameCharactersMax = 100;
-/** Names of handlers are limited in the same way. */
-const handlerName = text.refine((name) => isStorableText(name) && name.length <= nameCharactersMax, {
-  error: `must have up to ${nameCharactersMax} characters, without NUL or half a surrogate pair`,
-});
-
-type Kind = keyof typeof kinds;
-const kindNames = Object.keys(kinds) as Kind[];
-
-const startFault = { error: 'must be beginning, now, or a time such as 2026-01-31T12:00:00Z' };
-const startSchema = z.union(
-  [
-    z.enum(['beginning', 'now']),
-    z.iso
-      .datetime({ offset: true })
-      .transform((time) => ({ time: new Date(time) }))
-      .refine(({ time }) => time.getUTCFullYear() >= 1 && time.getUTCFullYear() <= 9_999, startFault),
-  ],
-  startFault,
-);
-
-/** Which events a relay publishes. */
-const onlySchema = z.strictObject({
-  models: z.array(text).min(1).optional(),
-  events: z.array(text).min(1).optional(),
-  shards: z
-    .array(z.string().regex(/^\d+\/\d+$/, 'must be a group and a member, such as 1/0'))
-    .min(1)
-    .optional(),
-});
-
-const relaySchema = z.strictObject({
-  name: handlerName,
-  aliases: z.array(handlerName).optional(),
-  startFrom: startSchema.optional(),
-  source: text.optional(),
-  timeoutMs: milliseconds.optional(),
-  only: onlySchema.optional(),
-  ...(Object.fromEntries(kindNames.map((name) => [name, kinds[name].schema.optional()])) as {
-    readonly [K in Kind]: z.ZodOptional<(typeof kinds)[K]['schema']>;
-  }),
-});
+export { type RelayDescription, describeRelays } from './relay-description.js';
 
 /** What {@link openRelays} reads, as a schema with its keys in camelCase, for programs that take values from elsewhere than a file. */
 export const relayKeys: z.ZodType = z.array(relaySchema);

@@ -1,12 +1,13 @@
 import { createSecureContext } from 'node:tls';
 import { X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { isStorableText } from '@framework/core/adapter';
 import * as z from 'zod';
 
 import type { Broker } from './broker.js';
 
-export const text = z.string().min(1, 'is empty');
-export const milliseconds = z.int().min(1).max(2_147_483_647);
+const text = z.string().min(1, 'is empty');
+const milliseconds = z.int().min(1).max(2_147_483_647);
 
 const tlsSchema = z
   .strictObject(
@@ -94,13 +95,29 @@ const webhooksSchema = z
   })
   .refine(usesTls, { path: ['tls'], error: 'needs a url that begins with https://' });
 
-/** A kind of broker: its section, and how a broker is made from it. Its client is loaded only if a section needs it. */
+/** What a section says to those who receive its messages. */
+interface Described {
+  readonly protocol: 'nats' | 'amqp' | 'kafka' | 'redis' | 'http';
+  /** URLs, which may have users and passwords. */
+  readonly servers: readonly string[];
+  readonly exchange?: string;
+  /** The template of the subjects, routing keys, topics or streams, if the section has one. */
+  readonly address?: string | undefined;
+}
+
+/** A kind of broker: its section, what it says to receivers, and how a broker is made from it. Its client is loaded only if a section needs it. */
 function kind<S extends z.ZodType>(
   schema: S,
   clients: readonly string[],
+  describe: (section: z.output<S>) => Described,
   open: (section: z.output<S>, namespace: string) => Promise<Broker>,
 ) {
-  return { schema, clients, open: (section: unknown, name: string) => open(section as z.output<S>, name) };
+  return {
+    schema,
+    clients,
+    describe: (section: unknown) => describe(section as z.output<S>),
+    open: (section: unknown, namespace: string) => open(section as z.output<S>, namespace),
+  };
 }
 
 /** The sections of the brokers, by their names in a file. */
@@ -108,6 +125,11 @@ export const kinds = {
   nats: kind(
     natsSchema,
     ['@nats-io/jetstream', '@nats-io/transport-node'],
+    ({ servers, subject }) => ({
+      protocol: 'nats',
+      servers: servers.map((each) => withScheme('nats', each)),
+      address: subject,
+    }),
     async ({ servers, stream, createStream, subject, timeoutMs, tls: files, ...given }, namespace) => {
       const { nats } = await import('./nats.js');
       const { username: user, password: pass, token } = given;
@@ -118,13 +140,23 @@ export const kinds = {
       return nats({ servers, stream, ...subjects, ...defined({ subject, timeoutMs }), connection });
     },
   ),
-  rabbitmq: kind(rabbitmqSchema, ['amqplib'], async ({ tls: files, ...section }) => {
-    const { rabbitmq } = await import('./rabbitmq.js');
-    return rabbitmq({ ...defined(section), ...(files && { socket: await certificatesOf(files) }) });
-  }),
+  rabbitmq: kind(
+    rabbitmqSchema,
+    ['amqplib'],
+    ({ url, exchange, routingKey }) => ({ protocol: 'amqp', servers: [url], exchange, address: routingKey }),
+    async ({ tls: files, ...section }) => {
+      const { rabbitmq } = await import('./rabbitmq.js');
+      return rabbitmq({ ...defined(section), ...(files && { socket: await certificatesOf(files) }) });
+    },
+  ),
   kafka: kind(
     kafkaSchema,
     ['@platformatic/kafka'],
+    ({ bootstrapServers, topic, tls: files }) => ({
+      protocol: 'kafka',
+      servers: bootstrapServers.map((each) => withScheme(files ? 'kafka-secure' : 'kafka', each)),
+      address: topic,
+    }),
     async ({ createTopics, tls: files, sasl, ...section }) => {
       const { kafka } = await import('./kafka.js');
       const certificates = files && (await certificatesOf(files));
@@ -132,14 +164,21 @@ export const kinds = {
       return kafka({ ...defined(section), client });
     },
   ),
-  redis: kind(redisSchema, ['redis'], async ({ tls: files, ...section }) => {
-    const { redis } = await import('./redis.js');
-    const socket = files && ({ tls: true, ...(await certificatesOf(files)) } as const);
-    return redis({ ...defined(section), ...(socket && { client: { socket } }) });
-  }),
+  redis: kind(
+    redisSchema,
+    ['redis'],
+    ({ url, stream }) => ({ protocol: 'redis', servers: [url], address: stream }),
+    async ({ tls: files, ...section }) => {
+      const { redis } = await import('./redis.js');
+      const socket = files && ({ tls: true, ...(await certificatesOf(files)) } as const);
+      return redis({ ...defined(section), ...(socket && { client: { socket } }) });
+    },
+  ),
   webhooks: kind(
     webhooksSchema,
     ['standardwebhooks', 'undici'],
+    // The server is the one that receives, and its path may be a secret.
+    () => ({ protocol: 'http', servers: [] }),
     async ({ tls: files, headers, ...section }) => {
       const { webhooks } = await import('./webhooks.js');
       return webhooks({
@@ -150,6 +189,54 @@ export const kinds = {
     },
   ),
 };
+
+const nameCharactersMax = 100;
+/** Names of handlers are limited in the same way. */
+const handlerName = text.refine((name) => isStorableText(name) && name.length <= nameCharactersMax, {
+  error: `must have up to ${nameCharactersMax} characters, without NUL or half a surrogate pair`,
+});
+
+type Kind = keyof typeof kinds;
+export const kindNames = Object.keys(kinds) as Kind[];
+
+const startFault = { error: 'must be beginning, now, or a time such as 2026-01-31T12:00:00Z' };
+const startSchema = z.union(
+  [
+    z.enum(['beginning', 'now']),
+    z.iso
+      .datetime({ offset: true })
+      .transform((time) => ({ time: new Date(time) }))
+      .refine(({ time }) => time.getUTCFullYear() >= 1 && time.getUTCFullYear() <= 9_999, startFault),
+  ],
+  startFault,
+);
+
+/** Which events a relay publishes. */
+export const onlySchema = z.strictObject({
+  models: z.array(text).min(1).optional(),
+  events: z.array(text).min(1).optional(),
+  shards: z
+    .array(z.string().regex(/^\d+\/\d+$/, 'must be a group and a member, such as 1/0'))
+    .min(1)
+    .optional(),
+});
+
+/** A relay in a file. */
+export const relaySchema = z.strictObject({
+  name: handlerName,
+  aliases: z.array(handlerName).optional(),
+  startFrom: startSchema.optional(),
+  source: text.optional(),
+  timeoutMs: milliseconds.optional(),
+  only: onlySchema.optional(),
+  ...(Object.fromEntries(kindNames.map((name) => [name, kinds[name].schema.optional()])) as {
+    readonly [K in Kind]: z.ZodOptional<(typeof kinds)[K]['schema']>;
+  }),
+});
+
+function withScheme(scheme: string, server: string): string {
+  return server.replace(/^([\w+]+:\/\/)?/, `${scheme}://`);
+}
 
 /** Who the relay is to NATS, if its file or its key says so. */
 async function natsAuthenticator({

@@ -10,7 +10,7 @@ import { Counter, CounterIncreasedEvent, Counters } from '../test/counter.js';
 import { envelopeOf } from '../test/published.js';
 import { ScriptedBroker } from '../test/scripted-broker.js';
 import { unhandledRejections } from '../test/unhandled.js';
-import { unlessAborted } from './relay.js';
+import { unlessAborted } from './unless-aborted.js';
 
 const increased = new CounterIncreasedEvent(ShardedId.generate(Counter, ShardIdentifier.of(1, 2)), 5);
 

@@ -22,6 +22,7 @@ import {
 import type { Broker, BrokerMessage, PublishOutcome } from './broker.js';
 import { defaultTopic, messageOf } from './message.js';
 import { TargetHealth } from './target-health.js';
+import { unlessAborted } from './unless-aborted.js';
 
 /** What a relay publishes, where, and from which event on. */
 export interface RelayOptions extends Pick<
@@ -384,22 +385,5 @@ function assertComplete(
       throw new Error(
         `The broker has not published message ${message.id}, although nothing that it depends on has failed`,
       );
-  }
-}
-
-/**
- * Waits for work, but no longer than until the signal is aborted: a broker that is silent must not keep the caller waiting.
- *
- * @throws the signal's reason once it is aborted
- */
-export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const aborted = Promise.withResolvers<never>();
-  const onAbort = (): void => aborted.reject(signal.reason);
-  if (signal.aborted) onAbort();
-  signal.addEventListener('abort', onAbort);
-  try {
-    return await Promise.race([work, aborted.promise]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
   }
 }

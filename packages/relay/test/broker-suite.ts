@@ -2,7 +2,7 @@ import type { FaultProxy } from '@framework/testing';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import type { Broker, BrokerMessage } from '../src/index.js';
-import { unlessAborted } from '../src/relay.js';
+import { unlessAborted } from '../src/unless-aborted.js';
 
 /** A message as a consumer of the broker sees it. */
 export interface ReceivedMessage {

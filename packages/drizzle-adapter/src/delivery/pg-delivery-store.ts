@@ -4,7 +4,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 import type { Connection } from '../connection/connection.js';
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
-import { retainedLogsText } from '../replication/replication-slot.js';
 import { slotCount } from '../write/write-statement.js';
 import { PgBlockedModels } from './pg-blocked-models.js';
 import { PgDeadLetters } from './pg-dead-letters.js';
@@ -55,6 +54,16 @@ export class PgDeliveryStore implements DeliveryStore {
     return rows.map(({ activePid, ...found }) => ({ ...found, activePid: activePid ?? undefined }));
   }
 }
+
+/** What a slot of replication keeps, and who reads it. */
+export const retainedColumns = `s.active_pid as "activePid",
+  case when pg_is_in_recovery() then 0
+    else coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn), 0) end::double precision as "retainedBytes"`;
+
+/** All slots of the database, whoever has created them. */
+const retainedLogsText = `
+  select s.slot_name::text as name, coalesce(s.wal_status, 'lost') as status, ${retainedColumns}
+  from pg_replication_slots s where s.database = current_database() order by 1`;
 
 interface RetainedRow extends Omit<RetainedLog, 'activePid'> {
   readonly activePid: number | null;

@@ -3,6 +3,7 @@ import { escapeIdentifier, escapeLiteral } from 'pg';
 import type pg from 'pg';
 
 import { sqlStateOf } from '../connection/storage-error.js';
+import { retainedColumns } from '../delivery/pg-delivery-store.js';
 
 /** The publication and the replication slot of one handler in one database. */
 export interface SlotSettings {
@@ -44,19 +45,10 @@ const publicationText = `
       and to_jsonb(r) ->> 'prqual' is null and to_jsonb(r) ->> 'prattrs' is null)) as complete
   from pg_publication p where p.pubname = $1`;
 
-const retainedText = `
-    s.active_pid as "activePid", case when pg_is_in_recovery() then 0
-      else coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn), 0) end::double precision as "retainedBytes"`;
-
 const slotText = `
   select s.database = current_database() and s.plugin = 'pgoutput' and not s.temporary as fits, s.wal_status as status,
-    s.confirmed_flush_lsn::text as "confirmedLsn", ${retainedText}
+    s.confirmed_flush_lsn::text as "confirmedLsn", ${retainedColumns}
   from pg_replication_slots s where s.slot_name = $1`;
-
-/** What the server keeps for each slot of the database, whoever has created it. */
-export const retainedLogsText = `
-  select s.slot_name::text as name, coalesce(s.wal_status, 'lost') as status, ${retainedText}
-  from pg_replication_slots s where s.database = current_database() order by 1`;
 
 const versionText = `select current_setting('server_version_num')::integer as version`;
 

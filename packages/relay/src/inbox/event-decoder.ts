@@ -9,13 +9,22 @@ import {
   refuseUnknownOptions,
 } from '@framework/core/adapter';
 
-import { type MessageHeaders, attributesOf } from './message-attributes.js';
+import {
+  type MessageHeaders,
+  attributesIn,
+  attributesOfJson,
+  kindOf,
+  valuesByName,
+} from './message-attributes.js';
 
 /** A message as a broker's client has delivered it. */
 export interface BrokerDelivery {
-  /** All headers of the message; for Redis, the fields of the entry. */
+  /**
+   * All headers of the message; for Redis, the fields of the entry. With the header `content-type: application/cloudevents+json`, the
+   * attributes are in the body (structured mode).
+   */
   readonly headers: MessageHeaders;
-  /** The body as bytes, as text, or already parsed; for Redis, the field `data`. */
+  /** The body as bytes, as text, as Base64 of a JSON object, or already parsed; for Redis, the field `data`. */
   readonly body: Uint8Array | ArrayBuffer | string | object;
 }
 
@@ -99,10 +108,10 @@ export class EventDecoder<C extends EventClass> {
    * @throws UnreadableEventError `unreadable-event` when the payload does not fit the schema of the class
    */
   decode(message: BrokerDelivery): ReceivedEvent<InstanceType<C>> {
-    const attributes = attributesOf(message.headers);
-    const received = this.#received(attributes, message.body);
+    const content = contentOf(message);
+    const received = this.#received(content);
     if (received !== undefined) return received;
-    throw new UnknownEventTypeError(attributes['type'] ?? '', [...this.#classes.keys()]);
+    throw new UnknownEventTypeError(content.attributes['type'] ?? '', [...this.#classes.keys()]);
   }
 
   /**
@@ -113,13 +122,10 @@ export class EventDecoder<C extends EventClass> {
    * @throws UnreadableEventError `unreadable-event` when the payload does not fit the schema of the class
    */
   decodeIfKnown(message: BrokerDelivery): ReceivedEvent<InstanceType<C>> | undefined {
-    return this.#received(attributesOf(message.headers), message.body);
+    return this.#received(contentOf(message));
   }
 
-  #received(
-    attributes: Readonly<Record<string, string>>,
-    body: unknown,
-  ): ReceivedEvent<InstanceType<C>> | undefined {
+  #received({ attributes, payload }: MessageContent): ReceivedEvent<InstanceType<C>> | undefined {
     const read = new AttributeReader(attributes);
     read.version();
     const type = read.text('type');
@@ -142,7 +148,7 @@ export class EventDecoder<C extends EventClass> {
       traceparent: attributes['traceparent'],
     };
     const model = this.#models.get(modelName);
-    const event = decodeEvent(eventClass, { id, model, modelId, payload: payloadOf(body) });
+    const event = decodeEvent(eventClass, { id, model, modelId, payload: payload() });
     return { ...about, event: event as InstanceType<C> };
   }
 }
@@ -188,34 +194,78 @@ class AttributeReader {
   }
 }
 
-function payloadOf(body: unknown): object {
-  const payload = typeof body === 'string' || isBytes(body) ? parsed(body) : body;
-  if (typeof payload === 'object' && payload !== null && !Array.isArray(payload)) return payload;
-  throw new UnreadableMessageError('data', `is ${kindOf(payload)} instead of a JSON object`);
+interface MessageContent {
+  readonly attributes: Readonly<Record<string, string>>;
+  /** @throws UnreadableMessageError when it is not a JSON object */
+  readonly payload: () => object;
 }
 
-function kindOf(value: unknown): string {
-  if (Array.isArray(value)) return 'a list';
-  return value === null ? 'null' : typeof value;
+/**
+ * Finds the attributes among the headers (binary mode), or in the body (structured mode).
+ *
+ * @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md#13-content-modes
+ */
+function contentOf({ headers, body }: BrokerDelivery): MessageContent {
+  const values = valuesByName(headers);
+  const contentTypes = values.get('content-type') ?? [];
+  const format = contentTypes.map(cloudEventFormat).find((each) => each !== undefined);
+  if (format === undefined) return { attributes: attributesIn(values), payload: () => jsonObject(body) };
+  if (format !== '+json' || contentTypes.length > 1)
+    throw new UnreadableMessageError(
+      'data',
+      `has the content-type ${contentTypes.map(String).join(', ').slice(0, excerptMax)}, of which only application/cloudevents+json is read: one event in JSON`,
+    );
+  const { data, data_base64: base64, ...attributes } = jsonObject(body) as EnvelopeData;
+  return { attributes: attributesOfJson(attributes), payload: () => dataOf(data, base64) };
 }
 
-function parsed(body: string | ArrayBuffer | Uint8Array): unknown {
+interface EnvelopeData {
+  readonly data?: unknown;
+  readonly data_base64?: unknown;
+}
+
+/** What follows `application/cloudevents` in a content type, such as `+json`; `undefined` in binary mode. */
+function cloudEventFormat(contentType: unknown): string | undefined {
+  const text = contentType instanceof Uint8Array ? Buffer.from(contentType).toString() : String(contentType);
+  return /^\s*application\/cloudevents([^\s;]*)/i.exec(text)?.[1]?.toLowerCase();
+}
+
+/** The payload in an envelope: text in `data` is data of another format than JSON. */
+function dataOf(data: unknown, base64: unknown): object {
+  if (base64 === undefined) return objectOf(data);
+  if (data !== undefined || typeof base64 !== 'string')
+    throw new UnreadableMessageError('data', 'has data_base64 that is not text, or is beside data');
+  return jsonObject(Buffer.from(base64, 'base64'));
+}
+
+function jsonObject(body: unknown): object {
+  return objectOf(typeof body === 'string' || isBytes(body) ? parsed(body) : body);
+}
+
+function objectOf(value: unknown): object {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  throw new UnreadableMessageError('data', `is ${kindOf(value)} instead of a JSON object`);
+}
+
+/** Base64 of a text that begins with `{`, such as the value of a record in AWS Lambda; no JSON begins with an `e`. */
+const base64OfObject = /^e[w-z\d+/][A-Za-z\d+/]*={0,2}$/;
+
+function parsed(body: string | ArrayBuffer | NodeJS.ArrayBufferView): unknown {
   let text = '';
   try {
-    text = typeof body === 'string' ? body : utf8.decode(body);
+    if (typeof body !== 'string') text = utf8.decode(body);
+    else text = base64OfObject.test(body) ? utf8.decode(Buffer.from(body, 'base64')) : body;
     return JSON.parse(text) as unknown;
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new UnreadableMessageError(
       'data',
       `'${text.slice(0, excerptMax)}' is not JSON in UTF-8 (${reason})`,
-      {
-        cause,
-      },
+      { cause },
     );
   }
 }
 
-function isBytes(body: unknown): body is ArrayBuffer | Uint8Array {
-  return body instanceof Uint8Array || body instanceof ArrayBuffer;
+function isBytes(body: unknown): body is ArrayBuffer | NodeJS.ArrayBufferView {
+  return ArrayBuffer.isView(body) || body instanceof ArrayBuffer;
 }

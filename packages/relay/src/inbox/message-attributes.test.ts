@@ -84,13 +84,17 @@ describe('the attributes of a message', () => {
     ['nothing', '', ''],
     ['bytes', Buffer.from('ü😀'), 'ü😀'],
     ['a list of one text', ['5'], '5'],
-    ['a list of one number', [0], '0'],
+    ['a date', new Date(0), '1970-01-01T00:00:00.000Z'],
   ])('have a value that is %s as text', (_kind, value, expected) => {
     expect(attributesOf({ ...attributes, subject: value })['subject']).toBe(expected);
   });
 
   test.each([
     ['two values', ['1', '2'], 'ce_'],
+    ['no value', [], 'ce_'],
+    // Of AWS Lambda, without the list in which it has them: 0 or 48?
+    ['a number in a list', [48], 'ce_'],
+    ['no date', new Date(Number.NaN), 'ce_'],
     ['no text', { a: 1 }, 'ce_'],
     ['null', null, 'ce_'],
     ['bytes that are not UTF-8', Buffer.from([0xff]), 'ce_'],
