@@ -235,3 +235,24 @@ describe('publishing by key', () => {
     expect(await publishByKey([], forever, async () => undefined)).toEqual([]);
   });
 });
+
+test.each([
+  ['no time', undefined, 49],
+  ['no time any more', 0, 49],
+  ['a time', 1_000, 7],
+])(
+  'a target that asks for %s after a message gets as many others in the call',
+  async (_time, afterMs, count) => {
+    const messages = Array.from({ length: 50 }, (_unused, index) => messageFor('t', `m${index}`, 1));
+    const outcomes = await publishByKey(
+      messages,
+      forever,
+      async ({ attributes }) => {
+        if (attributes['subject'] === 'm0') throw new NotTakenByBroker('busy', afterMs);
+      },
+      { concurrency: 8 },
+    );
+    expect(outcomes.filter(({ kind }) => kind === 'confirmed')).toHaveLength(count);
+    expect(outcomes[0]).toMatchObject({ kind: 'later', of: count === 49 ? 'key' : 'target' });
+  },
+);

@@ -216,7 +216,7 @@ class TargetProgress {
     const outcome: LaterOutcome = { kind: 'later', of: 'target', reason, afterMs };
     this.#failed.push([message, outcome]);
     this.#failuresInARow++;
-    this.#asksForTime ||= afterMs !== undefined;
+    this.#asksForTime ||= afterMs !== undefined && afterMs > 0;
     return outcome;
   }
 }

@@ -1,10 +1,11 @@
-import type { ShardedId } from '@framework/core';
-import { Delivery, DeliveryOperator } from '@framework/events';
+import { ShardIdentifier, ShardedId } from '@framework/core';
+import { Delivery, DeliveryOperator, PartialBatchError, RetryLaterError } from '@framework/events';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { type BrokerMessage, relay } from './index.js';
-import { type Counter, Counters } from '../test/counter.js';
+import { type BrokerMessage, type Relay, relay } from './index.js';
+import { Counter, CounterIncreasedEvent, Counters } from '../test/counter.js';
+import { envelopeOf } from '../test/published.js';
 import { ScriptedBroker } from '../test/scripted-broker.js';
 
 /** Counters whose events are relayed to a scripted broker, in batches of up to a hundred. */
@@ -30,6 +31,22 @@ async function relayed() {
   const operator = new DeliveryOperator(counters.databases);
   const blocked = async () => (await operator.findBlocked({ handler: 'to-broker' })).items;
   return { clock, counters, broker, publisher, countedOf, open, operator, blocked };
+}
+
+const newId = () => ShardedId.generate(Counter, ShardIdentifier.of(0, 0));
+
+/** How a relay ends a call: `done`, the ids of the events that use an attempt, or the name of the error. */
+async function handle(publisher: Relay, ...envelopes: Parameters<Relay['handleBatch']>[0]) {
+  const { signal } = new AbortController();
+  try {
+    await publisher.handleBatch(envelopes, { signal } as Parameters<Relay['handleBatch']>[1]);
+    return 'done';
+  } catch (error) {
+    if (!(error instanceof PartialBatchError)) return (error as Error).name;
+    return error.failures.flatMap((failure) =>
+      failure.error instanceof RetryLaterError ? [] : [failure.eventId],
+    );
+  }
 }
 
 function subjectOf({ attributes }: BrokerMessage): string | undefined {
@@ -138,6 +155,21 @@ describe('a message that alone is not taken', () => {
     const count = countedOf.length;
     await clock.advance(3_600_000);
     expect(countedOf.length).toBeLessThanOrEqual(count + 1);
+  });
+
+  test('is blamed as well if its whole call fails, with others in it that were not sent before', async () => {
+    const { clock, broker, publisher } = await relayed();
+    const envelopeFor = () => envelopeOf(new CounterIncreasedEvent(newId(), 1));
+    const bad = envelopeFor();
+    broker.failsCall = (messages) => messages.some(({ id }) => id === bad.eventId);
+    const handled: unknown[] = [];
+    for (let round = 0; round < 4; round++) {
+      handled.push(await handle(publisher, bad, envelopeFor()));
+      await clock.advance(11_000);
+      expect(await handle(publisher, envelopeFor())).toBe('done');
+    }
+    expect(handled.slice(0, 2)).toEqual(['BrokerUnavailableError', 'BrokerUnavailableError']);
+    expect(handled.at(-1)).toEqual([bad.eventId]);
   });
 
   test('is not blamed for a failure while its target comes back', async () => {

@@ -29,6 +29,23 @@ test('a target with one failed message may be tried at once, and with two waits 
   expect(health.waitOf('other')).toBeUndefined();
 });
 
+test('a target is left alone for the longest time that it has asked for, whatever later answers say', async () => {
+  const clock = new VirtualClock();
+  const health = new TargetHealth(clock);
+  const failAsking = (id: string, afterMs?: number) =>
+    health.failed(id, 't', { isPassed: false, reason, afterMs });
+  failAsking('a', 60_000);
+  failAsking('b', 1_000);
+  failAsking('c');
+  expect(failAsking('a', 0)).toMatchObject({ waitMs: 60_000 });
+  expect(health.waitOf('t')).toEqual({ ms: 60_000, reason });
+  await clock.advance(59_999);
+  failAsking('d', 10);
+  expect(health.waitOf('t')).toEqual({ ms: 10, reason });
+  health.taken('t', ['a'], clock.elapsedMs());
+  expect(health.waitOf('t')).toBeUndefined();
+});
+
 test('a target that is tried again is tried by one call, and others wait a second for it', async () => {
   const clock = new VirtualClock();
   const health = new TargetHealth(clock);

@@ -17,7 +17,10 @@ interface Failing {
   reason: string;
   /** How often it was found to take nothing; 0 while only one message has failed, which may be to blame itself. */
   downCount: number;
+  /** Until when it is sent nothing. */
   untilMs: number;
+  /** Until when it has asked to be sent nothing; a shorter time that it names later changes nothing. */
+  askedUntilMs: number;
   /** Whether a call tries it. */
   isTried: boolean;
 }
@@ -148,15 +151,17 @@ export class TargetHealth {
       reason,
       downCount: 0,
       untilMs: 0,
+      askedUntilMs: 0,
       isTried: true,
     };
     remember(this.#failing, target, failing);
     failing.reason = reason;
-    if (afterMs !== undefined) failing.untilMs = Math.max(failing.untilMs, nowMs + afterMs);
+    failing.askedUntilMs = Math.max(failing.askedUntilMs, nowMs + (afterMs ?? 0));
+    failing.untilMs = Math.max(failing.untilMs, failing.askedUntilMs);
     // Calls that were under way when another one found it down say nothing new.
     if (!failing.isTried || id === failing.firstId) return;
     const waitMs = Math.min(lastWaitMs, firstWaitMs * 2 ** failing.downCount++);
-    failing.untilMs = Math.max(afterMs === undefined ? 0 : nowMs + afterMs, nowMs + waitMs);
+    failing.untilMs = Math.max(failing.askedUntilMs, nowMs + waitMs);
     failing.isTried = false;
   }
 }

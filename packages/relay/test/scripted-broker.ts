@@ -15,6 +15,8 @@ export class ScriptedBroker implements Broker {
   readonly limits: NonNullable<Broker['limits']>;
   isDown = false;
   isSilent = false;
+  /** The calls that it does not answer at all. */
+  failsCall: (messages: readonly BrokerMessage[]) => boolean = () => false;
   refuses: (message: BrokerMessage) => boolean = () => false;
   /** The messages that it does not take now, with the time for which their target asks, if it does. */
   takesLater: (message: BrokerMessage) => { readonly afterMs?: number } | undefined = () => undefined;
@@ -33,6 +35,7 @@ export class ScriptedBroker implements Broker {
   publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
     this.sizes.push(messages.length);
     if (this.isSilent) return new Promise<never>(() => undefined);
+    if (this.failsCall(messages)) return Promise.reject(new Error('connection reset'));
     if (this.answers !== undefined) return Promise.resolve(this.answers());
     const publishOne = async (message: BrokerMessage): Promise<void> => {
       this.sent.push(message.id);
