@@ -180,6 +180,7 @@ export function composeOn(
     name: relay.name,
     aliases: relay.aliases,
     state: () => (delivers ? relay.state : undefined),
+    publishAgain: relay.publishAgain.bind(relay),
   }));
   return {
     namespace: config.namespace,

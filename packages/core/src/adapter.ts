@@ -71,6 +71,7 @@ export type {
   EventBatch,
   NotificationChannel,
   LogPartitions,
+  RetainedLog,
 } from './storage/delivery-store.js';
 export type {
   DeadLetterGroup,
@@ -86,13 +87,7 @@ export type {
   RecordedChange,
   TrackedEvent,
 } from './storage/operator-store.js';
-export type {
-  EventFeed,
-  EventSource,
-  EventSourceState,
-  RetainedLog,
-  SourceTarget,
-} from './storage/event-source.js';
+export type { EventFeed, EventSource, EventSourceState, SourceTarget } from './storage/event-source.js';
 export {
   type Cursor,
   type CursorMove,

@@ -15,6 +15,7 @@ export {
   type HandlerContext,
   type HandlerExecution,
 } from './handler/event-handler.js';
+export { envelopeOf } from './handler/row-envelope.js';
 export { EventHandlerRegistry, type RegisteredHandler } from './handler/event-handler-registry.js';
 export type { RestartHook, RestartNeed } from './call/call-deadlines.js';
 export { RetryLaterError } from '@framework/core/adapter';

@@ -80,13 +80,14 @@ interface Work {
 }
 
 /** A change that is made in each database that it concerns, and recorded there. */
-interface PlannedChange {
+export interface PlannedChange {
   readonly operation: string;
   readonly target: Readonly<Record<string, unknown>>;
   /** The name of the handler that it is about. Default: it concerns all databases. */
   readonly handler?: string | undefined;
   readonly limit?: number;
-  readonly workIn: (database: DatabaseDelivery, handlerId: string | undefined) => Work;
+  /** @param changeId finds the change in the audit */
+  readonly workIn: (database: DatabaseDelivery, handlerId: string | undefined, changeId: string) => Work;
 }
 
 /**
@@ -177,7 +178,13 @@ export function changeHandler(
   return changeEach(databases, { operation, target, handler, limit: limitMax, workIn }, options);
 }
 
-async function changeEach(
+/**
+ * Makes a change in each database that it concerns, and records it there.
+ *
+ * @throws OperatorRequestError `operator-request` when name or reason is missing
+ * @throws UnknownHandlerError `unknown-handler` when no database knows the handler
+ */
+export async function changeEach(
   databases: readonly DatabaseDelivery[],
   planned: PlannedChange,
   { by, reason, dryRun = false }: ChangeOptions,
@@ -196,7 +203,7 @@ async function changeEach(
   const changeId = randomUuid();
   const made = await Promise.all(
     known.items.map(async ({ database, handlerId }): Promise<Made> => {
-      const work = planned.workIn(database, handlerId);
+      const work = planned.workIn(database, handlerId, changeId);
       let count = 0;
       try {
         if (dryRun) count = await work.dryRun();
@@ -262,6 +269,7 @@ function requireText(name: string, text: unknown, max: number): void {
   );
 }
 
-function refuse(message: string): never {
+/** @throws OperatorRequestError `operator-request` */
+export function refuse(message: string): never {
   throw new OperatorRequestError(message);
 }

@@ -1,4 +1,5 @@
-import type { DatabaseRegistry, FrameworkConfig } from '@framework/core';
+import type { DatabaseRegistry, FrameworkConfig, ShardIdentifier } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 
 import type { PartialPage } from './answers.js';
 
@@ -82,6 +83,18 @@ export interface OperatorExtension {
   readonly documents?: Readonly<Record<string, () => object | Promise<object>>>;
   /** Explains what stands in the way of one of the application's own ids; `undefined` for any other id. */
   why?(id: string): Promise<Explanation | undefined>;
+}
+
+/** A consumer that publishes to a broker, such as a `Relay` of `@framework/relay`. */
+export interface OperatedRelay {
+  readonly name: string;
+  /** Its former names. */
+  readonly aliases?: readonly string[];
+  /** Publishes events again that it has passed; absent where its broker cannot be reached. */
+  publishAgain?(
+    events: readonly DeliverableEvent[],
+    options: { readonly shards: readonly ShardIdentifier[]; readonly marker: string },
+  ): Promise<readonly { readonly kind: string; readonly reason?: string }[]>;
 }
 
 /** An application as its operators see it. */

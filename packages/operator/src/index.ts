@@ -11,6 +11,7 @@ export { readPages } from './pages.js';
 export type { Consumer, ConsumerPlace, ConsumerProcess } from './consumers.js';
 export type { WhyAnswer } from './why.js';
 export type { BulkChangeOptions, ChangeAnswer, ChangeOptions, DatabaseChange } from './changes.js';
+export type { PublishAgainOptions } from './publish-again.js';
 export type { ShardsOverview } from './overview.js';
 export type {
   Explanation,
@@ -18,6 +19,7 @@ export type {
   InvariantStep,
   InvariantViolation,
   OperatedApplication,
+  OperatedRelay,
   OperatorExtension,
   OperatorInvariant,
   OperatorModule,

@@ -10,7 +10,7 @@ let all: MemoryDatabases;
 let killed: readonly string[];
 
 beforeEach(async () => {
-  all = new MemoryDatabases({ relays: ['publish'] });
+  all = new MemoryDatabases({ relays: [{ name: 'publish' }] });
   const { first, second } = all;
   for (const database of [first, second]) await database.register('notify');
   const [ofA = ''] = await first.write('a', [1, 2, 3]);

@@ -31,9 +31,10 @@ import {
   changeHandler,
 } from './changes.js';
 import { type Consumer, findConsumers } from './consumers.js';
-import type { OperatorExtension, OperatorInvariant, OperatorView } from './extension.js';
+import type { OperatedRelay, OperatorExtension, OperatorInvariant, OperatorView } from './extension.js';
 import { type ShardsOverview, findShards } from './overview.js';
 import { readPages } from './pages.js';
+import { type PublishAgainOptions, publishAgain } from './publish-again.js';
 import { searchLogs } from './search.js';
 import { type WhyAnswer, explainId } from './why.js';
 
@@ -76,20 +77,20 @@ export class Operator {
   readonly shardsOfDatabases: readonly (readonly string[])[];
   readonly #databases: readonly DatabaseDelivery[];
   readonly #extensions: readonly OperatorExtension[];
-  readonly #relays: ReadonlySet<string>;
+  readonly #relays: readonly OperatedRelay[];
   readonly #delivery: DeliveryOperator;
 
   constructor(options: {
     readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
     /** What the application adds. Default: nothing. */
     readonly extensions?: readonly OperatorExtension[];
-    /** The names of the consumers that publish to brokers. Default: none. */
-    readonly relays?: readonly string[];
+    /** The consumers that publish to brokers. Default: none. */
+    readonly relays?: readonly OperatedRelay[];
   }) {
     const { databases, extensions = [], relays = [] } = options;
     this.#databases = databases.deliveries();
     this.shardsOfDatabases = this.#databases.map(({ shards }) => shardTexts(shards));
-    this.#relays = new Set(relays);
+    this.#relays = relays;
     this.#delivery = new DeliveryOperator(databases);
     this.#extensions = extensions;
     this.views = extensions.flatMap(({ views = [] }) => views);
@@ -98,7 +99,8 @@ export class Operator {
 
   /** Each handler and relay: how far it is behind, what is blocked for it, and which processes work for it. */
   consumers(): Promise<PartialAnswer<Consumer>> {
-    return findConsumers(this.#databases, this.#relays);
+    const names = this.#relays.flatMap(({ name, aliases = [] }) => [name, ...aliases]);
+    return findConsumers(this.#databases, new Set(names));
   }
 
   /** Each database: its shards, how many events its log has by the planner's estimate, and how it keeps them. */
@@ -167,6 +169,20 @@ export class Operator {
   }
 
   /**
+   * Publishes events again that a relay has passed, those of one model in the order of their versions; the relay's cursors stay where they
+   * are. Each message has the id of the event and the attribute `republished`, which is the id of the change. It ends in a database with
+   * the first message that its broker does not take; repeat it then, which publishes all of them once more.
+   *
+   * @param search at least one field
+   * @throws OperatorRequestError `operator-request` when the search is empty, an option is missing or invalid, or this process does not have
+   * the relay
+   * @throws UnknownHandlerError `unknown-handler` when no database knows the relay
+   */
+  publishAgain({ shard, ...filter }: EventSearch, options: PublishAgainOptions): Promise<ChangeAnswer> {
+    return publishAgain(this.#databasesOf(shard), this.#relays, filter, options);
+  }
+
+  /**
    * Pauses a handler in every database that knows it; nothing is lost.
    *
    * @param handler one of its names
@@ -229,15 +245,7 @@ export class Operator {
     { shard, ...filter }: EventSearch = {},
     { limit = pageDefault, after }: PageOptions = {},
   ): Promise<PartialPage<OfShards<TrackedEvent>>> {
-    const asked =
-      shard === undefined
-        ? this.#databases
-        : this.#databases.filter(({ shards }) => shardTexts(shards).includes(shard));
-    if (asked.length === 0)
-      throw new OperatorRequestError(
-        `The shard ${shard ?? ''} is not configured: write group/member, such as 1/0`,
-      );
-    return searchLogs(asked, filter, { limit, after });
+    return searchLogs(this.#databasesOf(shard), filter, { limit, after });
   }
 
   /** One event, and why each handler has not handled it yet. No items when no database knows it. */
@@ -282,6 +290,14 @@ export class Operator {
   /** Explains in plain sentences what stands in the way of an event, a model, an action, or something that an extension knows. */
   why(id: string): Promise<WhyAnswer> {
     return explainId(this.#databases, this.#extensions, id);
+  }
+
+  /** @throws OperatorRequestError `operator-request` when the shard is unknown */
+  #databasesOf(shard: string | undefined): readonly DatabaseDelivery[] {
+    if (shard === undefined) return this.#databases;
+    const found = this.#databases.filter(({ shards }) => shardTexts(shards).includes(shard));
+    if (found.length > 0) return found;
+    throw new OperatorRequestError(`The shard ${shard} is not configured: write group/member, such as 1/0`);
   }
 
   /** @throws UnknownHandlerError `unknown-handler` when every database answers that it does not know the handler */

@@ -20,7 +20,8 @@ import {
 } from './asyncapi.js';
 import { Counter, CounterClosedEvent, CounterIncreasedEvent } from '../test/counter.js';
 import { orders } from '../test/orders.js';
-import { published } from '../test/published.js';
+import { envelopeOf, published } from '../test/published.js';
+import { messageOf } from './message.js';
 
 const options: AsyncApiOptions = {
   title: 'Counters',
@@ -336,20 +337,23 @@ describe('the keys and headers of the AsyncAPI document', () => {
     ['kafka', 'ce_'],
     ['redis', ''],
     ['http', 'ce-'],
-  ])('each have the prefix of %s, %j, and are required except the trace context', (protocol, prefix) => {
+  ])('each have the prefix of %s, %j, and are required except two', (protocol, prefix) => {
     const document = asyncApiDocument({ ...options, ...(protocol && { protocol }) });
     const { headers } = document.components.messages['CounterIncreasedEvent'] ?? {};
     const { properties, required } = headers as {
       readonly properties: object;
       readonly required: readonly string[];
     };
-    const { attributes } = published(
+    const envelope = envelopeOf(
       new CounterIncreasedEvent(ShardedId.generate(Counter, ShardIdentifier.of(1, 2)), 5),
     );
+    const { attributes } = messageOf(envelope, 'topic', 'change-1');
     const names = Object.keys(attributes).filter((name) => name !== 'datacontenttype');
     expect(Object.keys(properties).toSorted()).toEqual(names.map((name) => prefix + name).toSorted());
     expect(required.toSorted()).toEqual(
-      names.flatMap((name) => (name === 'traceparent' ? [] : [prefix + name])).toSorted(),
+      names
+        .flatMap((name) => (name === 'traceparent' || name === 'republished' ? [] : [prefix + name]))
+        .toSorted(),
     );
   });
 

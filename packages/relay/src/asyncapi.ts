@@ -273,6 +273,10 @@ function headersOf({ type, eventType, modelName }: About, protocol: AsyncApiProt
     actionname: { ...text, description: 'The action that wrote it.' },
     partitionkey: { ...text, description: 'The same as the subject.' },
     traceparent: { ...text, description: 'The trace context of the action, if there was one.' },
+    republished: {
+      ...text,
+      description: 'Only of a message that an operator has published again: the id of that change.',
+    },
   };
   const prefix = protocol === undefined ? '' : prefixes[protocol];
   const names = Object.keys(attributes);
@@ -283,7 +287,9 @@ function headersOf({ type, eventType, modelName }: About, protocol: AsyncApiProt
     title: `${eventType}Headers`,
     ...(protocol === undefined && { description: byBroker }),
     properties: Object.fromEntries(names.map((name) => [prefix + name, attributes[name]])),
-    required: names.filter((name) => name !== 'traceparent').map((name) => prefix + name),
+    required: names
+      .filter((name) => name !== 'traceparent' && name !== 'republished')
+      .map((name) => prefix + name),
   };
 }
 

@@ -1,4 +1,5 @@
-export { type Relay, type RelayError, type RelayOptions, type RelayState, relay } from './relay.js';
+export { type RelayOptions, relay } from './relay.js';
+export type { Relay, RelayError, RelayState } from './event-relay.js';
 export {
   type Broker,
   type BrokerMessage,

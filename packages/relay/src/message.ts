@@ -17,9 +17,14 @@ export function defaultTopic({
 /**
  * Makes the message of an event: its payload is the body, everything else is an attribute.
  *
+ * @param republished what marks a message that an operator has published again
  * @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md
  */
-export function messageOf(envelope: EventEnvelope<undefined>, topic: string): BrokerMessage {
+export function messageOf(
+  envelope: EventEnvelope<undefined>,
+  topic: string,
+  republished?: string,
+): BrokerMessage {
   const { eventId, eventType, namespace, shard, modelId, modelName, headers } = envelope;
   const { traceparent } = headers;
   return {
@@ -41,6 +46,7 @@ export function messageOf(envelope: EventEnvelope<undefined>, topic: string): Br
       actionid: envelope.actionId,
       actionname: envelope.actionName,
       partitionkey: modelId,
+      ...(republished !== undefined && { republished }),
       // Brokers never take a header of unlimited length, nor CloudEvents an empty one.
       ...(traceparent !== undefined && traceContext.test(traceparent) && { traceparent }),
     },

@@ -145,8 +145,11 @@ class NatsBroker implements Broker {
       );
     this.#lastSubject = subject;
     try {
-      const headers = headersOf(message, subject, name);
-      const { sequence, isRepeat } = await acknowledgements.publish(subject, message.body, headers);
+      const { sequence, isRepeat } = await acknowledgements.publish(
+        subject,
+        message.body,
+        headersOf(message, subject, name),
+      );
       if (!isRepeat || (await stream.has(sequence))) return;
     } catch (error) {
       if (isRefusal(error)) throw new RefusedByBroker((error as Error).message);
@@ -198,7 +201,9 @@ const otherStreamExpected = 10_060;
 /** @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/nats-protocol-binding.md */
 function headersOf({ id, attributes }: BrokerMessage, subject: string, stream: string): MsgHdrs {
   const made = expecting(stream);
-  made.set('Nats-Msg-Id', `${id} ${subject}`);
+  const { republished } = attributes;
+  // Otherwise the stream would drop what an operator publishes again within its duplicate window.
+  made.set('Nats-Msg-Id', republished === undefined ? `${id} ${subject}` : `${id} ${subject} ${republished}`);
   for (const [name, value] of Object.entries(attributes)) made.set(`ce-${name}`, headerValue(value));
   return made;
 }

@@ -8,7 +8,8 @@ import {
 } from '@framework/core/adapter';
 import * as z from 'zod';
 
-import { type Relay, type RelayOptions, relay } from './relay.js';
+import type { Relay } from './event-relay.js';
+import { type RelayOptions, relay } from './relay.js';
 import { defined, kindNames, kinds, type onlySchema, relaySchema } from './relay-sections.js';
 
 export { type RelayDescription, describeRelays } from './relay-description.js';
@@ -99,9 +100,10 @@ export async function openRelays(
 }
 
 function filterOf({ models, events, shards }: z.output<typeof onlySchema>): RelayOptions['filter'] {
-  const isOf = (names: readonly string[] | undefined, name: string): boolean => names?.includes(name) ?? true;
   return ({ modelName, eventType, shard: { group, member } }) =>
-    isOf(models, modelName) && isOf(events, eventType) && isOf(shards, `${group}/${member}`);
+    (models?.includes(modelName) ?? true) &&
+    (events?.includes(eventType) ?? true) &&
+    (shards?.includes(`${group}/${member}`) ?? true);
 }
 
 function openingFault(clients: readonly string[], cause: unknown): string {

@@ -14,6 +14,8 @@ import { unlessAborted } from './unless-aborted.js';
 
 const increased = new CounterIncreasedEvent(ShardedId.generate(Counter, ShardIdentifier.of(1, 2)), 5);
 
+const isOdd: RelayOptions['filter'] = ({ payload }) => (payload as { by: number }).by % 2 === 1;
+
 /** Counters whose events are relayed to a scripted broker. */
 async function relayed(
   limits = { messagesMax: 1_000, timeoutMs: 30_000 },
@@ -81,7 +83,6 @@ describe('a relay', () => {
   });
 
   test('passes over events that its filter leaves out, also behind one that fails', async () => {
-    const isOdd: RelayOptions['filter'] = ({ payload }) => Number((payload as { by: number }).by) % 2 === 1;
     const { clock, counters, broker, bodies, operator } = await relayed(undefined, undefined, isOdd);
     const [refused, other] = [await counters.open(), await counters.open()];
     broker.refuses = ({ attributes }) => attributes['subject'] === refused.value;
@@ -90,6 +91,29 @@ describe('a relay', () => {
     expect(bodies()).toEqual(['{"by":1}', '{"by":3}']);
     const { items } = await operator.lag();
     expect(items).toMatchObject([{ pendingCount: 0, deadCount: 1 }]);
+  });
+
+  test('publishes events again with a marker, those of a model in order, and moves nothing', async () => {
+    const { clock, counters, broker, publisher, databases, operator } = await relayed();
+    const id = await counters.open();
+    for (let by = 1; by <= 3; by++) await counters.increase(id, by);
+    await clock.advance(1_000);
+    const [{ store, shards } = { store: undefined, shards: [] }] = databases.deliveries();
+    const events = (await store?.operator?.history(id.value, { limit: 10 }))?.items.map(({ event }) => event);
+    const before = broker.published.splice(0);
+    broker.refuses = ({ attributes }) => attributes['modelversion'] === '4';
+    const outcomes = await publisher.publishAgain(events ?? [], { shards, marker: 'change-1' });
+    expect(outcomes.map(({ kind }) => kind)).toEqual(['confirmed', 'confirmed', 'refused']);
+    expect(broker.published).toEqual(
+      before
+        .slice(0, 2)
+        .map((message) => ({ ...message, attributes: { ...message.attributes, republished: 'change-1' } })),
+    );
+    expect((await operator.lag()).items).toMatchObject([{ pendingCount: 0, deadCount: 0 }]);
+    broker.isDown = true;
+    await expect(publisher.publishAgain(events ?? [], { shards, marker: 'm' })).rejects.toMatchObject({
+      code: 'broker-unavailable',
+    });
   });
 
   test('counts an attempt of an event whose filter throws', async () => {

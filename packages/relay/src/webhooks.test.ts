@@ -145,7 +145,8 @@ describe('a webhook', () => {
   test.each([
     ['a number of seconds', '30', 30_000],
     ['a date', new Date(Date.now() + 3_600_000).toUTCString(), 3_600_000],
-    ['a date in the past', new Date(0).toUTCString(), 0],
+    ['a date in the past', new Date(0).toUTCString(), 1_000],
+    ['no seconds', '0', 1_000],
     ['something else', 'soon', 1_000],
     ['nothing', undefined, 1_000],
   ])('that answers 429, and names %s, is left alone for that long', async (_what, header, ms) => {

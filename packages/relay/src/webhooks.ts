@@ -39,7 +39,7 @@ const laterStatuses: ReadonlySet<number> = new Set([401, 403, 404, 405, 407, 408
 /** How much of an answer is read, so that its connection can be used again, and for how long. */
 const answerBytesMax = 16_384;
 const answerMs = 1_000;
-/** How long an endpoint is left alone that answers 429 and does not say how long. */
+/** How long an endpoint is left alone at least that answers 429. */
 const limitedMs = 1_000;
 /** How many bytes of an answer are quoted, to say why a message was not taken. */
 const reasonBytesMax = 500;
@@ -124,8 +124,8 @@ class WebhookBroker implements Broker {
     const { status } = answer;
     const reason = `${status} ${answer.statusText}: ${new TextDecoder().decode(quoted)}`;
     if (status >= 400 && status < 500 && !laterStatuses.has(status)) throw new RefusedByBroker(reason);
-    const afterMs =
-      retryAfterMs(answer.headers.get('retry-after')) ?? (status === 429 ? limitedMs : undefined);
+    const askedMs = retryAfterMs(answer.headers.get('retry-after'));
+    const afterMs = status === 429 ? Math.max(limitedMs, askedMs ?? 0) : askedMs;
     throw new NotTakenByBroker(reason, afterMs);
   }
 

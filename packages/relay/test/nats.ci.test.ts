@@ -37,6 +37,20 @@ describe.skipIf(server === undefined)('NATS JetStream', () => {
     await fixture.close();
   });
 
+  test('stores an event once more that an operator publishes again within the duplicate window', async () => {
+    const fixture = await open(server ?? new URL('nats://127.0.0.1'));
+    const { broker, topic } = fixture;
+    const message = messageFor(topic, 'a', 1);
+    const again = { ...message, attributes: { ...message.attributes, republished: 'change-1' } };
+    for (const copy of [message, again, again])
+      expect(await broker.publish([copy], forever)).toEqual([{ kind: 'confirmed' }]);
+    expect((await fixture.received()).map(({ attributes }) => attributes['republished'])).toEqual([
+      undefined,
+      'change-1',
+    ]);
+    await fixture.close();
+  });
+
   test('refuses a message whose subject has an empty part, and takes the others', async () => {
     const fixture = await open(server ?? new URL('nats://127.0.0.1'));
     const { broker, topic } = fixture;

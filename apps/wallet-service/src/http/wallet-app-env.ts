@@ -7,7 +7,7 @@ import type {
 } from '@framework/core';
 import type { ModelMapper } from '@framework/core/adapter';
 import type { Delivery } from '@framework/events';
-import type { RelayState } from '@framework/relay';
+import type { Relay, RelayState } from '@framework/relay';
 import type { OpenAPIHono } from '@hono/zod-openapi';
 
 import type { Authentication } from '../security/authentication.js';
@@ -74,8 +74,8 @@ export interface WalletService {
   readonly access: WalletAccess;
 }
 
-/** A relay whose health the service reports. */
-export interface ServedRelay {
+/** A relay whose health the service reports, and that operators let publish events again. */
+export interface ServedRelay extends Pick<Relay, 'publishAgain'> {
   readonly name: string;
   /** Its former names, one of which a database may know it by. */
   readonly aliases: readonly string[];

@@ -75,7 +75,7 @@ export async function listenForOperators(
   const operator = new Operator({
     databases,
     extensions: [walletExtension(databases)],
-    relays: relays.flatMap(({ name, aliases }) => [name, ...aliases]),
+    relays,
   });
   const closing = new AbortController();
   const app = operatorApp(operator, {

@@ -1,11 +1,20 @@
 import { Option } from '@commander-js/extra-typings';
 import type { TrackedEvent } from '@framework/core/adapter';
-import type { EventSearch, OfShards, Operator } from '@framework/operator';
+import { type EventSearch, type OfShards, Operator } from '@framework/operator';
+import { openRelays } from '@framework/relay/config';
 import { setTimeout as delay } from 'node:timers/promises';
 
 import { type CommandGroup, asking, pointInTime, wholeNumber } from '../command-group.js';
-import { type ExitCode, exitCode } from '../exit-code.js';
+import { type ExitCode, UsageError, exitCode } from '../exit-code.js';
 import { afterOption, codeOf, limitOption, readAll, writeAnswer } from '../operation/answer.js';
+import {
+  type ChangeValues,
+  byOption,
+  dryRunOption,
+  makeChange,
+  reasonOption,
+  yesOption,
+} from '../operation/change.js';
 import { eventCells, eventColumns, eventFields, firstLine } from '../operation/event-columns.js';
 import { EventTail } from '../operation/event-tail.js';
 import { type OperatorSession, withOperator } from '../operation/operator-session.js';
@@ -29,6 +38,7 @@ const searchOptions = {
     .argParser(pointInTime)
     .env('FRAMEWORK_CLI_UNTIL'),
 };
+const relayOption = new Option('--relay <name>', 'the relay that publishes them').env('FRAMEWORK_CLI_RELAY');
 const lastOption = new Option('--last <count>', 'how many earlier events are shown first')
   .argParser(wholeNumber(0, 1_000))
   .default(10)
@@ -95,7 +105,51 @@ export const events: CommandGroup = (program, context) => {
       .addOption(since)
       .addOption(until),
   ).action((options) => withOperator(options, context, (session) => exportAll(session, searchOf(options))));
+  asking(
+    group
+      .command('publish-again')
+      .description('let a relay publish events again that it has passed; its place in the log stays')
+      .addOption(relayOption)
+      .addOption(shard)
+      .addOption(model)
+      .addOption(actionId)
+      .addOption(action)
+      .addOption(type)
+      .addOption(principal)
+      .addOption(since)
+      .addOption(until)
+      .addOption(byOption)
+      .addOption(reasonOption)
+      .addOption(dryRunOption)
+      .addOption(yesOption),
+  ).action((options) => withOperator(options, context, (session) => publishAgain(session, options)));
 };
+
+/** Opens the relays for this command, without the sources that only a running relay reads from. */
+async function publishAgain(
+  session: OperatorSession,
+  options: SearchValues & ChangeValues & { readonly relay?: string | undefined },
+): Promise<ExitCode> {
+  const { relay } = options;
+  if (relay === undefined) throw new UsageError('no relay is named: use --relay <name>');
+  const { config, application } = session;
+  const relays = await openRelays({
+    ...config,
+    relay: config.relay.map(({ source: _unused, ...section }) => section),
+  });
+  try {
+    const operator = new Operator({ ...application, relays });
+    return await makeChange(session, options, {
+      isOfEvents: true,
+      inOneStep: true,
+      question: ({ count, mayBeMore }) =>
+        `Publish ${mayBeMore ? 'at least ' : ''}${count} events again by ${relay}?`,
+      make: (signed) => operator.publishAgain(searchOf(options), { ...signed, relay }),
+    });
+  } finally {
+    await Promise.allSettled(relays.map(({ broker }) => broker.close()));
+  }
+}
 
 /** The values of the options that say which events are meant. */
 interface SearchValues {

@@ -33,6 +33,8 @@ export interface ChangeValues {
 export interface Change {
   /** Whether it is about events, and is repeated until none is left. */
   readonly isOfEvents: boolean;
+  /** Whether it is made once, because a second step would begin with the same events. Default false. */
+  readonly inOneStep?: boolean;
   /** What is asked, such as `Replay 3 dead letters?`. */
   readonly question: (counted: ChangeAnswer) => string;
   /** Makes the change, or counts what it would change; of events, at most `limit` in each database. */
@@ -62,7 +64,7 @@ interface Changed {
 export async function makeChange(
   session: OperatorSession,
   values: ChangeValues,
-  { isOfEvents, question, make }: Change,
+  { isOfEvents, inOneStep = false, question, make }: Change,
 ): Promise<ExitCode> {
   const { terminal } = session;
   const signature = signatureOf(values);
@@ -80,7 +82,8 @@ export async function makeChange(
     terminal.fail('Nothing was changed.');
     return exitCode.usage;
   }
-  const changed = await inSteps(session, isOfEvents ? counted : undefined, (limit) => make(signature, limit));
+  const steps = isOfEvents && !inOneStep ? counted : undefined;
+  const changed = await inSteps(session, steps, (limit) => make(signature, limit));
   return write(session, changed, { isOfEvents, isDryRun: false });
 }
 

@@ -1,6 +1,11 @@
 import { type FrameworkConfig, FrameworkError } from '@framework/core';
 import type { DatabaseConfig, DatabaseDelivery, ShardingConfig } from '@framework/core/adapter';
-import { type OperatedApplication, Operator, type OperatorFailure } from '@framework/operator';
+import {
+  type OperatedApplication,
+  type OperatedRelay,
+  Operator,
+  type OperatorFailure,
+} from '@framework/operator';
 import { setTimeout as delay } from 'node:timers/promises';
 
 import { type AskOptions, type CommandContext, fileOf, formatOf } from '../command-group.js';
@@ -54,7 +59,7 @@ export async function withOperator(
   const { databases, extensions } = application;
   try {
     const reasons = await firstAnswers(databases.deliveries(), options.timeoutMs);
-    const operator = new Operator({ databases, extensions, relays: relayNames(config) });
+    const operator = new Operator({ databases, extensions, relays: relaysOf(config) });
     const fail = failureWriter(terminal, reasons);
     end(await work({ config, application, operator, terminal, format: formatOf(options, terminal), fail }));
   } catch (error) {
@@ -130,11 +135,13 @@ function failureWriter(terminal: Terminal, reasons: ReadonlyMap<string, string>)
   };
 }
 
-/** All names of the relays of a configuration, as far as it is valid: others read this section. */
-function relayNames({ relay }: Pick<FrameworkConfig, 'relay'>): readonly string[] {
+/** The relays of a configuration by their names, as far as it is valid: others read this section. */
+function relaysOf({ relay }: Pick<FrameworkConfig, 'relay'>): readonly OperatedRelay[] {
   return relay.flatMap(({ name, aliases }) =>
-    [name, ...(Array.isArray(aliases) ? (aliases as unknown[]) : [])].filter(
-      (each) => typeof each === 'string',
-    ),
+    isText(name) ? [{ name, aliases: Array.isArray(aliases) ? aliases.filter(isText) : [] }] : [],
   );
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string';
 }

@@ -1,6 +1,5 @@
 import type { BlockedModels, DeadLetters } from './blocked-models.js';
 import type { DeliverableEvent } from './event-log.js';
-import type { RetainedLog } from './event-source.js';
 import type { Cursor, HandlerCursors } from './handler-cursors.js';
 import type { OperatorStore } from './operator-store.js';
 
@@ -30,6 +29,18 @@ export interface DeliveryStore {
    * readers.
    */
   retainedLogs?(): Promise<readonly RetainedLog[]>;
+}
+
+/** What a server keeps for a source that may still need it. */
+export interface RetainedLog {
+  /** The name of the replication slot. */
+  readonly name: string;
+  /** How many bytes of write-ahead log the server keeps because of it; they grow while the handler does not confirm. */
+  readonly retainedBytes: number;
+  /** PostgreSQL's `wal_status`: `reserved`, `extended`, `unreserved` or `lost`. */
+  readonly status: string;
+  /** The server's process that streams it, for this process or another one; `undefined` when none does. */
+  readonly activePid: number | undefined;
 }
 
 /** Events of some slots that follow a cursor. */

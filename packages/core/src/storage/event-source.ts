@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
-import type { DeliveryLog, DeliveryStore } from './delivery-store.js';
+import type { DeliveryLog, DeliveryStore, RetainedLog } from './delivery-store.js';
 
 /** One database and one handler, for which a source is to read the log. */
 export interface SourceTarget {
@@ -52,16 +52,4 @@ export interface EventSourceState {
   readonly reason: string | undefined;
   /** What the server keeps for the source, when that was last checked; `undefined` before that, or when there is none. */
   readonly slot: RetainedLog | undefined;
-}
-
-/** What a server keeps for a source that may still need it. */
-export interface RetainedLog {
-  /** The name of the replication slot. */
-  readonly name: string;
-  /** How many bytes of write-ahead log the server keeps because of it; they grow while the handler does not confirm. */
-  readonly retainedBytes: number;
-  /** PostgreSQL's `wal_status`: `reserved`, `extended`, `unreserved` or `lost`. */
-  readonly status: string;
-  /** The server's process that streams it, for this process or another one; `undefined` when none does. */
-  readonly activePid: number | undefined;
 }

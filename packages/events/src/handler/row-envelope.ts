@@ -37,6 +37,18 @@ export class EnvelopeFactory {
   }
 }
 
+/**
+ * An event of a log as a handler of all events receives it, for those who read the log themselves.
+ *
+ * @param shards the shards whose events the log holds; at least one
+ */
+export function envelopeOf(
+  event: DeliverableEvent,
+  shards: readonly ShardIdentifier[],
+): EventEnvelope<undefined> {
+  return new EnvelopeFactory(shards, []).envelope(event, undefined, 1);
+}
+
 /** The shard in an id, if it contains one; models may have ids of their own format. */
 function carriedShard(modelId: string): ShardIdentifier | undefined {
   try {

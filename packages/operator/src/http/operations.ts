@@ -2,6 +2,7 @@ import { z } from '@hono/zod-openapi';
 
 import type { BulkChangeOptions, ChangeOptions } from '../changes.js';
 import type { Operator } from '../operator.js';
+import type { PublishAgainOptions } from '../publish-again.js';
 import type { Operations } from './operation.js';
 import {
   aboutSchema,
@@ -48,6 +49,20 @@ const filterFields = {
     .max(200)
     .optional()
     .openapi({ description: 'The first line of the error, up to 200 characters' }),
+};
+
+const searchFields = {
+  shard: z
+    .string()
+    .regex(/^\d{1,3}\/\d{1,2}$/, 'must be group/member, such as 1/0')
+    .optional(),
+  modelId: text().optional(),
+  actionId: z.uuid().optional(),
+  action: text().optional(),
+  type: text().optional(),
+  principal: text().optional(),
+  since: date.optional(),
+  until: date.optional(),
 };
 
 /** Adds the questions about consumers, blocked events, the log and the audit. */
@@ -123,20 +138,7 @@ export function readOperations(operations: Operations, operator: Operator): void
       summary: 'Events of the logs, the newest first',
       description:
         'A search by action, type or principal needs `since`, a model or an action id. A page may be empty and still have a `next`.',
-      query: z.strictObject({
-        shard: z
-          .string()
-          .regex(/^\d{1,3}\/\d{1,2}$/, 'must be group/member, such as 1/0')
-          .optional(),
-        modelId: text().optional(),
-        actionId: z.uuid().optional(),
-        action: text().optional(),
-        type: text().optional(),
-        principal: text().optional(),
-        since: date.optional(),
-        until: date.optional(),
-        ...page,
-      }),
+      query: z.strictObject({ ...searchFields, ...page }),
       answer: pageOf(trackedEventSchema),
     },
     ({ query: { limit, after, ...filter } }) => operator.events(given(filter), { limit, after }),
@@ -232,6 +234,14 @@ const bulk = z.strictObject({
   limit: z.int().min(1).max(100_000).optional().openapi({ description: 'In each database. Default 10,000' }),
   ...signature,
 });
+const again = z.strictObject({
+  relay: text().openapi({ description: 'One of its names' }),
+  filter: z.strictObject(searchFields),
+  limit: z.int().min(1).max(100_000).optional().openapi({
+    description: 'More events of a database are refused, and none is published. Default 10,000',
+  }),
+  ...signature,
+});
 const ofHandler = z.strictObject({ handler: text(), ...signature });
 
 /** Adds the changes, each of which is recorded. */
@@ -245,6 +255,17 @@ export function changeOperations(operations: Operations, operator: Operator): vo
       operator[name](given(filter), options satisfies BulkChangeOptions),
     );
   }
+  operations.add(
+    {
+      path: '/publish-again',
+      summary: 'Publishes events again that a relay has passed',
+      description: 'Each message has the attribute `republished`. Nothing else of the relay changes.',
+      body: again,
+      ...about,
+    },
+    ({ body: { filter, ...options } }) =>
+      operator.publishAgain(given(filter), options satisfies PublishAgainOptions),
+  );
   for (const [name, summary] of [
     ['pause', 'Pauses a handler'],
     ['resume', 'Resumes a handler where it was'],

@@ -15,6 +15,7 @@ let deadEventId: string;
 
 beforeEach(async () => {
   all = new MemoryDatabases({
+    relays: [{ name: 'notify', publishAgain: async (events) => events.map(() => ({ kind: 'confirmed' })) }],
     extensions: [
       {
         views: [
@@ -46,6 +47,7 @@ beforeEach(async () => {
 const bodies: Readonly<Record<string, object>> = {
   '/replay': { filter: { handler: 'notify' }, ...signed },
   '/skip': { filter: { handler: 'notify' }, ...signed },
+  '/publish-again': { relay: 'notify', filter: { modelId: 'a' }, ...signed },
   '/pause': { handler: 'notify', ...signed },
   '/resume': { handler: 'notify', ...signed },
   '/retire': { handler: 'notify', discardBlocked: true, ...signed },

@@ -43,6 +43,7 @@ describe('a decoder of events', () => {
       ordinal: 0,
       actionId: expect.any(String) as string,
       actionName: 'IncreaseCounterAction',
+      republished: undefined,
       traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01',
     } satisfies ReceivedEvent<CounterIncreasedEvent | CounterClosedEvent>);
     expect(received.event).toMatchObject({ by: 5, modelId: id.value });

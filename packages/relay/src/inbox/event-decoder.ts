@@ -48,6 +48,8 @@ export interface ReceivedEvent<E> {
   readonly ordinal: number;
   readonly actionId: string;
   readonly actionName: string;
+  /** Marks an event that an operator has published again, with the id of that change; `undefined` otherwise. */
+  readonly republished: string | undefined;
   /** The trace context of the action, as W3C Trace Context describes, if there was one. */
   readonly traceparent: string | undefined;
 }
@@ -145,6 +147,7 @@ export class EventDecoder<C extends EventClass> {
       ordinal: read.count('ordinal'),
       actionId: read.text('actionid'),
       actionName: read.text('actionname'),
+      republished: attributes['republished'],
       traceparent: attributes['traceparent'],
     };
     const model = this.#models.get(modelName);

@@ -68,6 +68,14 @@ describe.skipIf(command === undefined)('RabbitMQ', () => {
     return listed.split('\n').filter((line) => line !== '').length - 1;
   }
 
+  /** Sets the largest message that the server takes; newer ones have it elsewhere than older ones. */
+  function limit(bytes: number): Promise<string> {
+    return server.ctl(
+      'eval',
+      `application:set_env(rabbit, max_message_size, ${bytes}), persistent_term:put(max_message_size, ${bytes}).`,
+    );
+  }
+
   test('that has no queue for a message takes it once one is bound', async () => {
     const name = await newExchange();
     const broker = open(name);
@@ -143,12 +151,6 @@ describe.skipIf(command === undefined)('RabbitMQ', () => {
   test('with a limit below that of the relay refuses a larger message alone, and takes the others', async () => {
     const name = await newQueue();
     const broker = open(name);
-    // Newer servers have the limit elsewhere than older ones.
-    const limit = (bytes: number): Promise<string> =>
-      server.ctl(
-        'eval',
-        `application:set_env(rabbit, max_message_size, ${bytes}), persistent_term:put(max_message_size, ${bytes}).`,
-      );
     await limit(100_000);
     const large = messageFor('t', 'large', 1, JSON.stringify('x'.repeat(150_000)));
     const others = ['a', 'b', 'c'].map((model) => messageFor('t', model, 1));

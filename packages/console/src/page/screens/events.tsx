@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 
 import type { EventPage, TrackedEvent } from '../answers.js';
 import { useAnswer } from '../asking.js';
+import { ChangeButton } from '../change-dialog.js';
 import { count, instantOf } from '../format.js';
 import { snapshot } from '../live.js';
 import {
@@ -50,6 +51,7 @@ export function Events(): JSX.Element {
         <Field name="since" label="Since" isTime />
         <Field name="until" label="Until" isTime />
       </Filters>
+      <PublishAgain filter={{ ...filter, since: query.since, until: query.until }} />
       <Answered asked={asked}>
         {({ items, next }) => (
           <>
@@ -74,6 +76,36 @@ export function Events(): JSX.Element {
         )}
       </Answered>
     </Screen>
+  );
+}
+
+/** A button for each relay, which publishes again what the search finds. */
+function PublishAgain({
+  filter,
+}: {
+  filter: Readonly<Record<string, string | undefined>>;
+}): JSX.Element | null {
+  const { after: _page, ...given } = filter;
+  const relays = snapshot.value?.consumers.items.filter(({ isRelay }) => isRelay) ?? [];
+  if (relays.length === 0 || Object.values(given).every((value) => value === undefined)) return null;
+  return (
+    <div class="actions">
+      {relays.map(({ handler: relay }) => (
+        <ChangeButton
+          key={relay}
+          label={`Publish again by ${relay} …`}
+          wanted={{
+            operation: 'publish-again',
+            title: `Publish again by ${relay}`,
+            consequence:
+              'What the search finds and the relay has passed is published once more, with the attribute republished. Consumers that recognise repeats ignore it.',
+            body: { relay, filter: given },
+            countsEvents: true,
+          }}
+          onDone={() => undefined}
+        />
+      ))}
+    </div>
   );
 }
 

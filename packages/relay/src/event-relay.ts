@@ -1,0 +1,363 @@
+import { FrameworkError, type ShardIdentifier } from '@framework/core';
+import {
+  BrokerUnavailableError,
+  type DeliverableEvent,
+  type EventSource,
+  type EventSourceState,
+  MessageRefusedError,
+  type Observe,
+} from '@framework/core/adapter';
+import {
+  type BatchEventHandler,
+  type EventEnvelope,
+  type EventFailure,
+  type HandlerContext,
+  PartialBatchError,
+  RetryLaterError,
+  envelopeOf,
+  errorText,
+} from '@framework/events';
+
+import type { Broker, BrokerMessage, PublishOutcome } from './broker.js';
+import { messageOf } from './message.js';
+import type { TargetHealth } from './target-health.js';
+import { unlessAborted } from './unless-aborted.js';
+
+/** What has kept a relay from publishing. */
+export interface RelayError {
+  /**
+   * `broker-unavailable`: the broker, or a target, did not confirm anything. `message-failed`: a message was not taken although others for its
+   * target were, and is tried again. `message-refused`: a message can never be published as it is.
+   */
+  readonly code: 'broker-unavailable' | 'message-failed' | 'message-refused';
+  /** For logs: it may contain addresses, or what a webhook has quoted of a request. */
+  readonly text: string;
+  readonly date: Date;
+}
+
+/** How the last call of a relay's broker ended, in this process. */
+export interface RelayState {
+  /** `waiting`: the broker took nothing, and the events are published again. `idle`: nothing was published yet. */
+  readonly kind: 'idle' | 'publishing' | 'waiting';
+  /** The last error, and when it happened; `undefined` when there was none. */
+  readonly lastError: RelayError | undefined;
+  /** How the relay's source is doing, for each database; empty when the log is polled. */
+  readonly sources: readonly EventSourceState[];
+}
+
+/**
+ * Publishes every event to a broker: at least once, those of one model in order. Pass it to a `Delivery` among the handlers.
+ *
+ * While the broker is down, or a target takes nothing, such as a queue or a URL, the log keeps the events, and no attempt is counted. A
+ * message that is not taken while others for its target are holds up only the later events of its model, and uses attempts. One that the
+ * broker refuses becomes a dead letter at once, with the broker's reason as its error.
+ */
+export interface Relay extends BatchEventHandler<undefined> {
+  readonly name: string;
+  /** Its former names. */
+  readonly aliases: readonly string[];
+  readonly broker: Broker;
+  readonly state: RelayState;
+  /**
+   * Publishes events again that the relay has passed, those of one model in the order given. Neither cursors nor attempts are concerned. Each
+   * message has the id of the event, and the attribute `republished` with the marker.
+   *
+   * @param options.shards the shards of the database from which the events are
+   * @param options.marker says to consumers which order of an operator it was
+   * @returns what became of each event; `left-out` if the relay's filter does not want it
+   * @throws BrokerUnavailableError `broker-unavailable` when there was no answer to any message
+   */
+  publishAgain(
+    events: readonly DeliverableEvent[],
+    options: { readonly shards: readonly ShardIdentifier[]; readonly marker: string },
+  ): Promise<readonly (PublishOutcome | { readonly kind: 'left-out' })[]>;
+}
+
+/** A message that was not taken although others for its target were; the attempt counts. */
+class MessageFailedError extends Error {
+  override readonly name = 'MessageFailedError';
+}
+
+/** A message that waits for its target; no attempt counts. */
+class TargetWaitsError extends RetryLaterError {
+  /** How often the message was sent. */
+  readonly count: number;
+
+  constructor(
+    name: string,
+    {
+      afterMs,
+      reason,
+      count,
+    }: { readonly afterMs: number | undefined; readonly reason: string; readonly count: number },
+  ) {
+    super({
+      afterMs,
+      message: `The broker of relay ${name} takes nothing for the message's target now: ${reason}`,
+    });
+    this.count = count;
+  }
+}
+
+/** How often a batch of several models waits as a whole before each of them waits by itself. */
+const wholeWaitsMax = 3;
+const heldBack: PublishOutcome = { kind: 'held-back' };
+const leftOut = { kind: 'left-out' } as const;
+
+/** Publishes what delivery hands to it, and decides what becomes of messages that are not taken. */
+export class EventRelay implements Relay {
+  readonly event = 'all';
+  readonly name: string;
+  readonly aliases: readonly string[];
+  readonly broker: Broker;
+  readonly #topic: (envelope: EventEnvelope<undefined>) => string;
+  readonly #filter: (envelope: EventEnvelope<undefined>) => boolean;
+  readonly #source: EventSource | undefined;
+  readonly #observe: Observe;
+  readonly #health: TargetHealth;
+  #state: Omit<RelayState, 'sources'> = { kind: 'idle', lastError: undefined };
+
+  constructor(
+    [name = '', ...aliases]: readonly string[],
+    broker: Broker,
+    {
+      topic,
+      filter,
+      source,
+      observe,
+      health,
+    }: {
+      readonly topic: (envelope: EventEnvelope<undefined>) => string;
+      readonly filter: (envelope: EventEnvelope<undefined>) => boolean;
+      readonly source: EventSource | undefined;
+      readonly observe: Observe;
+      readonly health: TargetHealth;
+    },
+  ) {
+    this.name = name;
+    this.aliases = aliases;
+    this.broker = broker;
+    this.#topic = topic;
+    this.#filter = filter;
+    this.#source = source;
+    this.#observe = observe;
+    this.#health = health;
+  }
+
+  get state(): RelayState {
+    return { ...this.#state, sources: this.#source?.states ?? [] };
+  }
+
+  async handleBatch(
+    envelopes: readonly EventEnvelope<undefined>[],
+    { signal }: HandlerContext,
+  ): Promise<void> {
+    const failures: EventFailure[] = [];
+    const named = new Set<string>();
+    const messages = this.#messagesOf(envelopes, failures, named);
+    const outcomes = await this.#publishDue(messages, signal);
+    const confirmed = new Set(messages.filter((message) => outcomes.get(message)?.kind === 'confirmed'));
+    const heads = firstOfEachKey(messages.filter((message) => !confirmed.has(message)));
+    // What the targets have refused decides how long those wait that were not sent.
+    const errors = new Map(
+      heads.map((message) => [message, this.#failureOf(message, outcomes.get(message))]),
+    );
+    for (const message of heads)
+      failures.push({ eventId: message.id, error: errors.get(message) ?? this.#waitOf(message) });
+    const [first] = failures;
+    if (first === undefined) return;
+    const isWaiting =
+      confirmed.size === 0 && failures.every(({ error }) => error instanceof TargetWaitsError);
+    this.#note(isWaiting ? 'waiting' : 'publishing', codeOf(first.error), first.error);
+    if (isWaiting) this.#throwIfOutage(failures);
+    for (const { id } of confirmed) named.add(id);
+    for (const { eventId } of failures) named.add(eventId);
+    const waiting = envelopes.map(({ eventId }) => eventId).filter((eventId) => !named.has(eventId));
+    throw new PartialBatchError(failures, { waiting });
+  }
+
+  async publishAgain(
+    events: readonly DeliverableEvent[],
+    { shards, marker }: { readonly shards: readonly ShardIdentifier[]; readonly marker: string },
+  ): Promise<readonly (PublishOutcome | { readonly kind: 'left-out' })[]> {
+    const envelopes = events.map((event) => envelopeOf(event, shards));
+    const messages = envelopes.map((envelope) =>
+      this.#filter(envelope) ? messageOf(envelope, this.#topic(envelope), marker) : undefined,
+    );
+    const wanted = messages.filter((message) => message !== undefined);
+    if (wanted.length === 0) return messages.map(() => leftOut);
+    const publishing = { kind: 'publish', relay: this.name, messageCount: wanted.length } as const;
+    const published = await this.#observe(publishing, () =>
+      this.broker.publish(wanted, new AbortController().signal),
+    ).catch((cause: unknown) => {
+      throw new BrokerUnavailableError(this.name, { cause });
+    });
+    const outcomes = new Map(wanted.map((message, index) => [message, published[index] ?? heldBack]));
+    return messages.map((message) => (message && outcomes.get(message)) ?? leftOut);
+  }
+
+  /** Publishes what is neither for a target that waits nor behind such a message of its key. */
+  async #publishDue(
+    messages: readonly BrokerMessage[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<BrokerMessage, PublishOutcome>> {
+    const waiting = new Set<string>();
+    const due = messages.filter((message) => {
+      if (this.#health.waitOf(this.#targetOf(message)) !== undefined) waiting.add(message.key);
+      return !waiting.has(message.key);
+    });
+    if (due.length === 0) return new Map();
+    const begunMs = this.#health.begin(new Set(due.map((message) => this.#targetOf(message))));
+    const outcomes = await this.#publish(due, signal);
+    const taken = due.filter((message) => outcomes.get(message)?.kind === 'confirmed');
+    for (const [target, messagesOfTarget] of Map.groupBy(taken, (message) => this.#targetOf(message)))
+      this.#health.taken(
+        target,
+        messagesOfTarget.map(({ id }) => id),
+        begunMs,
+      );
+    return outcomes;
+  }
+
+  /** What became of a message that was sent and not confirmed. */
+  #failureOf(message: BrokerMessage, outcome: PublishOutcome | undefined): Error | undefined {
+    if (outcome?.kind === 'refused') {
+      this.#health.forget(message.id);
+      return new MessageRefusedError(this.name, outcome.reason);
+    }
+    if (outcome?.kind !== 'later') return undefined;
+    const { of, reason, afterMs } = outcome;
+    const failure = { isPassed: of === 'key', reason, afterMs };
+    const { isToBlame, waitMs, count } = this.#health.failed(message.id, this.#targetOf(message), failure);
+    if (isToBlame)
+      return new MessageFailedError(`The broker of relay ${this.name} has not taken the message: ${reason}`);
+    return new TargetWaitsError(this.name, { afterMs: waitMs, reason, count });
+  }
+
+  /** Why a message waits that was not sent. */
+  #waitOf(message: BrokerMessage): Error {
+    const { ms, reason } = this.#health.waitOf(this.#targetOf(message)) ?? {
+      ms: undefined,
+      reason: 'others fail',
+    };
+    return new TargetWaitsError(this.name, { afterMs: ms, reason, count: 0 });
+  }
+
+  /**
+   * Lets the batch wait as a whole while nothing else is taken either, so that nothing is written for each model. A batch of one model does
+   * not, and no batch does so for ever, because others in its slot would wait behind messages that may be to blame themselves.
+   *
+   * @param failures all of which wait
+   * @throws BrokerUnavailableError `broker-unavailable`
+   */
+  #throwIfOutage(failures: readonly EventFailure[]): void {
+    if (failures.length < 2 || !this.#health.isOutage) return;
+    const counts = failures.map(({ error }) => (error instanceof TargetWaitsError ? error.count : 0));
+    if (Math.max(...counts) > wholeWaitsMax) return;
+    throw new BrokerUnavailableError(this.name, { cause: failures[0]?.error });
+  }
+
+  #targetOf(message: BrokerMessage): string {
+    return this.broker.targetOf?.(message) ?? '';
+  }
+
+  /**
+   * Leaves out events that are not to be published, and those whose messages cannot be made, with later ones of their models.
+   *
+   * @param passed gets the ids of those that are not to be published
+   */
+  #messagesOf(
+    envelopes: readonly EventEnvelope<undefined>[],
+    failures: EventFailure[],
+    passed: Set<string>,
+  ): readonly BrokerMessage[] {
+    const failedModels = new Set<string>();
+    return envelopes.flatMap((envelope) => {
+      const { modelName, modelId, eventId } = envelope;
+      const model = `${modelName}\0${modelId}`;
+      if (failedModels.has(model)) return [];
+      try {
+        if (this.#filter(envelope)) return [messageOf(envelope, this.#topic(envelope))];
+        passed.add(eventId);
+        return [];
+      } catch (error) {
+        failedModels.add(model);
+        failures.push({ eventId, error });
+        return [];
+      }
+    });
+  }
+
+  async #publish(
+    messages: readonly BrokerMessage[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<BrokerMessage, PublishOutcome>> {
+    try {
+      const publishing = { kind: 'publish', relay: this.name, messageCount: messages.length } as const;
+      const outcomes = await this.#observe(publishing, () =>
+        unlessAborted(this.broker.publish(messages, signal), signal),
+      );
+      assertComplete(messages, outcomes, (message) => this.#targetOf(message));
+      this.#state = { ...this.#state, kind: 'publishing' };
+      return new Map(messages.map((message, index) => [message, outcomes[index] ?? heldBack]));
+    } catch (error) {
+      if (isGivenUp(signal)) throw new BrokerUnavailableError(this.name, { cause: error });
+      this.#note('waiting', 'broker-unavailable', error);
+      const heads = firstOfEachKey(messages);
+      // A message that is never answered, while others are, must not hold up those behind it.
+      if (heads.some(({ id }) => this.#health.isSuspect(id))) {
+        const reason = errorText(error);
+        return new Map(heads.map((message) => [message, { kind: 'later', of: 'target', reason }]));
+      }
+      for (const message of heads) this.#health.blames(message.id, this.#targetOf(message));
+      throw new BrokerUnavailableError(this.name, { cause: error });
+    }
+  }
+
+  #note(kind: 'publishing' | 'waiting', code: RelayError['code'], error: unknown): void {
+    this.#state = { kind, lastError: { code, text: errorText(error), date: new Date() } };
+  }
+}
+
+function codeOf(error: unknown): RelayError['code'] {
+  if (error instanceof TargetWaitsError) return 'broker-unavailable';
+  return error instanceof MessageFailedError ? 'message-failed' : 'message-refused';
+}
+
+function firstOfEachKey(messages: readonly BrokerMessage[]): readonly BrokerMessage[] {
+  return [...Map.groupBy(messages, ({ key }) => key).values()].flatMap(([first]) => first ?? []);
+}
+
+/** Whether a call has ended because its events belong to another process now, or delivery stops: that says nothing of the broker. */
+function isGivenUp({ aborted, reason }: AbortSignal): boolean {
+  return aborted && FrameworkError.find(reason)?.code !== 'handler-timeout';
+}
+
+/**
+ * What is not confirmed although everything before it is would otherwise wait for nothing.
+ *
+ * @throws Error when the broker leaves out what became of a message, or holds one back without a reason
+ */
+function assertComplete(
+  messages: readonly BrokerMessage[],
+  outcomes: readonly PublishOutcome[],
+  targetOf: (message: BrokerMessage) => string,
+): void {
+  const keys = new Set<string>();
+  const targets = new Set<string>();
+  for (const [index, message] of messages.entries()) {
+    const kind = outcomes[index]?.kind;
+    if (kind === 'refused' || kind === 'later') keys.add(message.key);
+    if (kind === 'later') targets.add(targetOf(message));
+  }
+  for (const [index, message] of messages.entries()) {
+    const kind = outcomes[index]?.kind;
+    if (
+      kind === undefined ||
+      (kind === 'held-back' && !keys.has(message.key) && !targets.has(targetOf(message)))
+    )
+      throw new Error(
+        `The broker has not published message ${message.id}, although nothing that it depends on has failed`,
+      );
+  }
+}
