@@ -25,10 +25,19 @@ export interface OwnBroker {
   /** Starts the server, at first or again, on the same port and data. */
   start(): Promise<void>;
   stop(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
+  /** What can be wrong with the broker although its server runs. */
+  readonly troubles: readonly Trouble[];
   /** Begins to read every message, also after the server was away, until the broker is ended. */
   consume(onArrived: (message: ArrivedMessage) => void): void;
   /** Stops the consumer and the servers, and removes their folders. */
   end(): Promise<void>;
+}
+
+/** A state in which a broker takes nothing, such as a full disk. */
+export interface Trouble {
+  readonly name: string;
+  readonly begin: () => Promise<unknown>;
+  readonly end: () => Promise<unknown>;
 }
 
 /** What the configuration of a relay says about a broker for whose answers it may wait so long. */
@@ -43,6 +52,8 @@ export interface BrokerProtocol {
   /** @param further options of the section */
   section(port: number, further: { readonly timeoutMs?: number }): object;
   prepare(): Promise<void>;
+  /** Default: none. */
+  readonly troubles?: readonly Trouble[];
   /** Reads on one connection, until it is lost or the signal is aborted. */
   read(onArrived: (message: ArrivedMessage) => void, over: AbortSignal): Promise<void>;
 }
@@ -75,6 +86,7 @@ export function ownBroker(
     section: protocol.section(server.port, {}),
     sectionAt: (port, timeoutMs) => protocol.section(port, { timeoutMs }),
     prepare: () => protocol.prepare(),
+    troubles: protocol.troubles ?? [],
     async start() {
       if (isFirst) for (const each of beside) await each.start();
       isFirst = false;

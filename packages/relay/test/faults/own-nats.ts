@@ -1,4 +1,10 @@
-import { DeliverPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
+import {
+  DeliverPolicy,
+  DiscardPolicy,
+  type StreamUpdateConfig,
+  jetstream,
+  jetstreamManager,
+} from '@nats-io/jetstream';
 import { type NatsConnection, connect } from '@nats-io/transport-node';
 
 import { type OwnBroker, ownBroker } from './own-broker.js';
@@ -21,6 +27,11 @@ async function create(command: string): Promise<OwnBroker> {
   /** The consumer remembers where it was: acknowledgements that are lost would let later messages overtake. */
   let next = 1;
   const open = (): Promise<NatsConnection> => connect({ servers, reconnect: false });
+  const update = async (change: Partial<StreamUpdateConfig>): Promise<void> => {
+    const connection = await open();
+    await (await jetstreamManager(connection)).streams.update(stream, change);
+    await connection.close();
+  };
   return ownBroker(server, {
     name: 'NATS JetStream',
     dropsRepeats: true,
@@ -31,6 +42,18 @@ async function create(command: string): Promise<OwnBroker> {
       await manager.streams.add({ name: stream, subjects: ['com.example.>'] });
       await connection.close();
     },
+    troubles: [
+      {
+        name: 'is full',
+        begin: () => update({ max_msgs: 1, discard: DiscardPolicy.New }),
+        end: () => update({ max_msgs: -1, discard: DiscardPolicy.Old }),
+      },
+      {
+        name: 'has no stream for the subjects',
+        begin: () => update({ subjects: ['others.>'] }),
+        end: () => update({ subjects: ['com.example.>'] }),
+      },
+    ],
     async read(onArrived, over) {
       const connection = await open();
       try {

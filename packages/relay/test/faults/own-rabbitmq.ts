@@ -16,7 +16,7 @@ export interface RabbitMqServer {
   readonly names: OwnServer;
   readonly server: OwnServer;
   /** Runs `rabbitmqctl`, and returns what it prints. */
-  ctl(...args: readonly string[]): Promise<string>;
+  readonly ctl: (...args: readonly string[]) => Promise<string>;
 }
 
 /** Where this machine has the programs of RabbitMQ, if it has them. */
@@ -91,7 +91,7 @@ function nodeOf(port: number): string {
 }
 
 async function create(command: string): Promise<OwnBroker> {
-  const { names, server } = await rabbitMqServer(command);
+  const { names, server, ctl } = await rabbitMqServer(command);
   const url = `amqp://guest:guest@127.0.0.1:${server.port}`;
   return ownBroker(
     server,
@@ -109,6 +109,18 @@ async function create(command: string): Promise<OwnBroker> {
         await channel.bindQueue(queue, exchange, '#');
         await connection.close();
       },
+      troubles: [
+        {
+          name: 'is out of memory',
+          begin: () => ctl('set_vm_memory_high_watermark', '0.0000001'),
+          end: () => ctl('set_vm_memory_high_watermark', '0.6'),
+        },
+        {
+          name: 'denies the right to publish',
+          begin: () => ctl('set_permissions', 'guest', '.*', '^$', '.*'),
+          end: () => ctl('set_permissions', 'guest', '.*', '.*', '.*'),
+        },
+      ],
       async read(onArrived, over) {
         const connection = await connect(url);
         const { promise: closed, resolve } = Promise.withResolvers<void>();

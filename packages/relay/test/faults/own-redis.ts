@@ -21,12 +21,30 @@ async function create(command: string): Promise<OwnBroker> {
   const url = `redis://127.0.0.1:${server.port}`;
   /** The consumer remembers where it was. */
   let lastId = '0';
+  const send = async (...words: readonly string[]): Promise<void> => {
+    const client = createClient({ url, socket: { reconnectStrategy: false } });
+    await client.connect();
+    await client.sendCommand(words);
+    client.destroy();
+  };
   return ownBroker(server, {
     name: 'Redis streams',
     dropsRepeats: false,
     section: (port, further) => ({ redis: { url: `redis://127.0.0.1:${port}`, stream, ...further } }),
     // The first entry creates the stream.
     prepare: () => Promise.resolve(),
+    troubles: [
+      {
+        name: 'is out of memory',
+        begin: () => send('CONFIG', 'SET', 'maxmemory', '1mb'),
+        end: () => send('CONFIG', 'SET', 'maxmemory', '0'),
+      },
+      {
+        name: 'denies the right to add entries',
+        begin: () => send('ACL', 'SETUSER', 'default', '-xadd'),
+        end: () => send('ACL', 'SETUSER', 'default', '+xadd'),
+      },
+    ],
     async read(onArrived, over) {
       const client = createClient({ url, socket: { reconnectStrategy: false } });
       client.on('error', () => undefined);

@@ -1,0 +1,284 @@
+import { Delivery, DeliveryOperator } from '@framework/events';
+import { slotOf } from '@framework/core/adapter';
+import { createTestDatabase } from '@framework/testing/postgres';
+import { setTimeout as delay } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import pg from 'pg';
+import { expect, onTestFinished, test } from 'vitest';
+
+import { openRelays } from '../../src/relay-config.js';
+import { openLog } from '../streamed.js';
+import type { ArrivedMessage } from './arrivals.js';
+import type { OwnBroker, Trouble } from './own-broker.js';
+import { ownKafka } from './own-kafka.js';
+import { ownNats } from './own-nats.js';
+import { ownRabbitMq } from './own-rabbitmq.js';
+import { ownRedis } from './own-redis.js';
+import { OwnWebhook } from './own-webhook.js';
+
+/** `RELAY_MINUTES=20` is the full form. */
+const minutes = Number(process.env['RELAY_MINUTES'] ?? 4);
+const perSecond = 500;
+const modelCount = 250;
+/** How long after its own trouble a target is not counted as well. */
+const recoveryMs = 15_000;
+const tickMs = 100;
+
+const openings = (await Promise.all([ownNats(), ownRabbitMq(), ownKafka(), ownRedis()])).filter(
+  (open) => open !== undefined,
+);
+
+/** How many events took how long, in memory that does not grow. */
+class Latencies {
+  /** By milliseconds; the last one counts those that took longer. */
+  readonly #counts = new Uint32Array(60_000);
+  #total = 0;
+
+  /** The time within which 99 of 100 arrived. */
+  get p99(): number {
+    let left = this.#total * 0.99;
+    return this.#counts.findIndex((count) => (left -= count) <= 0);
+  }
+
+  add(ms: number): void {
+    const index = Math.min(this.#counts.length - 1, Math.max(0, ms));
+    this.#counts[index] = (this.#counts[index] ?? 0) + 1;
+    this.#total++;
+  }
+}
+
+/** What has arrived at a target: the last version of each model, and how long events took while all was well with it. */
+class Target {
+  readonly name: string;
+  repeatCount = 0;
+  disorderCount = 0;
+  /** Repeats of messages that arrived when nothing was wrong with the target. */
+  needlessCount = 0;
+  readonly calm: Latencies = new Latencies();
+  readonly whileOthersFail: Latencies = new Latencies();
+  #wrongUntilMs = 0;
+  readonly #versions = new Map<string, number>();
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  get isWell(): boolean {
+    return performance.now() > this.#wrongUntilMs;
+  }
+
+  /** Whether the last version of every model has arrived. */
+  hasAll(version: number): boolean {
+    return (
+      this.#versions.size === modelCount && [...this.#versions.values()].every((each) => each === version)
+    );
+  }
+
+  hasTrouble(isOver: boolean): void {
+    this.#wrongUntilMs = isOver ? performance.now() + recoveryMs : Infinity;
+  }
+
+  add({ attributes, body }: ArrivedMessage, isCalm: boolean): void {
+    const { subject = '', modelversion } = attributes;
+    const version = Number(modelversion);
+    const last = this.#versions.get(subject) ?? 0;
+    if (version <= last) {
+      this.repeatCount++;
+      if (this.isWell) this.needlessCount++;
+      return;
+    }
+    if (version !== last + 1) this.disorderCount++;
+    this.#versions.set(subject, version);
+    const { sentAtMs } = JSON.parse(body) as { readonly sentAtMs: number };
+    if (isCalm || this.isWell) (isCalm ? this.calm : this.whileOthersFail).add(Date.now() - sentAtMs);
+  }
+}
+
+/** The heap after everything that is not reachable is gone, in MB. */
+function heapMb(): number {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+  return process.memoryUsage().heapUsed / 1e6;
+}
+
+function say(text: string): void {
+  // oxlint-disable-next-line no-console -- what a run has measured
+  console.log(text);
+}
+
+test.skipIf(openings.length < 4)(
+  'six targets get every event in order while each of them has trouble in turn, and no repeat because of another one',
+  async () => {
+    const database = await createTestDatabase();
+    onTestFinished(() => database.drop());
+    const databases = openLog(database.url);
+    await databases.ready();
+    const brokers = await Promise.all(openings.map((open) => open()));
+    onTestFinished(async () => {
+      await Promise.all(brokers.map((broker) => broker.end()));
+    });
+    for (const broker of brokers) {
+      await broker.start();
+      await broker.prepare();
+    }
+    const webhooks = [await OwnWebhook.start('webhook 1'), await OwnWebhook.start('webhook 2')];
+    onTestFinished(async () => {
+      await Promise.all(webhooks.map((webhook) => webhook.end()));
+    });
+    const targets = new Map([...brokers, ...webhooks].map(({ name }) => [name, new Target(name)]));
+    let isCalm = false;
+    for (const broker of brokers) broker.consume((message) => targets.get(broker.name)?.add(message, isCalm));
+    for (const webhook of webhooks)
+      webhook.onArrived = (message) => targets.get(webhook.name)?.add(message, isCalm);
+
+    const sections = [...brokers, ...webhooks].map(({ name, section }) => ({
+      name,
+      startFrom: 'beginning',
+      ...section,
+    }));
+    const relays = await openRelays({ namespace: 'com.example', relay: sections });
+    const counted: string[] = [];
+    const delivery = new Delivery({
+      databases,
+      executor: { execute: () => Promise.reject(new Error('unused')), onCommit: () => () => undefined },
+      handlers: relays,
+      onError: () => undefined,
+      onRecovered: () => undefined,
+      onAttemptFailed: ({ handler, counted: isCounted, error }) => {
+        if (isCounted) counted.push(`${handler}: ${String(error)}`);
+      },
+    });
+    delivery.start();
+    await delivery.started();
+    onTestFinished(async () => {
+      await delivery.stop({ timeoutMs: 5_000 });
+      await Promise.all(relays.map(({ broker }) => broker.close()));
+    });
+
+    const writer = await Writer.connect(database.url);
+    const writing = writer.run();
+    await delay(10_000);
+    isCalm = true;
+    await delay(30_000);
+    isCalm = false;
+    const heapBefore = heapMb();
+    const rssBefore = process.memoryUsage().rss / 1e6;
+
+    const troubles = [...brokers.flatMap(troublesOf), ...webhooks.slice(1).flatMap(ofWebhook)];
+    const eachMs = (minutes * 60_000) / troubles.length;
+    for (const { target, name, begin, end } of troubles) {
+      const own = targets.get(target);
+      own?.hasTrouble(false);
+      await begin();
+      await delay(eachMs / 3);
+      await end();
+      own?.hasTrouble(true);
+      await delay((eachMs * 2) / 3);
+      say(`${target} ${name}: ${counted.length} attempts counted so far`);
+    }
+    writer.stop();
+    await writing;
+    const { version } = writer;
+    await expect
+      .poll(() => [...targets.values()].filter((target) => !target.hasAll(version)).map(({ name }) => name), {
+        timeout: 120_000,
+      })
+      .toEqual([]);
+    for (const { name, calm, whileOthersFail, repeatCount, needlessCount } of targets.values())
+      say(
+        `${name}: p99 ${calm.p99} ms undisturbed, ${whileOthersFail.p99} ms while others had trouble, ` +
+          `${repeatCount} repeats, ${needlessCount} of them needless`,
+      );
+    say(
+      `${version * modelCount} events; heap ${heapBefore.toFixed(0)} → ${heapMb().toFixed(0)} MB, ` +
+        `RSS ${rssBefore.toFixed(0)} → ${(process.memoryUsage().rss / 1e6).toFixed(0)} MB; ${writer.slowestMs} ms the slowest commit`,
+    );
+    expect(counted).toEqual([]);
+    for (const target of targets.values()) {
+      const { name, disorderCount, needlessCount, calm, whileOthersFail } = target;
+      const isSlow = whileOthersFail.p99 > Math.max(200, 2 * calm.p99);
+      expect({ name, disorderCount, needlessCount, isSlow }).toEqual({
+        name,
+        disorderCount: 0,
+        needlessCount: 0,
+        isSlow: false,
+      });
+    }
+    expect((await new DeliveryOperator(databases).lag()).items).toMatchObject(
+      relays.map(() => ({ blockedCount: 0, deadCount: 0 })),
+    );
+  },
+  (minutes + 10) * 60_000,
+);
+
+interface TargetTrouble extends Trouble {
+  readonly target: string;
+}
+
+function troublesOf(broker: OwnBroker): readonly TargetTrouble[] {
+  const target = broker.name;
+  return [
+    { target, name: 'is restarted', begin: () => broker.stop('SIGTERM'), end: () => broker.start() },
+    { target, name: 'is killed', begin: () => broker.stop('SIGKILL'), end: () => broker.start() },
+    ...broker.troubles.map((trouble) => ({ target, ...trouble })),
+  ];
+}
+
+function ofWebhook({ name: target, troubles }: OwnWebhook): readonly TargetTrouble[] {
+  return troubles.map((trouble) => ({ target, ...trouble }));
+}
+
+/** Commits events at a steady rate, one further version of some models at a time. */
+class Writer {
+  version = 0;
+  slowestMs = 0;
+  readonly #client: pg.Client;
+  #isOver = false;
+
+  private constructor(client: pg.Client) {
+    this.#client = client;
+  }
+
+  static async connect(url: string): Promise<Writer> {
+    const client = new pg.Client({ connectionString: url });
+    client.on('error', () => undefined);
+    await client.connect();
+    onTestFinished(() => client.end().catch(() => undefined));
+    return new Writer(client);
+  }
+
+  /** Ends with the same version of each model. */
+  async run(): Promise<void> {
+    const startedAtMs = performance.now();
+    const size = (perSecond * tickMs) / 1_000;
+    for (let tick = 0; ; tick++) {
+      const from = (tick * size) % modelCount;
+      if (from === 0) {
+        if (this.#isOver) return;
+        this.version++;
+      }
+      const begunMs = performance.now();
+      await this.#write(Array.from({ length: size }, (_unused, index) => `model-${from + index}`));
+      this.slowestMs = Math.max(this.slowestMs, Math.round(performance.now() - begunMs));
+      await delay(Math.max(0, startedAtMs + (tick + 1) * tickMs - performance.now()));
+    }
+  }
+
+  stop(): void {
+    this.#isOver = true;
+  }
+
+  async #write(models: readonly string[]): Promise<void> {
+    const payload = { sentAtMs: Date.now(), text: 'x'.repeat(200) };
+    const rows = models.map((id) => ({ id, slot: slotOf(id, 16), version: this.version, payload }));
+    await this.#client.query(
+      `insert into eventlog.events (id, action_id, ordinal, namespace, action_name, action_params, principal, model_id,
+         model_name, model_version, event_type, payload, headers, started_date, slot)
+       select gen_random_uuid(), gen_random_uuid(), 0, 'com.example', 'Write', '{}', 'test', id, 'Thing', version,
+         'ThingChangedEvent', payload, '{}', now(), slot
+       from jsonb_to_recordset($1) as given (id text, slot integer, version bigint, payload jsonb)`,
+      [JSON.stringify(rows)],
+    );
+  }
+}
