@@ -102,6 +102,10 @@ function heapMb(): number {
   return process.memoryUsage().heapUsed / 1e6;
 }
 
+function rssMb(): string {
+  return (process.memoryUsage().rss / 1e6).toFixed(0);
+}
+
 function say(text: string): void {
   // oxlint-disable-next-line no-console -- what a run has measured
   console.log(text);
@@ -163,7 +167,7 @@ test.skipIf(openings.length < 4)(
     await delay(30_000);
     isCalm = false;
     const heapBefore = heapMb();
-    const rssBefore = process.memoryUsage().rss / 1e6;
+    const rssBefore = rssMb();
 
     const troubles = [...brokers.flatMap(troublesOf), ...webhooks.slice(1).flatMap(ofWebhook)];
     const eachMs = (minutes * 60_000) / troubles.length;
@@ -175,7 +179,7 @@ test.skipIf(openings.length < 4)(
       await end();
       own?.hasTrouble(true);
       await delay((eachMs * 2) / 3);
-      say(`${target} ${name}: ${counted.length} attempts counted so far`);
+      say(`${target} ${name}: ${counted.length} attempts counted; ${rssMb()} MB`);
     }
     writer.stop();
     await writing;
@@ -192,7 +196,7 @@ test.skipIf(openings.length < 4)(
       );
     say(
       `${version * modelCount} events; heap ${heapBefore.toFixed(0)} → ${heapMb().toFixed(0)} MB, ` +
-        `RSS ${rssBefore.toFixed(0)} → ${(process.memoryUsage().rss / 1e6).toFixed(0)} MB; ${writer.slowestMs} ms the slowest commit`,
+        `RSS ${rssBefore} → ${rssMb()} MB; ${writer.slowestMs} ms the slowest commit`,
     );
     expect(counted).toEqual([]);
     for (const target of targets.values()) {
