@@ -1,4 +1,9 @@
-import { type MsgHdrs, type NatsConnection, headers } from '@nats-io/transport-node';
+import {
+  type MsgHdrs,
+  type NatsConnection,
+  PermissionViolationError,
+  headers,
+} from '@nats-io/transport-node';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import { unhandledRejections } from '../test/unhandled.js';
@@ -81,7 +86,7 @@ let acknowledgements: NatsAcknowledgements;
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
   connection = new ScriptedConnection();
-  acknowledgements = new NatsAcknowledgements(connection.asConnection(), timeoutMs);
+  acknowledgements = new NatsAcknowledgements(connection.asConnection(), { timeoutMs });
 });
 afterEach(() => {
   vi.useRealTimers();
@@ -118,7 +123,7 @@ describe('the acknowledgements of NATS', () => {
 
   test('have a subject of their own on each connection', () => {
     const other = new ScriptedConnection();
-    void new NatsAcknowledgements(other.asConnection(), timeoutMs);
+    void new NatsAcknowledgements(other.asConnection(), { timeoutMs });
     expect(other.subscriptions).not.toEqual(connection.subscriptions);
   });
 
@@ -182,7 +187,7 @@ describe('the acknowledgements of NATS', () => {
   });
 
   test('are looked for more often if their timeout is shorter than the time between two checks', async () => {
-    acknowledgements = new NatsAcknowledgements(connection.asConnection(), 20);
+    acknowledgements = new NatsAcknowledgements(connection.asConnection(), { timeoutMs: 20 });
     const message = publish();
     await vi.advanceTimersByTimeAsync(19);
     expect(message.outcome).toBe('waiting');
@@ -211,6 +216,18 @@ describe('the acknowledgements of NATS', () => {
     connection.answer(0, stored);
     await settle();
     expect(message.outcome).toBe('stored');
+  });
+
+  test('are given up, and nothing more is published, when the user may not subscribe to them', async () => {
+    const message = publish();
+    const denial = new PermissionViolationError('not allowed', 'subscription', '_INBOX.x');
+    connection.fail(denial);
+    await settle();
+    const later = publish();
+    await settle();
+    for (const { outcome } of [message, later])
+      expect(outcome).toMatchObject({ code: 403, message: 'not allowed' });
+    expect(connection.published).toHaveLength(1);
   });
 
   test('are not awaited for a message that the client refuses', async () => {

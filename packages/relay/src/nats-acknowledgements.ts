@@ -42,18 +42,30 @@ const checkMs = 500;
 export class NatsAcknowledgements {
   readonly #connection: NatsConnection;
   readonly #timeoutMs: number;
-  readonly #inbox = createInbox();
+  readonly #inbox: string;
   /** The messages that have no answer yet, in the order in which they were sent. */
   readonly #waiting = new Map<string, Waiting>();
   #sentCount = 0;
+  /** Why no answer can arrive on this connection, if the user may not subscribe to them. */
+  #isDeaf: NatsRefusal | undefined;
 
-  /** @param timeoutMs how long the answer to a message may take */
-  constructor(connection: NatsConnection, timeoutMs: number) {
+  /**
+   * @param options.timeoutMs how long the answer to a message may take
+   * @param options.inboxPrefix where the answers arrive. Default: that of the client
+   */
+  constructor(
+    connection: NatsConnection,
+    { timeoutMs, inboxPrefix }: { readonly timeoutMs: number; readonly inboxPrefix?: string | undefined },
+  ) {
     this.#connection = connection;
     this.#timeoutMs = timeoutMs;
+    this.#inbox = createInbox(inboxPrefix);
     connection.subscribe(`${this.#inbox}.*`, {
       callback: (error, message) => {
-        if (error === null) this.#answered(message.subject, message.headers?.code, message.data);
+        if (error === null) return this.#answered(message.subject, message.headers?.code, message.data);
+        // Messages would be stored, and stored again, without an answer that arrives.
+        if (error instanceof PermissionViolationError) this.#isDeaf = new NatsRefusal(denied, error.message);
+        if (this.#isDeaf !== undefined) this.#failAll(this.#isDeaf);
       },
     });
     const timer = setInterval(() => this.#failOverdue(), Math.min(checkMs, timeoutMs));
@@ -68,6 +80,7 @@ export class NatsAcknowledgements {
    * the client throws
    */
   publish(subject: string, body: Uint8Array, headers: MsgHdrs): Promise<NatsPlace> {
+    if (this.#isDeaf !== undefined) return Promise.reject(this.#isDeaf);
     const reply = `${this.#inbox}.${++this.#sentCount}`;
     return new Promise((resolve, reject) => {
       this.#waiting.set(reply, { subject, sentAtMs: performance.now(), resolve, reject });

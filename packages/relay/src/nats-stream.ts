@@ -8,24 +8,32 @@ const streamNotFound = 10_059;
 export class NatsStream {
   readonly #manager: JetStreamManager;
   readonly #name: string;
-  /** Called with what makes a confirmation worth less. */
+  readonly #createWith: readonly string[] | undefined;
   readonly #warn: (text: string) => void;
   #checked: Promise<StreamInfo | undefined> | undefined;
+  /** The number of the last message that it has stored. */
+  #lastSequence = 0;
 
-  constructor(manager: JetStreamManager, name: string, warn: (text: string) => void) {
+  /**
+   * @param options.createWith the subjects with which it is created whenever it does not exist. Default: it is not created
+   * @param options.warn called with what makes a confirmation worth less
+   */
+  constructor(
+    manager: JetStreamManager,
+    {
+      name,
+      createWith,
+      warn,
+    }: {
+      readonly name: string;
+      readonly createWith: readonly string[] | undefined;
+      readonly warn: (text: string) => void;
+    },
+  ) {
     this.#manager = manager;
     this.#name = name;
+    this.#createWith = createWith;
     this.#warn = warn;
-  }
-
-  /** Creates it with these subjects, unless it exists. */
-  async create(subjects: readonly string[]): Promise<void> {
-    try {
-      await this.#manager.streams.info(this.#name);
-    } catch (error) {
-      if (!isAnswer(error, streamNotFound)) throw error;
-      await this.#manager.streams.add({ name: this.#name, subjects: [...subjects] });
-    }
   }
 
   /**
@@ -65,6 +73,22 @@ export class NatsStream {
   }
 
   /**
+   * Whether it is the stream whose settings are known: one that somebody has created anew begins to count again, and its settings are
+   * looked at before what it has confirmed is believed.
+   *
+   * @param sequence the number of a message that it has stored now
+   * @returns false when it would not have stored the subject
+   */
+  async isSame(sequence: number, subject: string): Promise<boolean> {
+    const isAhead = sequence > this.#lastSequence;
+    this.#lastSequence = sequence;
+    if (isAhead) return true;
+    this.forget();
+    const isTaken = await this.takers();
+    return isTaken(subject);
+  }
+
+  /**
    * Whether it has, or has had, a message that it calls a repeat. Within its `duplicate_window`, it recognises also what was removed from it.
    *
    * @returns false when somebody has removed the message; true when its limits or a consumer may have
@@ -85,7 +109,7 @@ export class NatsStream {
 
   async #settings(): Promise<StreamInfo | undefined> {
     try {
-      const info = await this.#manager.streams.info(this.#name);
+      const info = await this.#infoOrNew();
       assertConfirms(info);
       if (info.config.storage === 'memory')
         this.#warn(
@@ -97,8 +121,17 @@ export class NatsStream {
       throw error;
     }
   }
+
+  async #infoOrNew(): Promise<StreamInfo> {
+    const { streams } = this.#manager;
+    return streams.info(this.#name).catch((error: unknown) => {
+      if (this.#createWith === undefined || !isAnswer(error, streamNotFound)) throw error;
+      return streams.add({ name: this.#name, subjects: [...this.#createWith] });
+    });
+  }
 }
 
+/** @throws Error when it would confirm nothing */
 function assertConfirms({ config }: StreamInfo): void {
   if (config.no_ack === true)
     throw new Error(

@@ -111,7 +111,10 @@ class NatsBroker implements Broker {
     return this.#subject.targetOf(message);
   }
 
-  /** Also finds out whether the user may publish to the subject of the last message, if there was one. */
+  /**
+   * Also finds out whether the user may publish to the subject of the last message, if there was one. The message for that is stored nowhere, but
+   * those who subscribe to the subject without a stream get it, without body and attributes.
+   */
   async ping(): Promise<void> {
     const { stream, acknowledgements } = await this.#connection.get();
     await stream.check();
@@ -136,9 +139,9 @@ class NatsBroker implements Broker {
   ): Promise<void> {
     const subject = this.#subject.of(message);
     const { stream: name } = this.#options;
-    // Neither client nor server says that there can be no such subject: nobody would ever answer.
-    if (subject.split('.').includes(''))
-      throw new RefusedByBroker(`the subject ${subject} has an empty part`);
+    // Neither client nor server refuses these: nobody would ever answer the first one, or ask for the others alone.
+    if (subject.split('.').some((part) => part === '' || part === '*' || part === '>'))
+      throw new RefusedByBroker(`the subject ${subject} has a part that is empty, * or >`);
     if (!isTaken(subject))
       throw new NotTakenByBroker(
         `the stream ${name} keeps messages for its consumers (retention: interest), and none of them gets ${subject}`,
@@ -150,7 +153,7 @@ class NatsBroker implements Broker {
         message.body,
         headersOf(message, subject, name),
       );
-      if (!isRepeat || (await stream.has(sequence))) return;
+      if (isRepeat ? await stream.has(sequence) : await stream.isSame(sequence, subject)) return;
     } catch (error) {
       if (isRefusal(error)) throw new RefusedByBroker((error as Error).message);
       if (error instanceof NatsRefusal && error.code === noResponders)
@@ -160,7 +163,7 @@ class NatsBroker implements Broker {
       throw error instanceof NatsRefusal ? new NotTakenByBroker(error.message) : error;
     }
     throw new NotTakenByBroker(
-      `somebody has removed the message from the stream ${name}, which takes it again after its duplicate window`,
+      `somebody has removed the message from the stream ${name}, or the stream itself, which takes the message after its duplicate window`,
     );
   }
 }
@@ -184,9 +187,12 @@ async function openNats(options: NatsOptions, warn: (text: string) => void): Pro
     },
   );
   try {
-    const stream = new NatsStream(await jetstreamManager(connection, { timeout: timeoutMs }), name, warn);
-    if (createWith !== undefined) await stream.create(createWith);
-    return { connection, stream, acknowledgements: new NatsAcknowledgements(connection, timeoutMs) };
+    const manager = await jetstreamManager(connection, { timeout: timeoutMs });
+    const stream = new NatsStream(manager, { name, createWith, warn });
+    const { inboxPrefix } = further ?? {};
+    const acknowledgements = new NatsAcknowledgements(connection, { timeoutMs, inboxPrefix });
+    await stream.takers();
+    return { connection, stream, acknowledgements };
   } catch (error) {
     await connection.close();
     throw error;

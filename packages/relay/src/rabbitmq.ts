@@ -43,6 +43,9 @@ const routingKeyRule = {
   pattern: /^[^]{0,255}$/,
   words: 'have up to 255 characters',
 } as const;
+/** How long a limit is believed; then the next larger message finds out whether it still is one. */
+const limitBelievedMs = 60_000;
+const noLimit = { bytesMax: Infinity, untilMs: Infinity } as const;
 /** What the client says of a negative confirmation. */
 const nacked = 'message nacked';
 /** How RabbitMQ says why it has closed the channel on which a message was too large. */
@@ -79,8 +82,9 @@ class RabbitMqBroker implements Broker {
   readonly limits: { readonly messagesMax: number; readonly timeoutMs: number };
   readonly #options: RabbitMqOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
-  /** What the server has said is the largest message that it takes; it never says so before. */
-  #serverBytesMax = Infinity;
+  /** What the server has said is the largest message that it takes, and until when that is believed; it never says so before. */
+  #serverLimit: { readonly bytesMax: number; readonly untilMs: number } = noLimit;
+  #isClosedForSize = false;
   #lastKey: string | undefined;
   readonly #routingKey: NameTemplate;
 
@@ -90,7 +94,12 @@ class RabbitMqBroker implements Broker {
     this.#routingKey = new NameTemplate(options.routingKey ?? '{model}.{type}', routingKeyRule);
     this.limits = singlyConfirmedLimits(timeoutMs);
     this.#connection = new ConnectionOnDemand({
-      open: (late) => openRabbitMq(options, late),
+      open: (late) => {
+        // Whoever raises the limit may restart the server or close its connections.
+        if (!this.#isClosedForSize) this.#serverLimit = noLimit;
+        this.#isClosedForSize = false;
+        return openRabbitMq(options, late);
+      },
       isOpen: ({ isOpen }) => isOpen,
       end: async ({ connection, closed }) => {
         // A connection that breaks at the same time gives no answer.
@@ -132,9 +141,12 @@ class RabbitMqBroker implements Broker {
   async #probe({ connection, blockedBy, waits }: Connected): Promise<void> {
     if (blockedBy !== undefined) throw blockedError(blockedBy);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
+    // It may be rejected before it is awaited.
+    promise.catch(() => undefined);
     waits.add(reject);
     try {
-      const channel = await connection.createChannel();
+      const channel = await Promise.race([connection.createChannel(), promise.then(() => undefined)]);
+      if (channel === undefined) return;
       channel.on('error', (error: Error) => {
         const isTaken = error.message.includes('invalid expiration');
         // A user may have rights for some routing keys only.
@@ -158,9 +170,11 @@ class RabbitMqBroker implements Broker {
       throw new RefusedByBroker(
         `the body has ${body.byteLength} bytes, more than messageBytesMax (${messageBytesMax})`,
       );
-    if (body.byteLength > this.#serverBytesMax)
+    if (performance.now() > this.#serverLimit.untilMs) this.#serverLimit = noLimit;
+    const { bytesMax } = this.#serverLimit;
+    if (body.byteLength > bytesMax)
       throw new RefusedByBroker(
-        `the body has ${body.byteLength} bytes, more than max_message_size of the server (${this.#serverBytesMax})`,
+        `the body has ${body.byteLength} bytes, more than max_message_size of the server (${bytesMax})`,
       );
     // Another connection would be blocked as well, and remain until RabbitMQ reads again.
     if (connected.blockedBy !== undefined) throw blockedError(connected.blockedBy);
@@ -197,7 +211,10 @@ class RabbitMqBroker implements Broker {
           )
         : error;
     const [, max] = sizeLimit.exec(reason.message) ?? [];
-    if (max !== undefined) this.#serverBytesMax = Number(max);
+    if (max !== undefined) {
+      this.#isClosedForSize = true;
+      this.#serverLimit = { bytesMax: Number(max), untilMs: performance.now() + limitBelievedMs };
+    }
     return reason;
   }
 }

@@ -20,6 +20,7 @@ const configuration = `authorization {
   users: [
     { user: admin, password: a }
     { user: relay, password: r, permissions: { publish: ["$JS.API.>", "allowed.>"], subscribe: "_INBOX.>" } }
+    { user: private, password: p, permissions: { publish: [">"], subscribe: "_INBOX_relay.>" } }
     { user: mute, password: m, permissions: { publish: [">"], subscribe: "none" } }
   ]
 }`;
@@ -98,9 +99,9 @@ describe.skipIf(command === undefined)('NATS', () => {
     expect(await answerTo(open(stream), large)).toMatch(/^refused: .*max_payload/);
   });
 
-  test('refuses a subject with a space, and stores nothing', async () => {
+  test('refuses a subject with a space or a wildcard, and stores nothing', async () => {
     const stream = await newStream();
-    for (const type of ['Wallet Created', 'a\tb', 'a\nb'])
+    for (const type of ['Wallet Created', 'a\tb', 'a\nb', '*', '>'])
       expect(await answerTo(open(stream), { ...messageFor(stream, 'a', 1), eventType: type })).toMatch(
         /^refused: /,
       );
@@ -132,6 +133,37 @@ describe.skipIf(command === undefined)('NATS', () => {
     const broker = open(await newStream(), { connection: { user: 'mute', pass: 'm' }, timeoutMs: 60_000 });
     await expect(broker.ping()).rejects.toThrow(/permissions violation for subscription/i);
   });
+
+  test('has answers arrive where the options of the client say', async () => {
+    const stream = await newStream();
+    const connection = { user: 'private', pass: 'p', inboxPrefix: '_INBOX_relay' };
+    expect(await answerTo(open(stream, { connection }), messageFor(stream, 'a', 1))).toBe('confirmed');
+  });
+
+  test.each(['deleted and made anew', 'made anew by the relay, with an empty store'])(
+    'whose stream is %s has every message that is confirmed',
+    async (how) => {
+      const stream = await newStream();
+      const createWith = how.includes('relay') ? { createWith: [`${stream}.>`] } : {};
+      const broker = open(stream, createWith);
+      for (const id of ['a', 'b', 'c']) await answerTo(broker, messageFor(stream, id, 1));
+      await manager.streams.delete(stream);
+      if (how.includes('relay')) {
+        await expect
+          .poll(() => answerTo(broker, messageFor(stream, 'd', 1)), { timeout: 10_000 })
+          .toBe('confirmed');
+        expect(await countIn(stream)).toBe(1);
+        return;
+      }
+      await manager.streams.add({ name: stream, subjects: [`${stream}.>`], retention: 'interest' });
+      const message = messageFor(stream, 'd', 1);
+      expect(await answerTo(broker, message)).toMatch(/^later: somebody has removed/);
+      expect(await answerTo(broker, message)).toMatch(/^later: .*none of them gets/);
+      await manager.consumers.add(stream, { durable_name: 'all', filter_subject: `${stream}.>` });
+      await expect.poll(() => answerTo(broker, messageFor(stream, 'e', 1))).toBe('confirmed');
+      expect(await countIn(stream)).toBe(1);
+    },
+  );
 
   test('stores nothing for a ping', async () => {
     const stream = await newStream();

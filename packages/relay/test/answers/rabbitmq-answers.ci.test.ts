@@ -6,6 +6,7 @@ import type { Broker } from '../../src/index.js';
 import { type RabbitMqOptions, rabbitmq } from '../../src/rabbitmq.js';
 import { messageFor } from '../broker-suite.js';
 import { type RabbitMqServer, rabbitMqProgram, rabbitMqServer } from '../faults/own-rabbitmq.js';
+import { unhandledRejections } from '../unhandled.js';
 import { answerTo } from './answer.js';
 
 const forever = new AbortController().signal;
@@ -21,14 +22,21 @@ describe.skipIf(command === undefined)('RabbitMQ', () => {
     server = await rabbitMqServer(command ?? '');
     await server.names.start();
     await server.server.start();
-    connection = await connect(addressOf());
-    channel = await connection.createChannel();
+    await connectOwn();
   });
   afterEach(() => Promise.all(opened.splice(0).map((broker) => broker.close())));
   afterAll(async () => {
     await connection.close();
     for (const each of [server.server, server.names]) await each.end();
   });
+
+  /** Opens the connection of the test. */
+  async function connectOwn(): Promise<void> {
+    connection = await connect(addressOf());
+    connection.on('error', () => undefined);
+    channel = await connection.createChannel();
+    channel.on('error', () => undefined);
+  }
 
   function addressOf(user = 'guest:guest'): string {
     return `amqp://${user}@127.0.0.1:${server.server.port}`;
@@ -158,6 +166,9 @@ describe.skipIf(command === undefined)('RabbitMQ', () => {
     await broker.publish([large, ...others], forever).catch(() => undefined);
     const outcomes = await broker.publish([large, ...others], forever);
     await limit(134_217_728);
+    await server.ctl('close_all_connections', 'the limit was raised');
+    await connectOwn();
+    await expect.poll(() => answerTo(broker, large), patience).toBe('confirmed');
     expect(outcomes).toEqual([
       { kind: 'refused', reason: expect.stringContaining('(100000)') as string },
       ...others.map(() => ({ kind: 'confirmed' })),
@@ -168,7 +179,15 @@ describe.skipIf(command === undefined)('RabbitMQ', () => {
     const name = await newQueue();
     const broker = open(name, { timeoutMs: 1_000 });
     const message = messageFor('t', 'a', 1);
+    const unhandled = unhandledRejections();
     await server.ctl('set_vm_memory_high_watermark', '0.0000001');
+    // Both learn of it at the same time.
+    const both = [answerTo(broker, message), broker.ping().catch((error: Error) => error.message)];
+    expect(await Promise.all(both)).toEqual([
+      expect.stringContaining('low on memory') as string,
+      expect.stringContaining('low on memory') as string,
+    ]);
+    expect(await unhandled()).toEqual([]);
     const answers = new Set<string>();
     for (let round = 0; round < 10; round++) answers.add(await answerTo(broker, message));
     expect([...answers]).toEqual([
