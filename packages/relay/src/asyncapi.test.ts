@@ -239,6 +239,18 @@ describe('the AsyncAPI document', () => {
     });
   });
 
+  test('keeps a schema whose id has characters of a reference', () => {
+    class PaidEvent extends ModelEvent<Counter> {
+      static readonly payload = z.object({
+        money: z.object({ amount: z.string() }).meta({ id: 'billing/Money~1' }),
+      });
+    }
+    const document = asyncApiDocument({ ...options, models: [{ model: Counter, events: [PaidEvent] }] });
+    const [, money] =
+      Object.entries(document.components.schemas).find(([name]) => name.includes('Money')) ?? [];
+    expect(money).toMatchObject({ properties: { amount: { type: 'string' } } });
+  });
+
   test('has the topics of the relay', () => {
     const document = asyncApiDocument({ ...options, topic: ({ modelName }) => `events.${modelName}` });
     expect(document.channels['Counter']?.address).toBe('events.Counter');

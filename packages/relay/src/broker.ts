@@ -153,7 +153,7 @@ export async function publishByKey(
   const work = async (): Promise<void> => {
     for (const sameKey of keys) await publishAll(sameKey);
   };
-  await Promise.allSettled(Array.from({ length: concurrency }, work));
+  await Promise.allSettled(Array.from({ length: Math.min(concurrency, messages.length) }, work));
   signal.throwIfAborted();
   const reached = [...targets.values()];
   const [first] = reached;

@@ -34,7 +34,7 @@ test('an id that looks like a placeholder is not replaced', () => {
   expect(new NameTemplate('{id}.{type}', rule).of(messageOf('{type}'))).toBe('{type}.CounterIncreasedEvent');
 });
 
-test.each(['{modell}', '{}', 'a.{Model}', '{ model }'])(
+test.each(['{modell}', '{}', 'a.{Model}', '{ model }', '{constructor}', '{__proto__}'])(
   '%s is refused, and the error names what there is',
   (template) => {
     expect(() => new NameTemplate(template, rule)).toThrow('{namespace}, {model}, {type}, {id}, {topic}');

@@ -37,7 +37,8 @@ export class NameTemplate {
     const parts = template.split(/(\{[^{}]*\})/).filter((part) => part !== '');
     this.#parts = parts.map((part) => {
       if (!part.startsWith('{')) return part;
-      const placeholder = placeholders[part.slice(1, -1)];
+      const name = part.slice(1, -1);
+      const placeholder = Object.hasOwn(placeholders, name) ? placeholders[name] : undefined;
       if (placeholder === undefined)
         throw new Error(`The ${rule.of} '${template}' has ${part}: it may have ${known.join(', ')}`);
       return placeholder;

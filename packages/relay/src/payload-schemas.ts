@@ -116,7 +116,7 @@ function isType({ type, enum: values, anyOf, oneOf, allOf }: JsonSchema): boolea
 
 /** The name of a definition, from a reference to it. */
 function idIn(ref: string): string {
-  return ref.replace('#/definitions/', '');
+  return decodeURIComponent(ref.replace('#/definitions/', '')).replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
 export function referenceTo(kind: 'messages' | 'schemas', key: string): AsyncApiReference {

@@ -64,6 +64,7 @@ class RedisBroker implements Broker {
         await client.connect();
         try {
           await checkServer(client, this.#warn);
+          await assertTransactions(client);
           this.#serverBytesMax = await bytesMaxOf(client);
           return client;
         } catch (error) {
@@ -86,7 +87,7 @@ class RedisBroker implements Broker {
       const next = this.#nextTransaction(waiting);
       this.#lastStream = next[0] && this.#stream.of(next[0]);
       const failedKeys = new Set<string>();
-      const replies = await this.#connection.answer(client, this.#execute(client, next));
+      const replies = await this.#connection.answer(client, this.#executeApart(client, next));
       // A server that has become another one's replica, or holds other keys, closes no connection.
       if (client.isOpen && replies.some(isOfWrongServer)) client.destroy();
       for (const [index, message] of next.entries()) {
@@ -157,6 +158,24 @@ class RedisBroker implements Broker {
     });
   }
 
+  /**
+   * Executes one transaction; if Redis has refused it as a whole, one for each stream, because it may have refused it for one of them only,
+   * such as one that the user may not write.
+   */
+  async #executeApart(client: Client, messages: readonly BrokerMessage[]): Promise<readonly unknown[]> {
+    const replies = await this.#execute(client, messages);
+    const [first] = replies;
+    const isRefused = first instanceof Error && replies.every((reply) => reply === first);
+    const streams = Map.groupBy(messages, (message) => this.#stream.of(message));
+    if (!isRefused || streams.size === 1 || isOfWrongServer(first)) return replies;
+    const apart = new Map<BrokerMessage, unknown>();
+    for (const ofStream of streams.values()) {
+      const own = await this.#execute(client, ofStream);
+      for (const [index, message] of ofStream.entries()) apart.set(message, own[index]);
+    }
+    return messages.map((message) => apart.get(message));
+  }
+
   #execute(client: Client, messages: readonly BrokerMessage[]): Promise<readonly unknown[]> {
     const transaction = client.multi();
     for (const message of messages) this.#add(transaction, message);
@@ -201,8 +220,8 @@ function isOfWrongServer(reply: unknown): boolean {
  */
 async function checkServer(client: Client, warn: (text: string) => void): Promise<void> {
   const info = await client.info().catch((error: unknown) => {
-    // A user that may not ask cannot be told; the first entry shows whether the server takes it.
-    if (error instanceof ErrorReply && error.message.startsWith('NOPERM')) return '';
+    // Where the command is hidden or not permitted, the first entry shows whether the server takes it.
+    if (error instanceof ErrorReply) return '';
     throw error;
   });
   const valueOf = (name: string): string | undefined => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1];
@@ -227,6 +246,21 @@ const unusable: ReadonlyMap<string | undefined, string> = new Map([
   ],
   ['slave', 'This Redis is a replica, which takes no entries'],
 ]);
+
+/**
+ * Checks that the user may use transactions: otherwise the server would store the entries of one, and answer that it has not.
+ *
+ * @throws ErrorReply with the right that is missing
+ */
+async function assertTransactions(client: Client): Promise<void> {
+  await client
+    .multi()
+    .ping()
+    .exec()
+    .catch((error: unknown) => {
+      if (!(error instanceof ErrorReply) || /'(?:multi|exec)'/i.test(error.message)) throw error;
+    });
+}
 
 /** The largest value that the server reads, in bytes, if it says so: it closes a connection on which it gets a larger one. */
 async function bytesMaxOf(client: Client): Promise<number> {

@@ -1,6 +1,7 @@
 import { ConfigurationError, parseFrameworkConfig } from '@framework/core';
 import type { EventSource } from '@framework/core/adapter';
 import { fileURLToPath } from 'node:url';
+import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
 
 import { describeRelays, openRelays } from './relay-config.js';
@@ -241,6 +242,18 @@ describe('a faulty section of relays', () => {
       'creds-file cannot be read: /missing/relay.creds (ENOENT)',
     ],
     [
+      'a password without a user',
+      { name: 'r', nats: { servers: ['127.0.0.1'], stream: 's', password: 'p' } },
+      'framework.relay[0].nats',
+      'both username and password',
+    ],
+    [
+      'a header that the client writes',
+      { name: 'r', webhooks: { url: 'https://a.example', secret, headers: [{ name: 'Host', value: 'b' }] } },
+      'framework.relay[0].webhooks.headers[0]',
+      'the client writes it itself',
+    ],
+    [
       'a subject that cannot be',
       { name: 'r', nats: { servers: ['127.0.0.1'], stream: 's', subject: '{model}.*' } },
       'framework.relay[0].nats',
@@ -271,7 +284,7 @@ describe('a faulty section of relays', () => {
       'a header that HTTP does not allow',
       { name: 'r', webhooks: { url: 'https://a.example', secret, headers: [{ name: 'x y', value: '1' }] } },
       'framework.relay[0].webhooks.headers[0]',
-      'is no header of HTTP',
+      'is no header that a request may have',
     ],
     [
       'a proxy that is none',
@@ -341,6 +354,18 @@ describe('a faulty section of relays', () => {
     },
   );
 
+  test('does not show a private key that stands in place of its file', async () => {
+    const key = '-----BEGIN PRIVATE KEY-----\nMIIs3cret\n-----END PRIVATE KEY-----';
+    for (const relay of [
+      { name: 'r', nats: { servers: ['127.0.0.1'], stream: 's', 'creds-file': key } },
+      { name: 'r', kafka: { ...kafka, tls: { 'cert-file': key, 'key-file': key } } },
+    ]) {
+      const error = await relaysOf([relay]).catch((reason: unknown) => reason);
+      expect(inspect(error, { depth: 10 })).toContain('must be the path of a file');
+      expect(inspect(error, { depth: 10 })).not.toContain('MIIs3cret');
+    }
+  });
+
   test('is refused with every fault', async () => {
     const faults = await faultsOf([{ name: 'r', redis }, { name: 'r', redis }, { redis: {} }]);
     expect(Object.keys(faults)).toEqual([
@@ -376,6 +401,8 @@ function describeFile(relay: unknown) {
   return describeRelays(parseFrameworkConfig({ framework: { namespace: 'com.example', sharding, relay } }));
 }
 
+const inNats = (name: string, ...servers: string[]) => ({ name, nats: { servers, stream: 's' } });
+
 describe('the description of relays', () => {
   const secrets = 'ann:s3cret';
 
@@ -386,6 +413,7 @@ describe('the description of relays', () => {
         nats: {
           servers: [`nats://${secrets}@n1:4222`, 'n2:4222', 'tls://n3'],
           stream: 's',
+          username: 'ann',
           password: 's3cret',
         },
       },
@@ -429,6 +457,12 @@ describe('the description of relays', () => {
     expect(describeFile([{ name: 'w', webhooks: { url: 'https://partner', secret } }])).toEqual({
       protocol: 'http',
     });
+  });
+
+  test('has each server under a name of its own, also of relays whose names differ little', () => {
+    const relay = [inNats('a b', 'n1'), inNats('a_b', 'n2'), inNats('x', 'n3', 'n4'), inNats('x-2', 'n5')];
+    const { servers = {} } = describeFile(relay);
+    expect(Object.values(servers).map(({ host }) => host)).toEqual(['n1', 'n2', 'n3', 'n4', 'n5']);
   });
 
   test('has nothing of a relay that is refused, or of none', () => {

@@ -29,10 +29,16 @@ export function describeRelays({ relay: sections }: Pick<FrameworkConfig, 'relay
     if (data === undefined || broker === undefined) return [];
     return [{ name: data.name, ...kinds[broker].describe(data[broker]) }];
   });
+  const keys = new Set<string>();
   const servers = described.flatMap(({ name, servers: urls }) =>
-    urls.flatMap((url, index) => {
-      const key = name.replaceAll(/[^\w-]/g, '_') + (index === 0 ? '' : `-${index + 1}`);
-      return serverOf(url).map((server) => [key, server] as const);
+    urls.flatMap((url) => {
+      const [server] = serverOf(url);
+      if (server === undefined) return [];
+      const plain = name.replaceAll(/[^\w-]/g, '_');
+      let key = plain;
+      for (let count = 2; keys.has(key); count++) key = `${plain}-${count}`;
+      keys.add(key);
+      return [[key, server] as const];
     }),
   );
   const [first, ...others] = described.map(({ protocol, exchange, address }) => ({

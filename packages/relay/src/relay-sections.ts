@@ -9,6 +9,8 @@ import type { Broker } from './broker.js';
 const text = z.string().min(1, 'is empty');
 const milliseconds = z.int().min(1).max(2_147_483_647);
 
+const pathCharactersMax = 1_024;
+
 const tlsSchema = z
   .strictObject(
     { caFile: text.optional(), certFile: text.optional(), keyFile: text.optional() },
@@ -37,7 +39,10 @@ const natsSchema = z
     ({ username, token, credsFile, nkeySeed }) =>
       [username, token, credsFile, nkeySeed].filter((each) => each !== undefined).length <= 1,
     { error: 'must have only one of username, token, creds-file and nkey-seed' },
-  );
+  )
+  .refine(({ username, password }) => (username === undefined) === (password === undefined), {
+    error: 'must have both username and password, or neither',
+  });
 
 const rabbitmqSchema = z
   .strictObject({
@@ -79,13 +84,15 @@ const redisSchema = z
   .refine(usesTls, { path: ['tls'], error: 'needs a url that begins with rediss://' });
 
 const headerSchema = z.strictObject({ name: text, value: z.string() }).refine(isHeader, {
-  error: 'is no header of HTTP: its name or value has a character that is not allowed there',
+  error:
+    'is no header that a request may have: it has a character that is not allowed, or the client writes it itself',
 });
 
 const webhooksSchema = z
   .strictObject({
     url: urlOf('http:', 'https:'),
     secret: z.union([text, z.array(text).min(1)], { error: 'must be a secret, or a list of secrets' }),
+    structured: z.boolean().optional(),
     // A list, because the keys of a section are written in kebab-case or camelCase.
     headers: z.array(headerSchema).default([]),
     tls,
@@ -303,12 +310,12 @@ async function certificatesOf({ caFile, certFile, keyFile }: z.output<typeof tls
 
 async function contentOf(key: string, file: string | undefined): Promise<string | undefined> {
   if (file === undefined) return undefined;
-  try {
-    return await readFile(file, 'utf8');
-  } catch (cause) {
-    const { code = '' } = cause as NodeJS.ErrnoException;
-    throw new Error(`${key} cannot be read: ${file} (${code})`, { cause });
-  }
+  return readFile(file, 'utf8').catch(({ code = '' }: NodeJS.ErrnoException) => {
+    // Somebody may have written what the file should have, which can be a private key, and which the system's error repeats.
+    const isPath = file.length <= pathCharactersMax && !/[\r\n]|-----/.test(file);
+    const shown = isPath ? `: ${file}` : ', which must be the path of a file';
+    throw new Error(`${key} cannot be read${shown} (${code})`);
+  });
 }
 
 function urlOf(...protocols: readonly string[]) {
@@ -317,9 +324,12 @@ function urlOf(...protocols: readonly string[]) {
   });
 }
 
+/** Headers that the client writes itself, or refuses. */
+const ownHeaders = /^(?:connection|content-length|expect|host|keep-alive|transfer-encoding|upgrade)$/i;
+
 function isHeader({ name, value }: { readonly name: string; readonly value: string }): boolean {
   try {
-    return new Headers([[name, value]]).has(name);
+    return new Headers([[name, value]]).has(name) && !ownHeaders.test(name);
   } catch {
     return false;
   }

@@ -147,6 +147,10 @@ describe('a webhook', () => {
     ['a date', new Date(Date.now() + 3_600_000).toUTCString(), 3_600_000],
     ['a date in the past', new Date(0).toUTCString(), 1_000],
     ['no seconds', '0', 1_000],
+    ['seconds, and a space behind', '30 ', 30_000],
+    ['half a second more', '3000.5', 1_000],
+    ['a year alone', 'try 2050', 1_000],
+    ['a hundred years', '3153600000', 86_400_000],
     ['something else', 'soon', 1_000],
     ['nothing', undefined, 1_000],
   ])('that answers 429, and names %s, is left alone for that long', async (_what, header, ms) => {
@@ -241,6 +245,16 @@ describe('a webhook', () => {
     await outcomeOf(open({ timeoutMs: 123 }));
     expect(timeout.mock.calls).toEqual([[10_000], [123]]);
     expect(open().limits).toEqual({ messagesMax: 100, timeoutMs: 1_000_000 });
+  });
+
+  test('gets the attributes in the signed body if it is to be structured', async () => {
+    const message = messageFor('t', 'Größe "7"', 1, '{"text":"Größe 😀"}');
+    expect(await outcomeOf(open({ structured: true }), message)).toBe('confirmed');
+    const { headers = {}, body = '' } = sent[0] ?? {};
+    expect(Object.keys(headers).filter((name) => name.startsWith('ce-'))).toEqual([]);
+    expect(headers['content-type']).toBe('application/cloudevents+json');
+    const envelope: unknown = await new Response(body).json();
+    expect(envelope).toEqual({ ...message.attributes, data: { text: 'Größe 😀' } });
   });
 
   test('is given up by the caller, at the end, and after its timeout', async () => {

@@ -24,6 +24,11 @@ export interface WebhookOptions {
   readonly timeoutMs?: number;
   /** How many requests are sent at the same time, at least 1. Default 8. */
   readonly concurrency?: number;
+  /**
+   * Whether the attributes are in the body, as CloudEvents in structured mode, so that the signature covers them. Otherwise they are headers,
+   * which it does not cover: whoever can change a request on its way can change these. Default false.
+   */
+  readonly structured?: boolean;
   /** Further headers, such as `authorization`. */
   readonly headers?: Readonly<Record<string, string>>;
   /** The authorities that certify the endpoint, and a certificate of the relay with its key, in PEM. Default: the authorities of Node. Needs `undici`. */
@@ -41,6 +46,9 @@ const answerBytesMax = 16_384;
 const answerMs = 1_000;
 /** How long an endpoint is left alone at least that answers 429. */
 const limitedMs = 1_000;
+/** The longest time for which an endpoint is left alone. */
+const askedMaxMs = 86_400_000;
+const secretBytesMin = 24;
 /** How many bytes of an answer are quoted, to say why a message was not taken. */
 const reasonBytesMax = 500;
 
@@ -85,6 +93,10 @@ class WebhookBroker implements Broker {
     const secrets = [options.secret].flat();
     if (secrets.length === 0) throw new Error('A webhook needs at least one secret');
     this.#options = options;
+    if (!secrets.every(isSecret))
+      throw new Error(
+        'A secret of a webhook is whsec_ and at least 24 bytes in base64, as Standard Webhooks says',
+      );
     this.#webhooks = secrets.map((secret) => new Webhook(secret));
     this.#timeoutMs = options.timeoutMs ?? timeoutMsDefault;
     this.limits = singlyConfirmedLimits(this.#timeoutMs);
@@ -109,11 +121,13 @@ class WebhookBroker implements Broker {
   }
 
   async #post(message: BrokerMessage, signal: AbortSignal): Promise<void> {
-    const body = Buffer.from(message.body);
+    const { structured = false } = this.#options;
+    const body = structured ? structuredBody(message) : Buffer.from(message.body);
     const sentAt = new Date();
     // Names of headers that differ only in case are one name.
     const headers = new Headers(this.#options.headers);
-    for (const [name, value] of Object.entries(attributeHeaders(message))) headers.set(name, value);
+    const own = structured ? { 'content-type': 'application/cloudevents+json' } : attributeHeaders(message);
+    for (const [name, value] of Object.entries(own)) headers.set(name, value);
     headers.set('webhook-id', message.id);
     headers.set('webhook-timestamp', String(Math.floor(sentAt.getTime() / 1_000)));
     const signatures = this.#webhooks.map((webhook) => webhook.sign(message.id, sentAt, body));
@@ -133,13 +147,19 @@ class WebhookBroker implements Broker {
     const { url, tls, proxy } = this.#options;
     // That of Node knows neither certificates nor proxies.
     const isPlain = tls === undefined && proxy === undefined;
-    const client = isPlain ? undefined : await (this.#client ??= undiciClient({ tls, proxy }));
+    const timeoutMs = this.#timeoutMs;
+    const client = isPlain ? undefined : await (this.#client ??= undiciClient({ tls, proxy, timeoutMs }));
     return (client?.fetch ?? fetch)(url, {
       ...request,
       redirect: 'manual',
       signal: AbortSignal.any([signal, AbortSignal.timeout(this.#timeoutMs)]),
     });
   }
+}
+
+function isSecret(secret: string): boolean {
+  const [, encoded = ''] = /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(secret) ?? [];
+  return Buffer.from(encoded, 'base64').byteLength >= secretBytesMin;
 }
 
 interface HttpClient {
@@ -150,15 +170,24 @@ interface HttpClient {
 async function undiciClient({
   tls,
   proxy,
+  timeoutMs: timeout,
 }: {
   readonly tls: WebhookOptions['tls'];
   readonly proxy: string | undefined;
+  readonly timeoutMs: number;
 }): Promise<HttpClient> {
-  const undici = await import('undici');
+  const { Agent, Pool, ProxyAgent, ...undici } = await import('undici');
+  const connect = { ...tls, timeout };
   const agent =
     proxy === undefined
-      ? new undici.Agent({ connect: { ...tls } })
-      : new undici.ProxyAgent({ uri: proxy, requestTls: { ...tls } });
+      ? new Agent({ connect })
+      : new ProxyAgent({
+          uri: proxy,
+          requestTls: connect,
+          proxyTls: { timeout },
+          // All requests wait for the tunnel, and the end of one does not end it.
+          clientFactory: (origin, options) => new Pool(origin, { ...options, headersTimeout: timeout }),
+        });
   // The types of both are the same, but each has its own.
   const fetchBy = undici.fetch as unknown as typeof fetch;
   const through: object = { dispatcher: agent };
@@ -192,14 +221,16 @@ async function beginningOf({ body }: Response): Promise<Buffer> {
 }
 
 /**
- * The wait that a header `Retry-After` names, in milliseconds: a number of seconds, or a date.
+ * The wait that a header `Retry-After` names, in milliseconds, up to a day: a number of seconds, or a date.
  *
  * @see https://www.rfc-editor.org/rfc/rfc9110#field.retry-after
  */
 function retryAfterMs(header: string | null): number | undefined {
-  if (header === null) return undefined;
-  const ms = /^\d+$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - Date.now();
-  return Number.isFinite(ms) ? Math.max(0, ms) : undefined;
+  const given = header?.trim() ?? '';
+  if (/^\d+$/.test(given)) return Math.min(askedMaxMs, Number(given) * 1_000);
+  // Node reads nearly everything as a date.
+  if (!/^[A-Z][a-z]+, \d{2}[ -][A-Z][a-z]{2}[ -]\d{2,4} \d{2}:\d{2}:\d{2} GMT$/.test(given)) return undefined;
+  return Math.min(askedMaxMs, Math.max(0, Date.parse(given) - Date.now()));
 }
 
 /** @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md */
@@ -207,4 +238,14 @@ function attributeHeaders({ attributes }: BrokerMessage): Readonly<Record<string
   const { datacontenttype = 'application/json', ...others } = attributes;
   const headers = Object.entries(others).map(([name, value]) => [`ce-${name}`, headerValue(value)] as const);
   return { ...Object.fromEntries(headers), 'content-type': datacontenttype };
+}
+
+/**
+ * The attributes with the payload as it is, so that its bytes are the same each time.
+ *
+ * @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
+ */
+function structuredBody({ attributes, body }: BrokerMessage): Buffer {
+  const beginning = JSON.stringify(attributes).slice(0, -1);
+  return Buffer.concat([Buffer.from(`${beginning},"data":`), body, Buffer.from('}')]);
 }

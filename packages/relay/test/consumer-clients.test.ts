@@ -285,3 +285,42 @@ function errorOf(work: () => unknown): UnreadableMessageError {
   }
   throw new Error('nothing was thrown');
 }
+
+const webhook = (webhookId: string) => record([...inHttp, ['webhook-id', webhookId]]);
+
+/** How long it takes to refuse a message with so many headers of one name. */
+function refusalMs(count: number): number {
+  const headers = Array.from({ length: count }, () => ['ce_x', 'y'] as const);
+  const begunMs = performance.now();
+  expect(() => decoder.decode({ headers, body: buffer })).toThrow(UnreadableMessageError);
+  return performance.now() - begunMs;
+}
+
+describe('a changed message', () => {
+  test('is refused if its id is not the one that is signed', () => {
+    expect(decoder.decode({ headers: webhook(attributes['id'] ?? ''), body: buffer }).id).toBe(
+      attributes['id'],
+    );
+    for (const message of [
+      { headers: webhook('other'), body: buffer },
+      { headers: { 'content-type': structured, 'webhook-id': 'other' }, body: envelope },
+    ])
+      expect(() => decoder.decode(message)).toThrow('webhook-id');
+  });
+
+  test('is refused if its headers have another id than its body', () => {
+    const headers = { ...record(inHttp), 'Ce-id': 'other', 'Content-Type': structured };
+    expect(() => decoder.decode({ headers, body: envelope })).toThrow('than in the body');
+  });
+
+  test('is refused if a header was there twice', () => {
+    const headers = { ...record(inHttp), 'Ce-id': '1, 2' };
+    expect(() => decoder.decode({ headers, body: buffer })).toThrow(UnreadableMessageError);
+  });
+
+  test('is refused in a time that grows no faster than its headers', () => {
+    refusalMs(5_000);
+    // Forty times as much took sixteen hundred times as long.
+    expect(refusalMs(200_000)).toBeLessThan(400 * Math.max(1, refusalMs(5_000)));
+  });
+});

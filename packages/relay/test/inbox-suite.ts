@@ -70,6 +70,21 @@ export function describeInbox(client: string, open: () => Promise<InboxDatabase>
       expect(await database.value()).toBe(before + 1);
     });
 
+    test('does not take an event for a repeat whose row the table refuses', async ({ skip }) => {
+      const { dialect, query } = database;
+      skip(dialect === 'sqlite', 'SQLite adds no constraints to a table');
+      const table = `inbox_${randomUUID().replaceAll('-', '')}`;
+      const strict = new Inbox({ consumer: 'unknown', table, dialect });
+      await strict.createTable(query);
+      await query(
+        `create table ${table}_c (name ${dialect === 'mysql' ? 'varbinary(255)' : 'text'} primary key)`,
+        [],
+      );
+      await query(`alter table ${table} add foreign key (consumer) references ${table}_c (name)`, []);
+      await expect(strict.accept(query, randomUUID())).rejects.toThrow(/foreign key|Failed query/i);
+      for (const each of [table, `${table}_c`]) await query(`drop table ${each}`, []);
+    });
+
     test('recognises repeats of earlier events that arrive after later ones', async () => {
       const ids = [randomUUID(), randomUUID(), randomUUID()];
       const before = await database.value();

@@ -52,18 +52,24 @@ export class ScriptedRedis {
     this.sockets.add(socket);
     socket.on('error', () => undefined);
     socket.on('close', () => this.sockets.delete(socket));
-    const queued: RedisEntry[] = [];
+    const queued: (RedisEntry | 'PING')[] = [];
+    let isInTransaction = false;
     let received = Buffer.alloc(0);
     socket.on('data', (bytes: Buffer) => {
       received = Buffer.concat([received, bytes]);
       for (let read = commandIn(received); read !== undefined; read = commandIn(received)) {
         received = received.subarray(read.bytes);
-        if (!this.isSilent) socket.write(this.#answer(read.words, queued));
+        const [name] = read.words;
+        if (!this.isSilent && name === 'PING' && isInTransaction) {
+          queued.push('PING');
+          socket.write('+QUEUED\r\n');
+        } else if (!this.isSilent) socket.write(this.#answer(read.words, queued));
+        if (name === 'MULTI' || name === 'EXEC') isInTransaction = name === 'MULTI';
       }
     });
   }
 
-  #answer([name = '', ...words]: readonly string[], queued: RedisEntry[]): string {
+  #answer([name = '', ...words]: readonly string[], queued: (RedisEntry | 'PING')[]): string {
     if (name === 'HELLO') return '%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n';
     if (name === 'PING') return '+PONG\r\n';
     if (name === 'CONFIG') return "-ERR unknown command 'CONFIG'\r\n";
@@ -82,7 +88,9 @@ export class ScriptedRedis {
       return '+QUEUED\r\n';
     }
     if (name !== 'EXEC') return '+OK\r\n';
-    const entries = queued.splice(0);
+    const commands = queued.splice(0);
+    if (commands[0] === 'PING') return '*1\r\n+PONG\r\n';
+    const entries = commands.filter((command) => command !== 'PING');
     if (this.aborts !== undefined) return `-${this.aborts}\r\n`;
     this.transactions.push(entries);
     const answers = entries.map((entry, index) => {

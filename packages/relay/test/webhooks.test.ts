@@ -108,7 +108,9 @@ describe('a webhook', () => {
 
   test('needs a secret and an HTTP URL', () => {
     expect(() => webhooks({ url: 'ftp://example.com', secret })).toThrow('must begin with https: or http:');
-    expect(() => webhooks({ url: 'https://example.com', secret: '' })).toThrow("Secret can't be empty");
+    for (const wrong of ['', 'password', 'whsec_', 'whsec_aGk=', `${secret} `, `whsec_${'!'.repeat(40)}`])
+      expect(() => webhooks({ url: 'https://example.com', secret: wrong })).toThrow('at least 24 bytes');
+    expect(() => webhooks({ url: 'https://example.com', secret: [] })).toThrow('at least one secret');
   });
 
   test('is not opened with a password in its URL, and the password is not shown', () => {

@@ -120,7 +120,7 @@ describe('a decoder of events', () => {
     ['actionname', undefined, 'is missing'],
     ['specversion', undefined, 'is missing among the headers (ce-id, ce-source, ce-type'],
     ['specversion', '0.3', "'0.3' is not a version 1 of CloudEvents"],
-    ['time', '25 November', "'25 November' is not a time such as"],
+    ['time', '25-November', "'25-November' is not a time such as"],
     ['time', '2026-13-25T12:00:00Z', "'2026-13-25T12:00:00Z' is not a time such as"],
     ['modelversion', '-1', "'-1' is not a whole number from 0"],
     ['ordinal', '1.5', "'1.5' is not a whole number from 0"],

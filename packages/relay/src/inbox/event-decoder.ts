@@ -212,17 +212,32 @@ function contentOf({ headers, body }: BrokerDelivery): MessageContent {
   const values = valuesByName(headers);
   const contentTypes = values.get('content-type') ?? [];
   const format = contentTypes.map(cloudEventFormat).find((each) => each !== undefined);
-  if (format === undefined) return { attributes: attributesIn(values), payload: () => jsonObject(body) };
+  if (format === undefined) {
+    const attributes = attributesIn(values);
+    assertSigned(values.get('webhook-id'), attributes['id']);
+    return { attributes, payload: () => jsonObject(body) };
+  }
   if (format !== '+json' || contentTypes.length > 1)
     throw new UnreadableMessageError(
       'data',
       `has the content-type ${contentTypes.map(String).join(', ').slice(0, excerptMax)}, of which only application/cloudevents+json is read: one event in JSON`,
     );
   const { data, data_base64: base64, ...attributes } = jsonObject(body) as EnvelopeData;
+  assertSigned(values.get('webhook-id'), attributes['id']);
+  // A sender may repeat the attributes in the headers.
+  for (const name of ['ce-id', 'ce_id', 'cloudevents:id', 'cloudevents_id'])
+    if (values.get(name)?.every((value) => String(value) === attributes['id']) === false)
+      throw new UnreadableMessageError('id', `is another one in the header ${name} than in the body`);
   return { attributes: attributesOfJson(attributes), payload: () => dataOf(data, base64) };
 }
 
-interface EnvelopeData {
+/** The signature of a webhook covers its own id: with another one, somebody has changed the message on its way. */
+function assertSigned(signed: readonly unknown[] | undefined, id: unknown): void {
+  if (signed === undefined || (signed.length === 1 && String(signed[0]) === id)) return;
+  throw new UnreadableMessageError('id', 'is not the webhook-id, which is signed');
+}
+
+interface EnvelopeData extends Readonly<Record<string, unknown>> {
   readonly data?: unknown;
   readonly data_base64?: unknown;
 }

@@ -58,12 +58,15 @@ const mysql: InboxSql = {
   consumer varbinary(255) not null,
   event_id varbinary(255) not null,
   accepted_date datetime(3) not null default (utc_timestamp(3)),
+  repeat_count int unsigned not null default 0,
   primary key (consumer, event_id),
   index (consumer, accepted_date)
 ) engine = InnoDB`,
   ],
   createTable: (table) => mysql.table(table),
-  accept: (table) => `insert ignore into ${table} (consumer, event_id) values (?, ?)`,
+  // "insert ignore" would also ignore that a foreign key or a partition refuses the row. A repeat counts as two rows.
+  accept: (table) =>
+    `insert into ${table} (consumer, event_id) values (?, ?) on duplicate key update repeat_count = repeat_count + 1`,
   remove: (table) => `delete from ${table} where consumer = ? and accepted_date < ? limit ${removedMax}`,
   time: (date) => date.toISOString().replace('T', ' ').replace('Z', ''),
 };

@@ -62,7 +62,7 @@ const asIs = (text: string): string => text;
 /** How the brokers name and encode the attributes of CloudEvents; fields of Redis have no prefix. */
 const bindings: readonly Binding[] = [
   // HTTP and NATS
-  { prefix: 'ce-', decode: decodeURIComponent },
+  { prefix: 'ce-', decode: decodeHeader },
   // Kafka
   { prefix: 'ce_', decode: asIs },
   // AMQP, and AMQP for clients that allow no colon
@@ -71,6 +71,12 @@ const bindings: readonly Binding[] = [
   // Redis
   { prefix: '', decode: asIs },
 ];
+
+/** A space is encoded; clients that join the values of a header that is there twice put one between them. */
+function decodeHeader(text: string): string {
+  if (/\s/.test(text)) throw new URIError('There is a space');
+  return decodeURIComponent(text);
+}
 
 const attributeName = /^[a-z0-9]+$/;
 const utf8 = new TextDecoder('utf-8', { fatal: true });
@@ -92,7 +98,10 @@ export function valuesByName(headers: MessageHeaders): ReadonlyMap<string, reado
   for (const [header, value] of entriesOf(headers)) {
     const name = (typeof header === 'string' ? header : Buffer.from(header).toString()).toLowerCase();
     // KafkaJS and Node have `undefined` for a header that is not there.
-    if (value !== undefined) values.set(name, [...(values.get(name) ?? []), ...valuesIn(value).map(plainOf)]);
+    if (value === undefined) continue;
+    const known = values.get(name) ?? [];
+    values.set(name, known);
+    for (const each of valuesIn(value)) known.push(plainOf(each));
   }
   return values;
 }

@@ -135,6 +135,31 @@ describe.skipIf(command === undefined)('Redis', () => {
     expect(await answerTo(broker, messageFor('t', 'a', 1))).toBe('confirmed');
   });
 
+  test('takes the entries of other streams although the user may not write one of them', async () => {
+    const { port, client } = await start();
+    await client.sendCommand(['ACL', 'SETUSER', 'relay', 'on', '>pw', '~Counter', '+@all']);
+    const broker = open(port, { user: 'relay:pw@', stream: '{topic}' });
+    const messages = ['Counter', 'Wallet', 'Counter'].map((topic, index) =>
+      messageFor(topic, `m${index}`, 1),
+    );
+    const outcomes = await broker.publish(messages, new AbortController().signal);
+    expect(outcomes).toMatchObject([
+      { kind: 'confirmed' },
+      { kind: 'later', reason: expect.stringContaining('NOPERM') as string },
+      { kind: 'confirmed' },
+    ]);
+    expect(await client.xLen('Counter')).toBe(2);
+  });
+
+  test('with a user who may not use transactions gets nothing, and the right is named', async () => {
+    const { port, client } = await start();
+    await client.sendCommand(['ACL', 'SETUSER', 'relay', 'on', '>pw', '~*', '+@all', '-multi']);
+    const broker = open(port, { user: 'relay:pw@' });
+    expect(await answerTo(broker, messageFor('t', 'a', 1))).toMatch(/^again: .*NOPERM.*multi/);
+    await expect(broker.ping()).rejects.toThrow('multi');
+    expect(await client.exists(stream)).toBe(0);
+  });
+
   test.each([
     ['has no memory left', 'OOM', ['maxmemory', '1mb'], ['maxmemory', '0']],
     ['misses a replica', 'NOREPLICAS', ['min-replicas-to-write', '1'], ['min-replicas-to-write', '0']],

@@ -221,6 +221,31 @@ describe('a webhook', () => {
     expect(got).toHaveLength(1);
   });
 
+  test('is reached again after a proxy that has not answered once', async () => {
+    const { url, got } = await endpoint();
+    let tunnelCount = 0;
+    const proxy = createHttpServer().on('connect', (request, socket) => {
+      socket.on('error', () => undefined);
+      if (tunnelCount++ === 0) return;
+      const [host = '', port] = (request.url ?? '').split(':');
+      const upstream = connect(Number(port), host, () => {
+        socket.write('HTTP/1.1 200 Connection Established\r\n\r\n');
+        upstream.pipe(socket).pipe(upstream);
+      });
+      upstream.on('error', () => undefined);
+    });
+    proxy.listen(0, '127.0.0.1');
+    await once(proxy, 'listening');
+    const address = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    const broker = await open({ webhooks: { url, secret: secrets, tls, proxy: address, timeoutMs: 500 } });
+    expect(await answerTo(broker, messageFor('t', 'a', 1))).toMatch(/^again: /);
+    await expect.poll(() => answerTo(broker, messageFor('t', 'a', 1)), { timeout: 15_000 }).toBe('confirmed');
+    expect(got.length).toBeGreaterThan(0);
+    await broker.close();
+    proxy.closeAllConnections();
+    proxy.close();
+  });
+
   test('is reached through a proxy, and not past it', async () => {
     const { url, got } = await endpoint();
     const tunnels: string[] = [];
