@@ -15,6 +15,7 @@ const unavailable = { code: 'shard-unavailable', kind: 'locked', shard };
 const place = { of: () => 'first-1 on db/first' };
 const settled = async (): Promise<void> => void (await vi.advanceTimersByTimeAsync(0));
 const notInTime = Object.assign(new pg.DatabaseError('lock timeout', 1, 'error'), { code: '55P03' });
+const cancelled = Object.assign(new pg.DatabaseError('canceling statement', 7, 'error'), { code: '57014' });
 const locked = new TransientStorageError(shard, 'lock timeout', { cause: notInTime });
 
 describe('writes that wait for locks', () => {
@@ -122,6 +123,27 @@ describe('writes that wait for locks', () => {
     expect(waits.hasOneOf(['a'])).toBe(false);
   });
 
+  test.each<[end: string, failure: Error | undefined]>([
+    ['succeeded', undefined],
+    ['failed', new Error('refused by a trigger')],
+    ['run into the lock again', locked],
+    ['turned out stale', new StaleRecordError('Wallet', 'a', 1)],
+    ['been cancelled', new ShardUnavailableError(shard, 'canceling statement', { cause: cancelled })],
+  ])('get a place after any number of writes have %s', async (_end, failure) => {
+    const begun: boolean[] = [];
+    const attempt = async (isBrief: boolean): Promise<void> => {
+      begun.push(isBrief);
+      // A brief attempt that fails would be repeated for ever.
+      if (failure !== undefined && !isBrief) throw failure;
+    };
+    for (let round = 0; round < 12; round++)
+      for (const urgentWaitMs of [100, undefined]) {
+        const written = await Promise.allSettled([waits.run(shard, ['a'], attempt, urgentWaitMs)]);
+        expect(written[0]?.status).toBe(failure === undefined ? 'fulfilled' : 'rejected');
+      }
+    expect(begun).toEqual(Array.from({ length: 24 }, () => false));
+  });
+
   test('are refused, with a remedy, when their turn does not come in time', async () => {
     write('a', 'a1');
     const late = write('a', 'a2');
@@ -197,12 +219,11 @@ describe('writes that wait for locks', () => {
   });
 
   test('are refused as locked out when the server cancels them', async () => {
-    const cause = Object.assign(new pg.DatabaseError('canceling statement', 7, 'error'), { code: '57014' });
-    const cancelled = write('a', 'a1');
+    const first = write('a', 'a1');
     await settled();
-    await cancelled.fail(new ShardUnavailableError(shard, 'canceling statement', { cause }));
-    await expect(cancelled.ended).rejects.toMatchObject({ ...unavailable, cause });
-    await expect(cancelled.ended).rejects.toThrow(/first-1 .* may hold a lock on the row a.*pg_locks/);
+    await first.fail(new ShardUnavailableError(shard, 'canceling statement', { cause: cancelled }));
+    await expect(first.ended).rejects.toMatchObject({ ...unavailable, cause: cancelled });
+    await expect(first.ended).rejects.toThrow(/first-1 .* may hold a lock on the row a.*pg_locks/);
   });
 
   test('are refused when their time runs out during an attempt', async () => {
