@@ -18,10 +18,12 @@ import {
   date,
   doublePrecision,
   numeric,
+  pgEnum,
   pgTable,
   real,
   text,
   timestamp,
+  varchar,
 } from 'drizzle-orm/pg-core';
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -54,6 +56,9 @@ async function insert(shard: ShardIdentifier, count: number, value?: string): Pr
   await query(urlOf(shard), `insert into items select unnest($1::uuid[]), 'NEW', 1${values}`, [ids]);
   return ids;
 }
+
+/** In an order that is neither the one of their bytes nor that of a language. */
+const letters = ['ä', 'Z', 'b', '_', 'B', 'a', '\u{1f600}', 'ﬀ', '-b', 'é'] as const;
 
 describe('pages by a column', () => {
   test.each<[type: string, column: PgColumnBuilderBase, values: readonly string[]]>([
@@ -103,35 +108,67 @@ describe('pages by a column', () => {
     ],
   ])('of type %s continue after any value, over several databases', async (type, column, values) => {
     await createTable(`, value ${type} not null`);
-    const registry = openRegistry(
-      shards.map(({ group, member }) => ({ group, member, url: urlOf(ShardIdentifier.of(group, member)) })),
-      {},
-    );
-    await registry.ready();
-    const table = pgTable('items', { ...entityColumns(Item), value: column });
-    const options = { model: Item, table, databases: registry, toModel: itemOf, toRow: () => ({}) };
-    const repository = new PgRepository<Item, typeof items>(options as never);
-    for (const value of values) for (const shard of shards) await insert(shard, 2, value);
-    const stored = await Promise.all(
-      shards.map((shard) =>
-        query<{ id: string; value: string }>(urlOf(shard), 'select id, value::text from items'),
-      ),
-    );
-    const rows = stored.flat().map(({ id, value }) => `('${id}'::uuid, '${value}'::${type})`);
-    for (const [direction, keyword] of [
-      ['ascending', 'asc'],
-      ['descending', 'desc'],
-    ] as const) {
-      const sorted = await query<{ id: string }>(
-        urlOf(firstShard),
-        `select id from (values ${rows.join()}) as t(id, value) order by value ${keyword}, id ${keyword}`,
+    const { paged, sorted } = await readAndSort(column, type, values);
+    expect(paged).toEqual(sorted);
+  });
+
+  test.each<[type: string, column: PgColumnBuilderBase, definition: string]>([
+    ['text', text('value').notNull(), 'text collate "en-x-icu"'],
+    ['varchar', varchar('value', { length: 9 }).notNull(), 'varchar(9) collate "en-x-icu"'],
+    ['varchar without length', varchar('value').notNull(), 'varchar collate "en-x-icu"'],
+    ['enum', pgEnum('letter', letters)('value').notNull(), 'letter'],
+  ])('of type %s have each row once, whatever the locale of the column is', async (_, column, definition) => {
+    for (const { url } of databases)
+      await query(
+        url,
+        `drop type if exists letter cascade; create type letter as enum ('${letters.join("','")}')`,
       );
-      expect(await pagesOf(repository, { limit: 1, orderBy: 'value' as never, direction })).toEqual(
-        sorted.map(({ id }) => id),
-      );
-    }
+    await createTable(`, value ${definition} not null`);
+    const { paged, sorted } = await readAndSort(column, 'text', letters, 'value collate "C"');
+    expect(paged).toEqual(sorted);
   });
 });
+
+/**
+ * Inserts rows with the values into both databases. Returns the ids on pages of one row, and as a database sorts all
+ * rows at once, both ascending and descending.
+ */
+async function readAndSort(
+  column: PgColumnBuilderBase,
+  type: string,
+  values: readonly string[],
+  order = 'value',
+): Promise<Readonly<Record<'paged' | 'sorted', readonly (readonly string[])[]>>> {
+  const registry = openRegistry(
+    shards.map(({ group, member }) => ({ group, member, url: urlOf(ShardIdentifier.of(group, member)) })),
+    {},
+  );
+  await registry.ready();
+  const table = pgTable('items', { ...entityColumns(Item), value: column });
+  const options = { model: Item, table, databases: registry, toModel: itemOf, toRow: () => ({}) };
+  const repository = new PgRepository<Item, typeof items>(options as never);
+  for (const value of values) for (const shard of shards) await insert(shard, 2, value);
+  const stored = await Promise.all(
+    shards.map((shard) =>
+      query<{ id: string; value: string }>(urlOf(shard), 'select id, value::text from items'),
+    ),
+  );
+  const rows = stored.flat().map(({ id, value }) => `('${id}'::uuid, '${value}'::${type})`);
+  const paged: (readonly string[])[] = [];
+  const sorted: (readonly string[])[] = [];
+  for (const [direction, keyword] of [
+    ['ascending', 'asc'],
+    ['descending', 'desc'],
+  ] as const) {
+    const all = await query<{ id: string }>(
+      urlOf(firstShard),
+      `select id from (values ${rows.join()}) as t(id, value) order by ${order} ${keyword}, id ${keyword}`,
+    );
+    sorted.push(all.map(({ id }) => id));
+    paged.push(await pagesOf(repository, { limit: 1, orderBy: 'value' as never, direction }));
+  }
+  return { paged, sorted };
+}
 
 async function open(...members: readonly { readonly shard: ShardIdentifier; readonly url: string }[]) {
   const settings = { 'acquisition-timeout-ms': 1_000 };
