@@ -1,8 +1,20 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 
-import { Inbox, type InboxQuery } from '../src/inbox/index.js';
+import { Inbox, type InboxDialect, type InboxQuery } from '../src/inbox/index.js';
 import type { InboxDatabase } from './inbox-databases.js';
+
+/** A zone by its name and by its offset, which a server has without a table of zones. */
+const west = { name: 'America/Phoenix', offset: '-07:00' } as const;
+const east = { name: 'Asia/Tokyo', offset: '+09:00' } as const;
+type Zone = typeof west | typeof east;
+
+/** The statement that sets the zone of a session, where sessions have one. */
+const setZone: Readonly<Record<InboxDialect, ((zone: Zone) => string) | undefined>> = {
+  postgresql: ({ name }) => `set local time zone '${name}'`,
+  mysql: ({ offset }) => `set time_zone = '${offset}'`,
+  sqlite: undefined,
+};
 
 /** Defines the tests of an inbox that a client of a database keeps. */
 export function describeInbox(client: string, open: () => Promise<InboxDatabase>): void {
@@ -90,6 +102,33 @@ export function describeInbox(client: string, open: () => Promise<InboxDatabase>
       expect(await mine.accept(database.query, id)).toBe(true);
       expect(await other.accept(database.query, id)).toBe(false);
     });
+
+    test.each([
+      { accepting: west, removing: east },
+      { accepting: east, removing: west },
+    ])(
+      'forgets by the instant of acceptance, with sessions in $accepting.name, then in $removing.name',
+      async ({ accepting, removing }) => {
+        const ofZones = new Inbox({ consumer: randomUUID(), dialect: database.dialect });
+        const [accept, remove] = [accepting, removing].map(
+          (zone) => (work: (query: InboxQuery) => Promise<void>) => {
+            // SQLite and the clients of all databases may take the zone of the process.
+            vi.stubEnv('TZ', zone.name);
+            return database.transaction(async (query) => {
+              const statement = setZone[database.dialect]?.(zone);
+              if (statement !== undefined) await query(statement, []);
+              await work(query);
+            });
+          },
+        ) as [typeof database.transaction, typeof database.transaction];
+        const hour = 3_600_000;
+        await accept(async (query) => expect(await ofZones.accept(query, randomUUID())).toBe(true));
+        await remove(async (query) => {
+          expect(await ofZones.removeOlderThan(query, new Date(Date.now() - hour))).toBe(0);
+          expect(await ofZones.removeOlderThan(query, new Date(Date.now() + hour))).toBe(1);
+        });
+      },
+    );
 
     test('forgets more events than one statement removes', async () => {
       const consumer = randomUUID();
