@@ -208,6 +208,21 @@ test('nothing listens to a request whose first snapshot fails', async () => {
   expect(listenerCounts()).toEqual(noListeners);
 });
 
+test('a place is free again after a first snapshot that fails, however often that happens', async () => {
+  const app = liveApp();
+  const shards = vi.spyOn(all.operator, 'shards').mockRejectedValue(new Error('no luck'));
+  for (let round = 0; round < 2; round++) {
+    const failed = await Promise.all(Array.from({ length: 16 }, async () => app.request('/live')));
+    expect(failed.map(({ status }) => status)).toEqual(Array.from({ length: 16 }, () => 500));
+  }
+  shards.mockRestore();
+  const response = await app.request('/live');
+  expect(response.status).toBe(200);
+  const listener = new Listener(response);
+  await listener.next();
+  await listener.leave();
+});
+
 test('a stream whose later snapshot fails ends, reports the error, and leaves no listener', async () => {
   const { request, closing, listenerCounts } = leavingRequest();
   const errors: unknown[] = [];
