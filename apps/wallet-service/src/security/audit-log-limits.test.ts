@@ -202,3 +202,16 @@ test('a write that fails after requests have given up on it ends no process, and
   expect(failures).toHaveLength(2);
   expect(await checkChain(file)).toMatchObject({ faults: [], end: { sequence: 1 } });
 });
+
+test('the check of an intact audit log finds no fault where two reads of the file divide a character', async () => {
+  const { file, openLog } = await auditFile();
+  const log = await openLog();
+  const principal = 'é€👍'.repeat(800);
+  for (let line = 0; line < 30; line++) await log.write({ ...entry, principal, input: { note: principal } });
+  await log.close();
+  const bytes = await readFile(file);
+  const borders = Array.from({ length: 6 }, (_unused, number) => bytes[65_536 * (number + 1)] ?? 0);
+  // The bytes of a character after its first one.
+  expect(borders.filter((byte) => byte >> 6 === 0b10)).not.toEqual([]);
+  expect(await checkChain(file)).toMatchObject({ faults: [], end: { sequence: 30 } });
+});
