@@ -102,6 +102,21 @@ describe('the events of two logs', () => {
     expect(new Set(lines.map(({ event }) => event.id)).size).toBe(lines.length);
   });
 
+  test('are exported with code 1, and all lines, when a payload can no longer be read', async () => {
+    const text = 'x'.repeat(70_000);
+    const [largeId] = await commands.first.write('large', [1], { payload: { text } });
+    commands.databases.takeDown(0, ({ operation }) => operation === 'log.find');
+    const exported = await run('events export');
+    expect(exported).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`error: 0/0: internal: ${largeId} is incomplete`) as string,
+    });
+    const lines = linesOf(exported) as readonly Line[];
+    expect(lines).toHaveLength(5);
+    const large = lines.find(({ event }) => event.id === largeId);
+    expect(large?.event).toMatchObject({ omitted: true, modelId: 'large' });
+  });
+
   test('are followed until there are enough', async () => {
     let isWritten = false;
     const ended = await run('events tail --last 1 --count 3 --interval-ms 20 --type ThingChangedEvent', [], {
