@@ -48,6 +48,31 @@ test('calls that take too long expire in the order in which they began, each at 
   expect(expired.map(([, ms]) => ms - startMs)).toEqual([100, 160, 190, 1_220]);
 });
 
+test.each([
+  ['in the same turn', 0],
+  ['later', 1],
+])('a call that begins after a stop expires like any other: %s', async (_when, turns) => {
+  const clock = new VirtualClock();
+  const expired: object[] = [];
+  const running = new CallDeadlines<object>(100, clock, (call) => {
+    running.remove(call);
+    expired.push(call);
+  });
+  for (let round = 0; round < 3; round++) {
+    const [before, after] = [{}, {}];
+    running.add(before);
+    running.remove(before);
+    running.stop();
+    for (let turn = 0; turn < turns; turn++) await clock.advance(1);
+    running.add(after);
+    await clock.advance(99);
+    expect(expired.includes(after)).toBe(false);
+    await clock.advance(1);
+    expect(expired.at(-1)).toBe(after);
+  }
+  expect(expired).toHaveLength(3);
+});
+
 test('the line about a restart contains the number of abandoned calls of each handler', () => {
   const write = vi.spyOn(console, 'error').mockReturnValue();
   const countByHandler = new Map([

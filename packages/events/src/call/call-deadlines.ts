@@ -7,8 +7,8 @@ export class CallDeadlines<Call extends object> {
   readonly #onExpired: (call: Call) => void;
   /** The calls in the order in which they began, so that the first one expires first. */
   readonly #startedMs = new Map<Call, number>();
-  #watching = false;
-  #stopped = new AbortController();
+  /** Ends the timer; `undefined` while there is none. */
+  #timer: AbortController | undefined;
 
   /** @param onExpired called with each call that takes too long, and must remove it */
   constructor(timeoutMs: number, clock: Clock, onExpired: (call: Call) => void) {
@@ -23,7 +23,7 @@ export class CallDeadlines<Call extends object> {
 
   add(call: Call): void {
     this.#startedMs.set(call, this.#clock.elapsedMs());
-    if (!this.#watching) void this.#watch();
+    if (this.#timer === undefined) void this.#watch();
   }
 
   /** Stops watching a call; returns false if it was already removed. */
@@ -33,19 +33,20 @@ export class CallDeadlines<Call extends object> {
 
   /** Ends the timer; calls that are added later are watched again. */
   stop(): void {
-    this.#stopped.abort();
-    this.#stopped = new AbortController();
+    this.#timer?.abort();
+    this.#timer = undefined;
   }
 
   /** Waits without holding a call or an iterator of the map: either would keep calls in memory that have ended. */
   async #watch(): Promise<void> {
-    this.#watching = true;
-    const { signal } = this.#stopped;
+    const timer = new AbortController();
+    this.#timer = timer;
     for (let leftMs = this.#expire(); leftMs !== undefined; leftMs = this.#expire()) {
-      await this.#clock.sleep(leftMs, signal);
-      if (signal.aborted) break;
+      await this.#clock.sleep(leftMs, timer.signal);
+      if (timer.signal.aborted) return;
     }
-    this.#watching = false;
+    // An expired call may have stopped this timer, and another call begun the next one.
+    if (!timer.signal.aborted) this.#timer = undefined;
   }
 
   /**
