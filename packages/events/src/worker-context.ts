@@ -99,8 +99,11 @@ export function untilAborted(signal: AbortSignal): Promise<void> {
 /** Waits for work, but not longer than a duration in milliseconds. */
 export async function within(clock: Clock, durationMs: number, work: Promise<unknown>): Promise<void> {
   const over = new AbortController();
-  await Promise.race([work, clock.sleep(durationMs, over.signal)]);
-  over.abort();
+  try {
+    await Promise.race([work, clock.sleep(durationMs, over.signal)]);
+  } finally {
+    over.abort();
+  }
 }
 
 /**
