@@ -299,11 +299,14 @@ test('a notification reaches its listener, even after the connection was lost', 
   const onNotification = vi.fn<() => void>();
   const stop = await store.notifications.listen(onNotification);
   const notified = async (): Promise<void> => {
-    onNotification.mockClear();
-    await vi.waitFor(async () => {
-      await store.notifications.notify();
-      expect(onNotification).toHaveBeenCalled();
-    }, 30_000);
+    // Two calls may only mean that a connection has broken, and that the next one listens.
+    for (let call = 1; call <= 3; call++) {
+      onNotification.mockClear();
+      await vi.waitFor(async () => {
+        await store.notifications.notify();
+        expect(onNotification).toHaveBeenCalled();
+      }, 30_000);
+    }
   };
   await notified();
   await breakListeners(url);
