@@ -220,6 +220,28 @@ describe('a paused handler', () => {
     expect(handler.seen).toEqual([]);
   });
 
+  test('is paused and resumed in another process after a look at the handlers has failed there', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' });
+    const { access, errors } = bench.start([handler]);
+    await bench.clock.advance(300);
+    for (let version = 1; version <= 3; version++) {
+      const outage = [new Error('out of reach')];
+      access.failures.set('cursors.known', outage);
+      await bench.clock.advance(leaseMs);
+      expect(outage).toEqual([]);
+      await operatorOf(bench).pause('one');
+      await bench.clock.advance(leaseMs);
+      bench.database.commit(deposited('a', version));
+      await bench.clock.advance(leaseMs);
+      expect(handler.seen).toHaveLength(version - 1);
+      await operatorOf(bench).resume('one');
+      await bench.clock.advance(leaseMs);
+      expect(handler.seen).toHaveLength(version);
+    }
+    expect(errors).toHaveLength(3);
+  });
+
   test('gets no retries of its blocked events, either', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
