@@ -147,7 +147,8 @@ export interface NotificationChannel {
   /** Notifies other processes that something was committed, outside of any business transaction. */
   notify(): Promise<void>;
   /**
-   * Calls the listener for every notification of another process, on a separate connection that is reopened when it breaks.
+   * Calls the listener for every notification of another process, on a separate connection that is reopened when it breaks. Calls it
+   * as well when notifications may have been missed: when the connection breaks, and once a new one receives notifications.
    *
    * @returns a function that ends it
    */

@@ -78,7 +78,7 @@ export class NotificationListener {
     const signal = this.#signal;
     while (!signal.aborted) {
       const isPooled = await this.#listenUntilBroken().catch(() => false);
-      // Commits may have been missed while disconnected.
+      // The last notifications before the connection broke may have been lost.
       this.#onNotification();
       const delayMs = isPooled ? pooledDelayMs : reconnectDelayMs;
       await delay(delayMs, undefined, { signal }).catch(() => undefined);
@@ -113,6 +113,8 @@ export class NotificationListener {
       const isPooled = await isBehindPooler(client);
       if (!isPooled) {
         await client.query(`listen ${channelName}`);
+        // Commits have been missed that were notified while no connection listened.
+        this.#onNotification();
         await ended;
       }
       return isPooled;
