@@ -105,6 +105,7 @@ test.each([
   if (typed === '') stdin.end();
   else stdin.write(typed);
   expect(await answer).toBe(isYes);
+  expect([stdin.listenerCount('keypress'), stdin.isPaused() || stdin.readableEnded]).toEqual([0, true]);
 });
 
 test('a reader of messages that has gone does not end the process', () => {
