@@ -322,6 +322,23 @@ test('a policy that a field without a value replaces is refused when the executo
   );
 });
 
+test.each([
+  ['allows', undefined],
+  ['refuses', new AccessDeniedError('no')],
+])('a policy that %s has ended, so that work it left running executes actions', async (_what, refusal) => {
+  const answered = Promise.withResolvers<void>();
+  const later: Promise<bigint>[] = [];
+  const { deposit } = policed(async () => {
+    if (later.length > 0) return;
+    later.push(answered.promise.then(() => deposit()));
+    if (refusal !== undefined) throw refusal;
+  });
+  const [first] = await Promise.allSettled([deposit()]);
+  expect(first).toMatchObject(refusal === undefined ? { value: 101n } : { reason: refusal });
+  answered.resolve();
+  expect(await Promise.all(later)).toEqual([101n]);
+});
+
 test('a policy that is taken away later is still asked', async () => {
   const { deposit, action } = policed(byOwner);
   Object.assign(action, { policy: undefined });
