@@ -2,7 +2,7 @@ import { VirtualClock } from '@framework/testing';
 import { expect, test, vi } from 'vitest';
 
 import { keptInMemory } from '../../core/test/kept-in-memory.js';
-import { CallDeadlines, logRestartNeed } from '../src/call/call-deadlines.js';
+import { CallDeadlines, TurnTime, logRestartNeed } from '../src/call/call-deadlines.js';
 
 test('a call that has ended is released at once, however long it might have taken, and whatever else is running', async () => {
   const clock = new VirtualClock();
@@ -71,6 +71,29 @@ test.each([
     expect(expired.at(-1)).toBe(after);
   }
   expect(expired).toHaveLength(3);
+});
+
+test('the time of work that throws counts for its turn, like that of any other', async () => {
+  const clock = new VirtualClock();
+  let elapsedMs = 0;
+  const turn = new TurnTime({
+    now: () => clock.now(),
+    elapsedMs: () => elapsedMs,
+    sleep: (durationMs, signal) => clock.sleep(durationMs, signal),
+    after: (durationMs, work) => clock.after(durationMs, work),
+  });
+  for (let round = 0; round < 3; round++) {
+    for (let call = 0; call < 4; call++) {
+      expect(turn.spent).toBe(false);
+      const work = (): never => {
+        elapsedMs += 5;
+        throw new Error('no');
+      };
+      expect(() => turn.measure(work)).toThrow('no');
+    }
+    expect(turn.spent).toBe(true);
+    await clock.advance(1);
+  }
 });
 
 test('the line about a restart contains the number of abandoned calls of each handler', () => {

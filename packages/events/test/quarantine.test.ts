@@ -1,7 +1,9 @@
 import type { DeliverableEvent } from '@framework/core/adapter';
+import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
 import { PartialBatchError } from '../src/index.js';
+import { QuarantineGate } from '../src/subscription/quarantine.js';
 import { deposited } from './account.js';
 import { batchHandlerOf, blockElsewhere, die, down as manyDown, sentBy } from './bench-store.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, operatorOf } from './delivery-bench.js';
@@ -316,4 +318,19 @@ test('an event that ends processes behind done ones is found with few deaths', a
   expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'a70' }, dead: true }]);
   expect(deaths).toBeLessThan(10);
   expect(calls.filter((id) => done.some((event) => event.id === id))).toEqual([]);
+});
+
+const fail = (): Promise<never> => Promise.reject(new Error('no'));
+
+test('attempts that fail, however many, leave the next one alone at once', async () => {
+  const clock = new VirtualClock();
+  const attempts = new QuarantineGate(clock);
+  for (let round = 0; round < 3; round++) {
+    const failed = await Promise.allSettled([attempts.runBeside(fail), attempts.runAlone(fail, 1_000)]);
+    expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+  }
+  let isAlone = false;
+  await attempts.runAlone(async (alone) => void (isAlone = !alone.aborted), 1_000);
+  await clock.advance(1);
+  expect([isAlone, clock.sleeperCount]).toEqual([true, 0]);
 });
