@@ -264,3 +264,26 @@ test('a stop amid a drain leaves the row of the model behind what is done', asyn
   expect(second.seen).toHaveLength(200 - done);
   expect(bench.database.blocked.size).toBe(0);
 });
+
+test('a model whose drains fail, however often, leaves room for what is read ahead and for other models', async () => {
+  const bench = new DeliveryBench();
+  const failed = new Set<string>();
+  const handler = handlerOf(
+    { name: 'one', retry: { attemptsMax: 3, backoffBaseMs: 1_000 } },
+    ({ eventId, modelId }) => {
+      if (modelId !== 'a' || failed.has(eventId)) return;
+      failed.add(eventId);
+      throw new Error('once');
+    },
+  );
+  const { executor } = bench.start([handler], { unfinishedMax: 10, readMax: 5 });
+  await bench.clock.advance(300);
+  for (let version = 1; version <= 20; version++) bench.database.commit(deposited('a', version));
+  executor.committed();
+  await bench.clock.advance(120_000);
+  bench.database.commit(deposited('b', 1));
+  executor.committed();
+  await bench.clock.advance(10_000);
+  expect(failed.size).toBe(20);
+  expect([seenOf(handler.seen, 'a').length, seenOf(handler.seen, 'b')]).toEqual([40, ['b1']]);
+});
