@@ -2,6 +2,7 @@ import { firstShard } from '@framework/conformance';
 import { ShardIdentifier, openDatabases } from '@framework/core';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
+import { sql } from 'drizzle-orm';
 import pg from 'pg';
 import { expect, onTestFinished, test, vi } from 'vitest';
 
@@ -12,6 +13,7 @@ import { postgres } from '../src/index.js';
 import { inDatabase, inShortTransaction } from '../src/migration/in-database.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openSuite } from './fixtures/open-registry.js';
+import { PgFixture } from './fixtures/pg-fixture.js';
 import { shardingConfig } from './fixtures/sharding-config.js';
 
 /** How long the server may take to end a session. */
@@ -123,6 +125,15 @@ test('reads and writes leave nothing behind, even those that fail, and no warnin
       await expect(
         suite.accounts.getById((await suite.openAccount(ShardIdentifier.of(9, 9)).catch(() => account)).id),
       ).resolves.toMatchObject({ version: 1 });
+      const failing = suite.fixture.databases.transactionManager(firstShard).inTransaction(async () => {
+        await suite.accounts.getById(account.id);
+        throw new Error('refused');
+      });
+      await expect(failing).rejects.toThrow('refused');
+      const failed = new PgFixture(suite.fixture.databases).accounts
+        .db(firstShard)
+        .execute(sql`select 1 from nothing`);
+      await expect(failed).rejects.toBeInstanceOf(Error);
     },
     { patienceMs },
   );
