@@ -7,12 +7,13 @@ import {
   Id,
   type Principal,
   type Repository,
+  type ShardIdentifier,
   type ShardingStrategy,
   openDatabases,
   systemClock,
 } from '@framework/core';
 import type { ModelMapper } from '@framework/core/adapter';
-import { firstShard } from '@framework/conformance';
+import { firstShard, otherDatabaseShard } from '@framework/conformance';
 import { MemoryRepository, memory, memorySharding } from '@framework/testing/memory';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pgTable } from 'drizzle-orm/pg-core';
@@ -166,6 +167,38 @@ describe('a table whose ids have a case-insensitive collation', () => {
     });
     await expect(repository.getById('Anna')).rejects.toMatchObject({ code: 'entity-not-found' });
   });
+});
+
+test('texts as ids are on pages in the order of their bytes, over databases with the locale of a language', async () => {
+  const ids = ['-b', 'B', 'Z', '_', 'a', 'b', 'ä', 'é', '\u{1f600}'];
+  const shards = [firstShard, otherDatabaseShard] as const;
+  const shardOf = (id: string): ShardIdentifier => shards[ids.indexOf(id) % 2 === 0 ? 0 : 1];
+  const databases = await Promise.all(shards.map(() => createTestDatabase()));
+  onTestFinished(async () => void (await Promise.all(databases.map((each) => each.drop()))));
+  for (const [index, { url }] of databases.entries())
+    await query(
+      url,
+      `create table customers (id text collate "en-x-icu" primary key, state text not null, version bigint not null);
+       insert into customers select id, 'KNOWN', 1
+         from unnest(array['${ids.join("','")}']) with ordinality as given (id, n) where n % 2 <> ${index}`,
+    );
+  const located = openRegistry(
+    shards.map(({ group, member }, index) => ({ group, member, url: databases[index]!.url })),
+  );
+  await located.ready();
+  const repository = new PgRepository({
+    model: Customer,
+    table: customers,
+    databases: located,
+    strategy: { shardOfModel: ({ id }) => shardOf(id.value), shardOfId: shardOf },
+  });
+  const read: string[] = [];
+  for (let after: string | undefined, pages = 0; pages === 0 || after !== undefined; pages++) {
+    const page = await repository.findPage({ limit: 1, after });
+    read.push(...page.items.map(({ id }) => id.value));
+    after = page.next;
+  }
+  expect(read).toEqual(ids);
 });
 
 describe('a table whose ids are UUIDs', () => {
