@@ -6,6 +6,7 @@ import { openStore } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
+import { VirtualTime } from './fixtures/virtual-time.js';
 
 /** What the server says instead of searching the default partition. */
 const unsearched = /default partition "events_default" is implied by existing constraints/;
@@ -75,6 +76,43 @@ test('a month that could not be attached, because the default partition has even
   ) as string;
   expect(await warningsAtStart(url)).toMatchObject([{ kind: 'log-partitions', message }]);
 });
+
+test.each([
+  { zone: 'Pacific/Kiritimati', now: '2090-03-31T20:00:00Z', first: '2090_03' },
+  { zone: 'Pacific/Pago_Pago', now: '2090-04-01T05:00:00Z', first: '2090_04' },
+])(
+  'months are those of UTC in sessions in $zone, where it is another month',
+  async ({ zone, now, first }) => {
+    const database = await emptyDatabase();
+    const { url } = database;
+    const time = await VirtualTime.begin(database, new Date(now));
+    onTestFinished(() => time.end());
+    await query(url, `alter database ${database.database} set timezone = '${zone}'`);
+    // The functions of the log keep real time, so that it lacks the partition of this month.
+    const message = expect.stringContaining(`(events_${first}, `) as string;
+    expect(await warningsAtStart(url)).toMatchObject([{ kind: 'log-partitions', message }]);
+    const create = 'eventlog.create_partitions(integer)';
+    await query(url, `alter function ${create} set search_path = virtual_time, pg_catalog, pg_temp`);
+    await dropPartitions(url);
+    await query(url, 'select eventlog.create_partitions(3)');
+    const months = await monthsIn(url);
+    expect(months[0]).toBe(`events_${first} from ${first.replace('_', '-')}-01 00:00:00+00`);
+    expect(months).toHaveLength(4);
+  },
+);
+
+/** The partitions, each with the instant in UTC from which on it takes events. */
+async function monthsIn(url: string): Promise<readonly string[]> {
+  const inUtc = new URL(url);
+  inUtc.searchParams.set('options', '-c timezone=UTC');
+  const rows = await query<{ month: string }>(
+    inUtc.href,
+    `select relname || ' from ' || split_part(pg_get_expr(relpartbound, pg_class.oid), $$'$$, 2) as month
+     from pg_inherits join pg_class on pg_class.oid = inhrelid
+     where inhparent = 'eventlog.events'::regclass and relname <> 'events_default' order by relname`,
+  );
+  return rows.map(({ month }) => month);
+}
 
 async function warningsAtStart(url: string): Promise<readonly PostgresWarning[]> {
   const warnings: PostgresWarning[] = [];
