@@ -32,7 +32,8 @@ describe('a body', () => {
     ['of the limit, in characters of two, three and four bytes', 'éé€👍x'],
   ])('%s is read, whether or not its length is known', async (_size, text) => {
     expect((await bodyOf(text).read()).toString()).toBe(text);
-    const inParts = new RequestBody(requestWith(Array.from(text), chunked), bytesMax);
+    const bytes = Array.from(Buffer.from(text), (byte) => Buffer.of(byte));
+    const inParts = new RequestBody(requestWith(bytes, chunked), bytesMax);
     expect((await inParts.read()).toString()).toBe(text);
   });
 

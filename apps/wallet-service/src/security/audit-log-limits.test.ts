@@ -203,6 +203,26 @@ test('a write that fails after requests have given up on it ends no process, and
   expect(await checkChain(file)).toMatchObject({ faults: [], end: { sequence: 1 } });
 });
 
+test('a log that can be written again stays so, however often a write has failed at once', async () => {
+  const { file, failures, openLog } = await auditFile();
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const log = await openLog();
+  const methods = await handleMethods(file);
+  for (let round = 1; round <= 2; round++) {
+    const failing = vi.spyOn(methods, 'write').mockRejectedValueOnce(new Error('The disk is full'));
+    await log.write(entry);
+    expect([log.isWritable, failures.length]).toEqual([false, round]);
+    await vi.waitFor(() => expect(log.isWritable).toBe(true), 30_000);
+    failing.mockRestore();
+    // Longer than a write may take.
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect([log.isWritable, failures.length]).toEqual([true, round]);
+  }
+  await log.close();
+  expect(await checkChain(file)).toMatchObject({ faults: [], end: { sequence: 2 } });
+});
+
 test('the check of an intact audit log finds no fault where two reads of the file divide a character', async () => {
   const { file, openLog } = await auditFile();
   const log = await openLog();
