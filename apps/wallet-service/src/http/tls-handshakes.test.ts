@@ -1,12 +1,14 @@
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { type Socket, connect } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
-import { afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 
+import { leftBehind } from '../../../../packages/core/test/left-behind.js';
 import { type TestCertificate, testCertificate } from '../../test/test-tls.js';
 import { ClientAddresses } from './client-address.js';
 import { HttpServer, type HttpServerOptions, type ServerLimits } from './http-server.js';
 import { parseHttpSettings } from './http-settings.js';
+import { TlsHandshakes } from './tls-handshakes.js';
 
 /** The beginning of a handshake: a record of which most is missing. */
 const halfHello = Buffer.from([0x16, 0x03, 0x01, 0x40, 0x00, 0x01]);
@@ -84,6 +86,40 @@ test('a renewed certificate is shown to new connections, and the others continue
   await once(late, 'secureConnect');
   early.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
   expect(String(await once(early, 'data'))).toMatch(/^HTTP\/1.1 200 OK/);
+});
+
+test('the deadline of a handshake ends no connection whose handshake is finished', () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const clients = new EventEmitter();
+  const handshakes = new TlsHandshakes(clients as never, 60_000);
+  const destroyed: number[] = [];
+  for (const remotePort of [1, 2]) {
+    const address = { remoteAddress: '127.0.0.1', remotePort };
+    const destroy = (): void => void destroyed.push(remotePort);
+    clients.emit('connection', Object.assign(new EventEmitter(), { ...address, destroy }));
+    if (remotePort === 1) clients.emit('secureConnection', address);
+  }
+  vi.advanceTimersByTime(60_000);
+  expect(destroyed).toEqual([2]);
+  handshakes.end();
+  expect(destroyed).toEqual([2, 2]);
+});
+
+test('handshakes leave nothing behind, whether they are finished or broken off', async () => {
+  const clients = new EventEmitter();
+  const handshakes = new TlsHandshakes(clients as never, 60_000);
+  const left = await leftBehind((number) => {
+    for (const [index, isFinished] of [true, false].entries()) {
+      const address = { remoteAddress: '127.0.0.1', remotePort: 1_024 + 2 * number + index };
+      const socket = Object.assign(new EventEmitter(), address);
+      clients.emit('connection', socket);
+      if (isFinished) clients.emit('secureConnection', address);
+      socket.emit('close');
+    }
+  });
+  expect(left).toEqual([]);
+  handshakes.end();
 });
 
 async function listen({
