@@ -14,6 +14,7 @@ import { inDatabase, inShortTransaction } from '../src/migration/in-database.js'
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openSuite } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
+import { query } from './fixtures/query.js';
 import { shardingConfig } from './fixtures/sharding-config.js';
 
 /** How long the server may take to end a session. */
@@ -108,6 +109,19 @@ test('callers that wait for a database, and ask for its state, leave nothing beh
         [{ ready: true }],
       ]);
     },
+    { patienceMs },
+  );
+  expect(left).toEqual([]);
+});
+
+test('checks leave nothing behind when the database answers them with a refusal', async () => {
+  const { url, database } = await emptyDatabase();
+  const databases = openDatabases(shardingConfig([{ group: 0, member: 0, url }]), postgres());
+  onTestFinished(() => databases.close());
+  await databases.ready();
+  await query(url, `alter database ${database} set default_transaction_read_only = on`);
+  const left = await leftBehind(
+    async () => expect(await databases.status()).toMatchObject([{ ready: false }]),
     { patienceMs },
   );
   expect(left).toEqual([]);
