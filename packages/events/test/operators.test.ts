@@ -220,7 +220,7 @@ describe('a paused handler', () => {
     expect(handler.seen).toEqual([]);
   });
 
-  test('stops and resumes in another process whose look at the handlers has failed', async () => {
+  test('is paused and resumed in another process after a look at the handlers has failed there', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' });
     const { access, errors } = bench.start([handler]);

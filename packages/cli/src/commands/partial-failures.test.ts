@@ -41,6 +41,8 @@ const queries = [
   'events search',
   'events show EVENT',
   'events export',
+  'events publish-again --relay publish --model a --yes',
+  'events publish-again --relay publish --model a --dry-run',
   'model a',
   'model a --verify',
   'action ACTION',
