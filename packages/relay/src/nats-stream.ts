@@ -37,14 +37,16 @@ export class NatsStream {
   }
 
   /**
-   * Looks at its settings now.
+   * Looks at its settings now, if the user may ask for them.
    *
    * @throws Error when it does not exist, or would confirm nothing
    */
   async check(): Promise<void> {
     this.forget();
-    const info = await this.#manager.streams.info(this.#name);
-    assertConfirms(info);
+    const info = await this.#manager.streams.info(this.#name).catch((error: unknown) => {
+      if (!isDenied(error)) throw error;
+    });
+    if (info !== undefined) assertConfirms(info);
   }
 
   /** Lets the next call of {@link takers} look at its settings again. */
@@ -66,10 +68,19 @@ export class NatsStream {
       throw error;
     });
     if (info?.config.retention !== 'interest') return () => true;
+    const filters = await this.#filters().catch((error: unknown) => {
+      if (!isDenied(error)) throw error;
+      return ['>'];
+    });
+    return (subject) => filters.some((filter) => isMatch(filter, subject));
+  }
+
+  /** The subjects that its consumers get. */
+  async #filters(): Promise<readonly string[]> {
     const filters: string[] = [];
     for await (const { config } of this.#manager.consumers.list(this.#name))
       filters.push(...(config.filter_subjects ?? [config.filter_subject || '>']));
-    return (subject) => filters.some((filter) => isMatch(filter, subject));
+    return filters;
   }
 
   /**
@@ -141,7 +152,11 @@ function assertConfirms({ config }: StreamInfo): void {
 
 /** Whether the settings of a stream cannot be known: it does not exist, or the user may not ask. */
 function isUnknown(error: unknown): boolean {
-  return isAnswer(error, streamNotFound) || error instanceof PermissionViolationError;
+  return isAnswer(error, streamNotFound) || isDenied(error);
+}
+
+function isDenied(error: unknown): boolean {
+  return error instanceof Error && error.cause instanceof PermissionViolationError;
 }
 
 function isAnswer(error: unknown, code: number): boolean {

@@ -20,6 +20,8 @@ const configuration = `authorization {
   users: [
     { user: admin, password: a }
     { user: relay, password: r, permissions: { publish: ["$JS.API.>", "allowed.>"], subscribe: "_INBOX.>" } }
+    { user: blind, password: b, permissions: { publish: ["$JS.API.INFO", "seen.>"], subscribe: "_INBOX.>" } }
+    { user: half, password: h, permissions: { publish: ["$JS.API.INFO", "$JS.API.STREAM.INFO.*", "seen.>"], subscribe: "_INBOX.>" } }
     { user: private, password: p, permissions: { publish: [">"], subscribe: "_INBOX_relay.>" } }
     { user: mute, password: m, permissions: { publish: [">"], subscribe: "none" } }
   ]
@@ -132,6 +134,25 @@ describe.skipIf(command === undefined)('NATS', () => {
   test('says that the user may not subscribe to answers', async () => {
     const broker = open(await newStream(), { connection: { user: 'mute', pass: 'm' }, timeoutMs: 60_000 });
     await expect(broker.ping()).rejects.toThrow(/permissions violation for subscription/i);
+  });
+
+  test('takes the messages of a user who may only publish, and not ask about the stream', async () => {
+    const stream = await newStream({ subjects: ['seen.>'] });
+    const broker = open(stream, { connection: { user: 'blind', pass: 'b' } });
+    const message = messageFor('seen', 'a', 1);
+    for (const each of [message, message, messageFor('seen', 'a', 2)])
+      expect(await answerTo(broker, each)).toBe('confirmed');
+    await broker.ping();
+    expect(await countIn(stream)).toBe(2);
+    await manager.streams.delete(stream);
+  });
+
+  test('takes the messages of a user who may not ask for the consumers of the stream', async () => {
+    const stream = await newStream({ subjects: ['seen.>'], retention: 'interest' });
+    await manager.consumers.add(stream, { durable_name: 'all', filter_subject: 'seen.>' });
+    const broker = open(stream, { connection: { user: 'half', pass: 'h' } });
+    expect(await answerTo(broker, messageFor('seen', 'a', 1))).toBe('confirmed');
+    await manager.streams.delete(stream);
   });
 
   test('has answers arrive where the options of the client say', async () => {
