@@ -254,6 +254,18 @@ describe('a faulty section of relays', () => {
       'the client writes it itself',
     ],
     [
+      'a seed that is none',
+      { name: 'r', nats: { servers: ['127.0.0.1'], stream: 's', 'nkey-seed': 'SUs3cret' } },
+      'framework.relay[0].nats',
+      'nkey-seed is not the seed of a key',
+    ],
+    [
+      'a file without credentials',
+      { name: 'r', nats: { servers: ['127.0.0.1'], stream: 's', 'creds-file': noCertificate } },
+      'framework.relay[0].nats',
+      'creds-file has no credentials',
+    ],
+    [
       'a subject that cannot be',
       { name: 'r', nats: { servers: ['127.0.0.1'], stream: 's', subject: '{model}.*' } },
       'framework.relay[0].nats',

@@ -10,7 +10,8 @@ import * as z from 'zod';
 
 import type { Relay } from './event-relay.js';
 import { type RelayOptions, relay } from './relay.js';
-import { defined, kindNames, kinds, type onlySchema, relaySchema } from './relay-sections.js';
+import { defined } from './relay-credentials.js';
+import { kindNames, kinds, type onlySchema, relaySchema } from './relay-sections.js';
 
 export { type RelayDescription, describeRelays } from './relay-description.js';
 

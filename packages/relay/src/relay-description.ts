@@ -1,6 +1,7 @@
 import type { FrameworkConfig } from '@framework/core';
 
-import { defined, kindNames, kinds, relaySchema } from './relay-sections.js';
+import { defined } from './relay-credentials.js';
+import { kindNames, kinds, relaySchema } from './relay-sections.js';
 
 /** What `asyncApiDocument` says about the relays of a service. */
 export interface RelayDescription {

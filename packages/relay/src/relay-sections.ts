@@ -1,15 +1,11 @@
-import { createSecureContext } from 'node:tls';
-import { X509Certificate } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { isStorableText } from '@framework/core/adapter';
 import * as z from 'zod';
 
 import type { Broker } from './broker.js';
+import { certificatesOf, defined, natsAuthenticator } from './relay-credentials.js';
 
 const text = z.string().min(1, 'is empty');
 const milliseconds = z.int().min(1).max(2_147_483_647);
-
-const pathCharactersMax = 1_024;
 
 const tlsSchema = z
   .strictObject(
@@ -245,18 +241,6 @@ function withScheme(scheme: string, server: string): string {
   return server.replace(/^([\w+]+:\/\/)?/, `${scheme}://`);
 }
 
-/** Who the relay is to NATS, if its file or its key says so. */
-async function natsAuthenticator({
-  credsFile,
-  nkeySeed,
-}: Pick<z.output<typeof natsSchema>, 'credsFile' | 'nkeySeed'>) {
-  const { credsAuthenticator, nkeyAuthenticator } = await import('@nats-io/transport-node');
-  const encoder = new TextEncoder();
-  if (nkeySeed !== undefined) return nkeyAuthenticator(encoder.encode(nkeySeed));
-  const credentials = await contentOf('creds-file', credsFile);
-  return credentials === undefined ? undefined : credsAuthenticator(encoder.encode(credentials));
-}
-
 /**
  * The subjects of a stream that takes all messages, as far as they are known before there are any.
  *
@@ -286,38 +270,6 @@ function usesTls({ tls: files, url }: { readonly tls?: unknown; readonly url: st
   return files === undefined || /^(?:amqps|rediss|https):/i.test(url);
 }
 
-/**
- * Reads the files of a section `tls`. A connection would only later, and less clearly, say what is wrong with them.
- *
- * @throws Error when a file cannot be read or has something else
- */
-async function certificatesOf({ caFile, certFile, keyFile }: z.output<typeof tlsSchema>) {
-  const [ca, cert, key] = await Promise.all([
-    contentOf('tls.ca-file', caFile),
-    contentOf('tls.cert-file', certFile),
-    contentOf('tls.key-file', keyFile),
-  ]);
-  const certificates = defined({ ca, cert, key });
-  try {
-    // Without this, a connection would only say that it does not know the server.
-    if (ca !== undefined) void new X509Certificate(ca);
-    createSecureContext(certificates);
-  } catch (cause) {
-    throw new Error(`the files of tls cannot be used: ${String(cause)}`, { cause });
-  }
-  return certificates;
-}
-
-async function contentOf(key: string, file: string | undefined): Promise<string | undefined> {
-  if (file === undefined) return undefined;
-  return readFile(file, 'utf8').catch(({ code = '' }: NodeJS.ErrnoException) => {
-    // Somebody may have written what the file should have, which can be a private key, and which the system's error repeats.
-    const isPath = file.length <= pathCharactersMax && !/[\r\n]|-----/.test(file);
-    const shown = isPath ? `: ${file}` : ', which must be the path of a file';
-    throw new Error(`${key} cannot be read${shown} (${code})`);
-  });
-}
-
 function urlOf(...protocols: readonly string[]) {
   return z.string().refine((url) => protocols.includes(URL.parse(url)?.protocol ?? ''), {
     error: `must be a URL that begins with ${protocols.map((protocol) => `${protocol}//`).join(' or ')}`,
@@ -333,13 +285,4 @@ function isHeader({ name, value }: { readonly name: string; readonly value: stri
   } catch {
     return false;
   }
-}
-
-type Defined<T> = { readonly [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
-  readonly [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>;
-};
-
-/** Leaves out what is `undefined`, so that the defaults apply. */
-export function defined<T extends object>(options: T): Defined<T> {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as Defined<T>;
 }
