@@ -56,7 +56,7 @@ describe.skipIf(server === undefined)('NATS JetStream', () => {
     const { broker, topic } = fixture;
     const messages = [messageFor(`${topic}.`, 'a', 1), messageFor(topic, 'b', 1)];
     expect(await broker.publish(messages, forever)).toMatchObject([
-      { kind: 'refused', reason: expect.stringContaining('has an empty part') as string },
+      { kind: 'refused', reason: expect.stringContaining('has a part that is empty') as string },
       { kind: 'confirmed' },
     ]);
     await fixture.close();
