@@ -10,7 +10,7 @@ const commands = [
   ['', 'doctor', 'migrate', 'migrate status', 'migrate plan', 'migrate up', 'shards'],
   ['consumers', 'relays', 'pause', 'resume', 'retire'],
   ['dead-letters', 'dead-letters list', 'dead-letters show', 'dead-letters replay', 'dead-letters skip'],
-  ['events', 'events tail', 'events search', 'events show', 'events export'],
+  ['events', 'events tail', 'events search', 'events show', 'events export', 'events publish-again'],
   ['model', 'action', 'key', 'why', 'audit'],
   ['view', 'transfers', 'check', 'openapi', 'asyncapi', 'console'],
 ].flat();
