@@ -57,7 +57,7 @@ async function insert(shard: ShardIdentifier, count: number, value?: string): Pr
   return ids;
 }
 
-/** In an order that is neither the one of their bytes nor that of a language. */
+/** Sorted neither by bytes nor by a locale. */
 const letters = ['ä', 'Z', 'b', '_', 'B', 'a', '\u{1f600}', 'ﬀ', '-b', 'é'] as const;
 
 describe('pages by a column', () => {

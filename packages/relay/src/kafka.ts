@@ -109,7 +109,7 @@ class KafkaBroker implements Broker {
     return this.#topic.targetOf(message);
   }
 
-  /** Also finds out whether the user may write to the topic, or to that of the last message. */
+  /** Also checks that the user may write to the configured topic, or to the topic of the last message. */
   async ping(): Promise<void> {
     await this.#withProducer((producer) => this.#answer(producer.ping(this.#lastTopic), forever));
   }
@@ -238,7 +238,7 @@ class KafkaBroker implements Broker {
     }
   }
 
-  /** Somebody may have raised the limit of a topic again: so many batches after a refused one, one of twice the size is tried. */
+  /** Doubles the lowered limit of a topic after Kafka has taken a number of batches, because the topic's own limit may have been raised. */
   #raise(topic: string): void {
     const { bytesMax, takenCount } = this.#lowered.get(topic) ?? {};
     if (bytesMax === undefined || takenCount === undefined) return;

@@ -1,6 +1,6 @@
 import type { BrokerMessage } from './broker.js';
 
-/** What a template may have in braces, and what it stands for. */
+/** The placeholders of a template, each with its value for a message. */
 const placeholders: Readonly<Record<string, (message: BrokerMessage) => string>> = {
   // The attribute `type` is the namespace and the type of the event.
   namespace: ({ attributes, eventType }) => (attributes['type'] ?? '').slice(0, -eventType.length - 1),
@@ -11,7 +11,7 @@ const placeholders: Readonly<Record<string, (message: BrokerMessage) => string>>
 };
 const known = Object.keys(placeholders).map((name) => `{${name}}`);
 
-/** A text, or what stands for a placeholder. */
+/** Literal text, or the value of a placeholder. */
 type Part = string | ((message: BrokerMessage) => string);
 
 /** What the names of one kind of broker must be like. */

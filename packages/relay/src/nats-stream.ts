@@ -84,8 +84,8 @@ export class NatsStream {
   }
 
   /**
-   * Whether it is the stream whose settings are known: one that somebody has created anew begins to count again, and its settings are
-   * looked at before what it has confirmed is believed.
+   * Detects a stream that was deleted and created again, whose sequence numbers start over, and reads its settings before its
+   * acknowledgement is trusted.
    *
    * @param sequence the number of a message that it has stored now
    * @returns false when it would not have stored the subject

@@ -112,8 +112,8 @@ class NatsBroker implements Broker {
   }
 
   /**
-   * Also finds out whether the user may publish to the subject of the last message, if there was one. The message for that is stored nowhere, but
-   * those who subscribe to the subject without a stream get it, without body and attributes.
+   * Also checks that the user may publish to the subject of the last message, if there was one. The probe is not stored, but plain
+   * subscribers of the subject receive it, without body and attributes.
    */
   async ping(): Promise<void> {
     const { stream, acknowledgements } = await this.#connection.get();

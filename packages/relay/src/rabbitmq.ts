@@ -122,7 +122,7 @@ class RabbitMqBroker implements Broker {
     return this.#routingKey.targetOf(message);
   }
 
-  /** Also finds out whether the user may publish, with the routing key of the last message if there was one. */
+  /** Also checks that the user may publish, with the routing key of the last message if there was one. */
   async ping(): Promise<void> {
     const connected = await this.#connection.get();
     await this.#connection.answer(connected, this.#probe(connected));

@@ -106,7 +106,7 @@ class RedisBroker implements Broker {
     return this.#stream.targetOf(message);
   }
 
-  /** Also finds out whether the server takes entries of the stream now, or of that of the last message. */
+  /** Also checks that the server accepts entries for the configured stream, or for the stream of the last message. */
   async ping(): Promise<void> {
     const client = await this.#connection.get();
     const stream = this.#lastStream;

@@ -55,12 +55,12 @@ export class PgDeliveryStore implements DeliveryStore {
   }
 }
 
-/** What a slot of replication keeps, and who reads it. */
+/** How much write-ahead log a replication slot retains, and the process that uses it. */
 export const retainedColumns = `s.active_pid as "activePid",
   case when pg_is_in_recovery() then 0
     else coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn), 0) end::double precision as "retainedBytes"`;
 
-/** All slots of the database, whoever has created them. */
+/** All replication slots of the database, including those of other programs. */
 const retainedLogsText = `
   select s.slot_name::text as name, coalesce(s.wal_status, 'lost') as status, ${retainedColumns}
   from pg_replication_slots s where s.database = current_database() order by 1`;

@@ -231,7 +231,7 @@ function contentOf({ headers, body }: BrokerDelivery): MessageContent {
   return { attributes: attributesOfJson(attributes), payload: () => dataOf(data, base64) };
 }
 
-/** The signature of a webhook covers its own id: with another one, somebody has changed the message on its way. */
+/** The signature covers `webhook-id`, not the attributes: if the ids differ, the message was changed in transit. */
 function assertSigned(signed: readonly unknown[] | undefined, id: unknown): void {
   if (signed === undefined || (signed.length === 1 && String(signed[0]) === id)) return;
   throw new UnreadableMessageError('id', 'is not the webhook-id, which is signed');
