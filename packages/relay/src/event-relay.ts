@@ -101,6 +101,8 @@ class TargetWaitsError extends RetryLaterError {
 
 /** How often a batch of several models waits as a whole before each of them waits by itself. */
 const wholeWaitsMax = 3;
+/** How often a batch waits as a whole without any answer: about 100 seconds if the connection is refused at once. */
+const unansweredMax = 30;
 const heldBack: PublishOutcome = { kind: 'held-back' };
 const leftOut = { kind: 'left-out' } as const;
 
@@ -304,8 +306,10 @@ export class EventRelay implements Relay {
       if (isGivenUp(signal)) throw new BrokerUnavailableError(this.name, { cause: error });
       this.#note('waiting', 'broker-unavailable', error);
       const heads = firstOfEachKey(messages);
-      // A message that is never answered, while others are, must not hold up those behind it.
-      if (heads.some(({ id }) => this.#health.isSuspect(id))) {
+      // A message that is never answered must not hold up those behind it for ever, even if nothing else is sent meanwhile.
+      if (
+        heads.some(({ id }) => this.#health.isSuspect(id) || this.#health.failureCount(id) >= unansweredMax)
+      ) {
         const reason = errorText(error);
         return new Map(heads.map((message) => [message, { kind: 'later', of: 'target', reason }]));
       }

@@ -1,4 +1,5 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
+import { slotOf } from '@framework/core/adapter';
 import { Delivery, DeliveryOperator, PartialBatchError, RetryLaterError } from '@framework/events';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
@@ -133,16 +134,21 @@ describe('a message that alone is not taken', () => {
   test.each([
     [
       'answered that it is not taken now',
-      (broker: ScriptedBroker, isBad: boolean) => (broker.takesLater = () => (isBad ? {} : undefined)),
+      (broker: ScriptedBroker, isBad: (message: BrokerMessage) => boolean) => {
+        broker.takesLater = (message) => (isBad(message) ? {} : undefined);
+      },
     ],
-    ['never answered', (broker: ScriptedBroker, isBad: boolean) => (broker.isDown = isBad)],
+    [
+      'never answered',
+      (broker: ScriptedBroker, isBad: (message: BrokerMessage) => boolean) => {
+        broker.isLost = isBad;
+      },
+    ],
   ])('is blamed as well if it is alone in its batch, and %s', async (_how, prepare) => {
     const { clock, counters, broker, countedOf, open } = await relayed();
-    const [bad, other] = await open(2);
-    broker.targetOf = (message) => {
-      prepare(broker, subjectOf(message) === bad!.value);
-      return '';
-    };
+    const [bad, ...others] = await open(50);
+    const other = others.find(({ value }) => slotOf(value, 16) !== slotOf(bad!.value, 16));
+    prepare(broker, (message) => subjectOf(message) === bad!.value);
     await counters.increase(bad!, 1);
     await clock.advance(30_000);
     expect(countedOf).toEqual([]);
@@ -158,6 +164,30 @@ describe('a message that alone is not taken', () => {
     await clock.advance(3_600_000);
     expect(countedOf.length).toBeLessThanOrEqual(count + 1);
   });
+
+  test.each([1, 20])(
+    'does not hold up its slot for ever if nothing else is sent, with %i models in the batch',
+    async (count) => {
+      const { clock, counters, broker, countedOf, open } = await relayed();
+      const models = await open(16 * 2 * (count + 2));
+      const bad = models[0]!;
+      const others = models.slice(1).filter(({ value }) => slotOf(value, 16) === slotOf(bad.value, 16));
+      const together = [bad, ...others.slice(1, count)];
+      // One connection carries the whole call, and breaks.
+      broker.failsCall = (messages) => messages.some((message) => subjectOf(message) === bad.value);
+      await Promise.all(together.map((id) => counters.increase(id, 1)));
+      await clock.advance(1_000);
+      await counters.increase(others[0]!, 1);
+      await clock.advance(300_000);
+      expect(broker.published).toHaveLength(count);
+      for (let round = 2; round <= 40; round++) {
+        await counters.increase(others[0]!, round);
+        await clock.advance(5_000);
+      }
+      expect(new Set(countedOf)).toEqual(new Set([bad.value]));
+      expect(broker.published).toHaveLength(count + 39);
+    },
+  );
 
   test('is blamed as well if its whole call fails, with new ones in it', async () => {
     const { clock, broker, publisher } = await relayed();

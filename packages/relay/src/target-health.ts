@@ -109,7 +109,7 @@ export class TargetHealth {
     }: { readonly isPassed: boolean; readonly afterMs?: number | undefined; readonly reason: string },
   ): { readonly count: number; readonly isToBlame: boolean; readonly waitMs: number } {
     const nowMs = this.#clock.elapsedMs();
-    const count = (this.#failed.get(id)?.count ?? 0) + 1;
+    const count = this.failureCount(id) + 1;
     const isToBlame = this.blames(id, target, isPassed);
     if (!isToBlame) this.#noteTarget(id, target, { afterMs, reason, nowMs });
     const ownWaitMs = Math.min(lastWaitMs, firstWaitMs * 2 ** (count - 1));
@@ -124,9 +124,14 @@ export class TargetHealth {
   blames(id: string, target: string, isPassed = false): boolean {
     const last = this.#failed.get(id);
     const passedCount = last?.isPassed === true ? last.passedCount + 1 : 0;
-    const count = (last?.count ?? 0) + 1;
+    const count = this.failureCount(id) + 1;
     remember(this.#failed, id, { target, sinceMs: this.#clock.elapsedMs(), count, isPassed, passedCount });
     return passedCount >= passedMin;
+  }
+
+  /** How often a message has failed or was not answered, since it was sent first. */
+  failureCount(id: string): number {
+    return this.#failed.get(id)?.count ?? 0;
   }
 
   /** Whether a message is to blame if it fails once more. */

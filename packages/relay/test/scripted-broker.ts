@@ -17,6 +17,8 @@ export class ScriptedBroker implements Broker {
   isSilent = false;
   /** The calls that it does not answer at all. */
   failsCall: (messages: readonly BrokerMessage[]) => boolean = () => false;
+  /** The messages that get no answer, while others do. */
+  isLost: (message: BrokerMessage) => boolean = () => false;
   refuses: (message: BrokerMessage) => boolean = () => false;
   /** The messages that it does not take now, with the time for which their target asks, if it does. */
   takesLater: (message: BrokerMessage) => { readonly afterMs?: number } | undefined = () => undefined;
@@ -39,7 +41,7 @@ export class ScriptedBroker implements Broker {
     if (this.answers !== undefined) return Promise.resolve(this.answers());
     const publishOne = async (message: BrokerMessage): Promise<void> => {
       this.sent.push(message.id);
-      if (this.isDown) throw new Error('connection refused');
+      if (this.isDown || this.isLost(message)) throw new Error('connection refused');
       if (this.refuses(message)) throw new RefusedByBroker('too large');
       const later = this.takesLater(message);
       if (later !== undefined) throw new NotTakenByBroker('not now', later.afterMs);
