@@ -57,6 +57,7 @@ export function giveAway({ database }: DeliveryBench, handler: string, slot: num
     handlers: [handler],
     shards: [],
     untilMs: Number.MAX_SAFE_INTEGER,
+    timeline: database.timeline,
     leaseMs: 1_000,
   });
 }

@@ -335,6 +335,7 @@ describe('a slot', () => {
       handlers: ['one'],
       shards: [],
       untilMs: Number.MAX_SAFE_INTEGER,
+      timeline: bench.database.timeline,
       leaseMs: 1_000,
     });
     bench.database.commit(deposited('a', 1));

@@ -1,7 +1,7 @@
 import { CommitOutcomeUnknownError, FrameworkError, ShardedId } from '@framework/core';
 import type { Change, ChangeSet, KeyRecord } from '@framework/core/adapter';
 import { type Account, firstShard } from '@framework/conformance';
-import type { Store } from './store-pair.js';
+import type { Both, Store } from './store-pair.js';
 
 /** The contents of one change set, whichever store it is written to. */
 export interface Write {
@@ -9,6 +9,8 @@ export interface Write {
   readonly models: readonly Account[];
   readonly eventCounts: readonly number[];
   readonly key: KeyRecord | undefined;
+  /** The timelines of the stores when the models were read. */
+  readonly timeline: Both<number>;
   /** Whether an earlier attempt of the same action may have been committed. */
   readonly isRepeat: boolean;
 }
@@ -33,8 +35,8 @@ export function eventsOf({ actionId, models, eventCounts }: Write): ChangeSet['e
   );
 }
 
-export function changeSet(write: Write, { accounts: repository }: Store): ChangeSet {
-  const { actionId, models, key, isRepeat } = write;
+export function changeSet(write: Write, { accounts: repository, name }: Store): ChangeSet {
+  const { actionId, models, key, timeline, isRepeat } = write;
   const changes = models.map((model): Change => {
     const expectedVersion = model.version - 1;
     const kind = expectedVersion === 0 ? 'add' : 'update';
@@ -54,6 +56,7 @@ export function changeSet(write: Write, { accounts: repository }: Store): Change
     changes,
     events: eventsOf(write),
     key,
+    timeline: timeline[name],
     ...(isRepeat && { unknownCommits: [new CommitOutcomeUnknownError(firstShard, actionId)] }),
   };
 }

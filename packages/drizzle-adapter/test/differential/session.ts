@@ -20,6 +20,8 @@ const weighted = {
   persist: { weight: 4, run: ({ writing }) => writing.persist() },
   persistAll: { weight: 3, run: ({ writing }) => writing.persistAll() },
   history: { weight: 1, run: ({ writing }) => writing.history() },
+  backUp: { weight: 1, run: ({ writing }) => writing.backUp() },
+  restore: { weight: 1, run: ({ writing }) => writing.restore() },
   findKey: { weight: 1, run: ({ writing }) => writing.findKey() },
   deleteExpired: { weight: 1, run: ({ writing }) => writing.deleteExpired() },
   findHandlerKeys: { weight: 1, run: ({ writing }) => writing.findHandlerKeys() },
@@ -80,6 +82,7 @@ export class Session {
   /** Creates the state from which operations start. */
   async begin(): Promise<void> {
     await this.#parts.handling.begin();
+    await this.#known.stores.backUp();
     this.#known.stores.met.clear();
   }
 

@@ -3,12 +3,43 @@ import { type DatabaseRegistry, FrameworkError, openDatabases } from '@framework
 import type { DeliveryStore, ModelMapper, TransactionManager } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { Account, firstShard } from '@framework/conformance';
-import { MemoryRepository, memory, memorySharding } from '@framework/testing/memory';
+import {
+  MemoryRepository,
+  MemoryServer,
+  type MemorySnapshot,
+  type MemoryTables,
+  memory,
+  memorySharding,
+} from '@framework/testing/memory';
 import { onTestFinished } from 'vitest';
 import { emptyDatabase } from '../fixtures/empty-database.js';
+import { frameworkTables } from '../fixtures/copy-database.js';
 import { openRegistry } from '../fixtures/open-registry.js';
 import { PgAccountRepository } from '../fixtures/pg-account-repository.js';
 import { VirtualTime } from '../fixtures/virtual-time.js';
+
+/** What a backup contains; the tables that others reference come first. */
+const tables = [...frameworkTables.map((table) => `eventlog.${table}`), 'public.accounts'];
+
+const createBackup = `
+  create schema backup;
+  ${tables.map((table) => `create unlogged table backup.${nameOf(table)} as table ${table}`).join(';')};
+  create unlogged table backup.position as select last_value from eventlog.events_position_seq`;
+
+const backUp = `
+  begin;
+  ${tables.map((table) => `delete from backup.${nameOf(table)}; insert into backup.${nameOf(table)} table ${table}`).join(';')};
+  update backup.position set last_value = (select last_value from eventlog.events_position_seq);
+  commit`;
+
+/** As a dump is restored in place. The sessions that were open before end, as those of a server that restarts. */
+const restore = `
+  begin;
+  truncate ${tables.join(', ')} cascade;
+  ${tables.map((table) => `insert into ${table} table backup.${nameOf(table)}`).join(';')};
+  select setval('eventlog.events_position_seq', last_value) from backup.position;
+  commit;
+  select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`;
 
 /** Empties the tables of a database. */
 const clear = `truncate public.accounts, eventlog.events, eventlog.idempotency_keys, eventlog.handlers, eventlog.processes cascade`;
@@ -33,13 +64,21 @@ export interface Both<T> {
 export class StorePair {
   readonly #memory: Store;
   readonly #postgres: Store;
+  readonly #memoryTables: MemoryTables;
   readonly #clock: VirtualClock;
   readonly #time: VirtualTime;
+  #backup: MemorySnapshot | undefined;
   /** The answers that were given: texts, codes of refusals, whether something was found. */
   readonly met = new Set<string>();
 
-  private constructor(memoryStore: Store, onPostgres: Store, time: [VirtualClock, VirtualTime]) {
+  private constructor(
+    memoryStore: Store,
+    memoryTables: MemoryTables,
+    onPostgres: Store,
+    time: [VirtualClock, VirtualTime],
+  ) {
     this.#memory = memoryStore;
+    this.#memoryTables = memoryTables;
     this.#postgres = onPostgres;
     [this.#clock, this.#time] = time;
   }
@@ -55,14 +94,18 @@ export class StorePair {
       { group: firstShard.group, member: firstShard.member, url: database.url },
     ]);
     await registry.ready();
+    await time.query(createBackup);
     const onPostgres = storeOf('postgres', registry, new PgAccountRepository(registry));
     return async () => {
       await time.query(clear);
       await time.set(start);
       const clock = new VirtualClock(start);
-      const databases = openDatabases(memorySharding(firstShard), memory({ clock }));
+      const sharding = memorySharding(firstShard);
+      const server = new MemoryServer(sharding, { clock });
+      const databases = openDatabases(sharding, memory({ server }));
       const accounts = new MemoryRepository({ model: Account, databases });
-      return new StorePair(storeOf('memory', databases, accounts), onPostgres, [clock, time]);
+      const inMemory = storeOf('memory', databases, accounts);
+      return new StorePair(inMemory, server.tables(firstShard), onPostgres, [clock, time]);
     };
   }
 
@@ -74,10 +117,27 @@ export class StorePair {
     return this.#memory.slotCount;
   }
 
+  get timeline(): Both<number> {
+    return { memory: this.#memory.manager.timeline, postgres: this.#postgres.manager.timeline };
+  }
+
   /** Lets time pass for both stores. */
   async pass(durationMs: number): Promise<void> {
     await this.#clock.advance(durationMs);
     await this.#time.set(this.now);
+  }
+
+  /** Keeps what both stores contain. */
+  async backUp(): Promise<void> {
+    this.#backup = this.#memoryTables.snapshot();
+    await this.#time.query(backUp);
+  }
+
+  /** Puts back what was kept last. */
+  async restore(): Promise<void> {
+    if (this.#backup === undefined) throw new Error('There is no backup yet');
+    this.#memoryTables.failOver(this.#backup);
+    await this.#time.query(restore);
   }
 
   /**
@@ -133,4 +193,8 @@ function storeOf(name: Store['name'], registry: DatabaseRegistry, accounts: Stor
   const { leases, cursors, log, blocked, deadLetters, slotCount } = delivery.store;
   const ports = { leases, cursors, log, blocked, deadLetters, slotCount };
   return { name, manager: registry.transactionManager(firstShard), accounts, ...ports };
+}
+
+function nameOf(table: string): string {
+  return table.slice(table.indexOf('.') + 1);
 }

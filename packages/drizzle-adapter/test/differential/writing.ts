@@ -13,9 +13,12 @@ export class Writing {
   /** The versions of the accounts in both stores. */
   readonly #versions = new Map<string, number>();
   readonly #actionIds: string[] = [];
+  /** The timelines of both stores before each restore and after the last one. */
+  readonly #timelines: Both<number>[];
 
   constructor(known: Known) {
     this.#known = known;
+    this.#timelines = [known.stores.timeline];
   }
 
   /** Writes one change set. */
@@ -39,6 +42,17 @@ export class Writing {
     });
     await this.#known.stores.ask((store) => writeTogether(writes, store));
     await this.#learn(writes);
+  }
+
+  async backUp(): Promise<void> {
+    await this.#known.stores.backUp();
+  }
+
+  async restore(): Promise<void> {
+    await this.#known.stores.restore();
+    await this.#learn([]);
+    await this.#forgetLost();
+    this.#timelines.push(this.#known.stores.timeline);
   }
 
   /** Reads the history of one account, page by page. */
@@ -111,11 +125,13 @@ export class Writing {
         });
       });
     const eventCounts = models.map(() => this.#known.below(3));
-    if (again !== undefined) return { actionId: again, models, eventCounts, key: undefined, isRepeat: true };
+    const timeline = this.#known.chance(0.9) ? this.#timelines.at(-1)! : this.#known.of(this.#timelines);
+    if (again !== undefined)
+      return { actionId: again, models, eventCounts, key: undefined, timeline, isRepeat: true };
     const actionId = newId();
     this.#actionIds.push(actionId);
     const key = this.#known.chance(0.4) ? this.#key() : undefined;
-    return { actionId, models, eventCounts, key, isRepeat: false };
+    return { actionId, models, eventCounts, key, timeline, isRepeat: false };
   }
 
   #key(): KeyRecord {
@@ -138,6 +154,18 @@ export class Writing {
       principal: 'ada',
       key: this.#known.of(keyNames),
     };
+  }
+
+  /** Whoever gets a lease after a restore has read none of the events that it has lost. */
+  async #forgetLost(): Promise<void> {
+    const { stores, events } = this.#known;
+    for (const event of events.splice(0)) {
+      const found = await stores.ask(
+        ({ log }) => log.find(event.memory.id),
+        (same) => same?.id,
+      );
+      if (found?.memory !== undefined) events.push(event);
+    }
   }
 
   /** Finds out what the stores now contain of the writes. */

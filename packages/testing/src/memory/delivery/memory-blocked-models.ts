@@ -105,7 +105,10 @@ export class MemoryBlockedModels implements BlockedModels {
         const headsMax = places.find(({ handler }) => handler === name)?.headsMax ?? limit;
         return ofHandler.slice(0, Math.min(limit, headsMax));
       });
-      return taken.sort(byDue).map((row) => headOfRow(tables, row, bytesMax, this.#end));
+      return taken
+        .filter(({ handler, slot }) => tables.leaseOf(handler, slot).timeline === tables.timeline)
+        .sort(byDue)
+        .map((row) => headOfRow(tables, row, bytesMax, this.#end));
     });
   }
 

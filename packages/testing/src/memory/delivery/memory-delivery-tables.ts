@@ -13,6 +13,8 @@ export interface MemoryLease {
   readonly slot: number;
   readonly processId: string | undefined;
   readonly token: string;
+  /** In which history a process got it, 0 if none has: in another one, it is nobody's until its holder renews. */
+  readonly timeline: number;
   readonly abandoned: boolean;
 }
 
@@ -26,6 +28,8 @@ export interface MemoryProcess {
   readonly untilMs: number;
   /** The duration that it requested. */
   readonly leaseMs: number;
+  /** In which history it renewed last; in another one, its time begins again with the first renewal of any process. */
+  readonly timeline: number;
 }
 
 /** The delivery tables of a database at one moment. */
@@ -136,12 +140,13 @@ export class MemoryDeliveryTables {
 
   /** Whether this token is still valid for the handler's slot. */
   holds(handler: string, slot: number, token: string): boolean {
-    return this.token(handler, slot) === token;
+    const lease = this.leaseOf(handler, slot);
+    return lease.token === token && lease.timeline === this.#timeline;
   }
 
   /** The lease of a handler's slot. */
   leaseOf(handler: string, slot: number): MemoryLease {
-    const unheld = { handler, slot, processId: undefined, token: 'nobody', abandoned: false };
+    const unheld = { handler, slot, processId: undefined, token: 'nobody', timeline: 0, abandoned: false };
     return this.#leases.get(`${handler} ${slot}`) ?? unheld;
   }
 
@@ -152,7 +157,8 @@ export class MemoryDeliveryTables {
     abandoned: boolean,
   ): void {
     const token = `${this.#timeline}.${++this.#tokenCount}`;
-    this.#leases.set(`${handler} ${slot}`, { handler, slot, processId, token, abandoned });
+    const timeline = processId === undefined ? this.leaseOf(handler, slot).timeline : this.#timeline;
+    this.#leases.set(`${handler} ${slot}`, { handler, slot, processId, token, timeline, abandoned });
   }
 
   /** Marks a slot as abandoned no more; its lease stays the same. */
@@ -191,8 +197,8 @@ export class MemoryDeliveryTables {
   }
 
   /**
-   * Continues from a replica's snapshot: everything later is lost, and earlier tokens are invalid. The time after which
-   * a process counts as vanished starts again.
+   * Continues from a replica's snapshot: everything later is lost, and earlier tokens are invalid. The time after which a process
+   * counts as vanished starts again with the first renewal.
    */
   failOver(replica: MemoryDeliverySnapshot): void {
     this.#timeline = Math.max(this.#timeline, replica.timeline) + 1;
@@ -206,10 +212,6 @@ export class MemoryDeliveryTables {
     for (const { handler, event } of replica.blocked.values())
       if (event !== undefined) this.blockedEver.add(`${handler} ${event.id}`);
     replace(this.#leases, replica.leases);
-    for (const [id, process] of this.processes) {
-      this.processes.set(id, { ...process, untilMs: this.nowMs + process.leaseMs });
-    }
-    for (const lease of this.leases) this.hand(lease, lease.processId, lease.abandoned);
   }
 
   /** Deletes all events. Handlers stay registered, and start with the next event. */

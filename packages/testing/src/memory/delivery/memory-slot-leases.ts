@@ -19,6 +19,7 @@ export class MemorySlotLeases implements SlotLeases {
     givenBack: readonly string[] = [],
   ): Promise<LeaseRenewal> {
     return this.#access.answer('leases.renew', (tables) => {
+      restartTimes(tables);
       for (const lease of held(tables, processId))
         if (givenBack.includes(lease.token) || !handlers.includes(lease.handler))
           tables.hand(lease, undefined, lease.abandoned);
@@ -31,7 +32,8 @@ export class MemorySlotLeases implements SlotLeases {
 
   recovered(tokens: readonly string[]): Promise<void> {
     return this.#access.answer('leases.recovered', (tables) => {
-      for (const lease of tables.leases) if (tokens.includes(lease.token)) tables.recover(lease);
+      for (const lease of tables.leases)
+        if (tokens.includes(lease.token) && lease.timeline === tables.timeline) tables.recover(lease);
     });
   }
 
@@ -57,6 +59,13 @@ export class MemorySlotLeases implements SlotLeases {
   }
 }
 
+/** What processes have said in another history counts from now on. */
+function restartTimes({ processes, nowMs, timeline }: MemoryDeliveryTables): void {
+  for (const [id, process] of processes)
+    if (process.timeline !== timeline)
+      processes.set(id, { ...process, timeline, untilMs: nowMs + process.leaseMs });
+}
+
 /**
  * Renews a process's own entry. If even this process is late, others probably could not renew either, so none of them
  * counts as vanished yet.
@@ -67,13 +76,14 @@ function stayAlive(
   has: Pick<MemoryProcess, 'handlers' | 'shards'>,
   leaseMs: number,
 ): void {
-  const { processes, nowMs } = tables;
+  const { processes, nowMs, timeline } = tables;
   const untilMs = nowMs + leaseMs;
-  if ((processes.get(processId)?.untilMs ?? Infinity) <= nowMs) {
+  const isLate = (processes.get(processId)?.untilMs ?? Infinity) <= nowMs;
+  if (isLate)
     for (const [id, other] of processes) if (other.untilMs <= nowMs) processes.set(id, { ...other, untilMs });
-    for (const lease of held(tables, processId)) tables.hand(lease, processId, lease.abandoned);
-  }
-  processes.set(processId, { ...has, untilMs, leaseMs });
+  for (const lease of held(tables, processId))
+    if (isLate || lease.timeline !== timeline) tables.hand(lease, processId, lease.abandoned);
+  processes.set(processId, { ...has, untilMs, leaseMs, timeline });
 }
 
 function dropVanished(tables: MemoryDeliveryTables): void {

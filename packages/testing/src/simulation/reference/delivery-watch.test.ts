@@ -134,7 +134,14 @@ test('a call after a renewal that lost the slot is a violation', async () => {
   const { tables, one, violations } = await watchedDatabase();
   await one.renew();
   tables.delivery.hand({ handler, slot: 0 }, 'p2', false);
-  tables.delivery.processes.set('p2', { handlers: [handler], shards: [], untilMs: Infinity, leaseMs });
+  const { timeline } = tables.delivery;
+  tables.delivery.processes.set('p2', {
+    handlers: [handler],
+    shards: [],
+    untilMs: Infinity,
+    leaseMs,
+    timeline,
+  });
   one.call();
   expect(violations).toEqual([]);
   await one.renew();
