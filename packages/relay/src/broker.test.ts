@@ -1,5 +1,5 @@
 import { getEventListeners } from 'node:events';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 
 import { messageFor } from '../test/broker-suite.js';
 import { unhandledRejections } from '../test/unhandled.js';
@@ -206,18 +206,24 @@ describe('publishing by key', () => {
     ]);
   });
 
-  test('sends nothing further when the caller gives up, and rejects with its reason', async () => {
+  test('sends nothing further when its time is over, and says what it knows, or rejects with the reason', async () => {
     const scripted = new Scripted();
     const caller = new AbortController();
-    const publishing = publishByKey(messagesOf('a1', 'a2'), caller.signal, scripted.publishOne);
-    caller.abort(new Error('given up'));
+    const publish = (...ids: string[]) =>
+      publishByKey(messagesOf(...ids), caller.signal, scripted.publishOne);
+    const [known, unknown] = [publish('a1', 'a2', 'c1'), publish('d1', 'd2')];
     scripted.calls[0]?.resolve();
-    await expect(publishing).rejects.toThrow('given up');
-    expect(scripted.sent).toEqual(['a1']);
+    await vi.waitFor(() => expect(scripted.sent).toEqual(['a1', 'c1', 'd1', 'a2']));
+    caller.abort(new Error('given up'));
+    const unanswered = { kind: 'later', of: 'target', reason: 'there was no answer in time' };
+    expect(await known).toEqual([{ kind: 'confirmed' }, unanswered, unanswered]);
+    await expect(unknown).rejects.toThrow('given up');
+    for (const call of scripted.calls) call.resolve();
+    expect(scripted.sent).toHaveLength(4);
     await expect(publishByKey(messagesOf('b1'), caller.signal, scripted.publishOne)).rejects.toThrow(
       'given up',
     );
-    expect(scripted.sent).toEqual(['a1']);
+    expect(scripted.sent).toHaveLength(4);
   });
 
   test('leaves no listener behind at the signal of its caller', async () => {

@@ -1,3 +1,5 @@
+import { unlessAborted } from './unless-aborted.js';
+
 /** A message for a broker: a CloudEvent in binary mode, whose bytes are the same each time it is published. */
 export interface BrokerMessage {
   /** The event's id, by which a broker or consumer recognises a repeat. */
@@ -50,9 +52,9 @@ export interface Broker {
    * Publishes messages: those of one key in order, each only once the one before is confirmed, or in such a way that the broker
    * cannot take it without the one before.
    *
-   * @param signal aborted when the caller no longer waits: nothing further is published
+   * @param signal aborted when the time is over: nothing further is published, and what is known by then may be returned within a second
    * @returns what became of each message, in the same order
-   * @throws when the broker cannot be reached; then all messages are published again
+   * @throws when the broker cannot be reached, or nothing is known; then all messages are published again
    */
   publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]>;
   /** Resolves when the broker answers; rejects otherwise. */
@@ -79,7 +81,7 @@ export class NotTakenByBroker extends Error {
 }
 
 /** The longest delay of a timer. */
-const timerMsMax = 2 ** 31 - 1;
+export const timerMsMax: number = 2 ** 31 - 1;
 
 /**
  * How long a call of {@link Broker.publish} may take if each request to the broker has a deadline of its own: all messages may be of
@@ -115,6 +117,7 @@ export function warnOnce(): (text: string) => void {
 
 const confirmed: PublishOutcome = { kind: 'confirmed' };
 const heldBack: PublishOutcome = { kind: 'held-back' };
+const unanswered: PublishOutcome = { kind: 'later', of: 'target', reason: 'there was no answer in time' };
 /** How many messages for a target fail one after the other before the others are not tried in this call. */
 const failuresMax = 8;
 
@@ -125,7 +128,8 @@ const failuresMax = 8;
  * {@link NotTakenByBroker} if the broker has not taken it now, and with any other error if there was no answer
  * @param options.concurrency how many messages are published at the same time. Default: one of each key, without a further limit
  * @param options.targetOf as {@link Broker.targetOf}
- * @throws the signal's reason when it is aborted; then nothing further is published. The first error when there was no answer to any message
+ * @returns what became of each message; when the signal is aborted, as far as it is known by then
+ * @throws the first error, or the signal's reason, when there was no answer to any message
  */
 export async function publishByKey(
   messages: readonly BrokerMessage[],
@@ -144,7 +148,10 @@ export async function publishByKey(
       const name = targetOf(message);
       const target = targets.get(name) ?? new TargetProgress();
       targets.set(name, target);
+      // In case the signal is aborted before the answer.
+      outcomes.set(message, unanswered);
       const outcome = await target.publish(message, publishOne);
+      if (signal.aborted && outcome.kind !== 'confirmed') return;
       outcomes.set(message, outcome);
       if (outcome.kind !== 'confirmed') return;
     }
@@ -153,11 +160,13 @@ export async function publishByKey(
   const work = async (): Promise<void> => {
     for (const sameKey of keys) await publishAll(sameKey);
   };
-  await Promise.allSettled(Array.from({ length: Math.min(concurrency, messages.length) }, work));
-  signal.throwIfAborted();
+  const working = Promise.allSettled(Array.from({ length: Math.min(concurrency, messages.length) }, work));
+  await unlessAborted(working, signal).catch(() => undefined);
   const reached = [...targets.values()];
-  const [first] = reached;
-  if (first !== undefined && reached.every(({ isAnswered }) => !isAnswered)) throw first.firstError;
+  if (messages.length > 0 && reached.every(({ isAnswered }) => !isAnswered)) {
+    signal.throwIfAborted();
+    throw reached[0]?.firstError;
+  }
   for (const target of reached)
     for (const [message, outcome] of target.passed()) outcomes.set(message, outcome);
   return messages.map((message) => outcomes.get(message) ?? heldBack);

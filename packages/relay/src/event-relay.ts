@@ -1,4 +1,4 @@
-import { FrameworkError, type ShardIdentifier } from '@framework/core';
+import { type Clock, FrameworkError, type ShardIdentifier } from '@framework/core';
 import {
   BrokerUnavailableError,
   type DeliverableEvent,
@@ -20,7 +20,7 @@ import {
 
 import type { Broker, BrokerMessage, PublishOutcome } from './broker.js';
 import { messageOf } from './message.js';
-import type { TargetHealth } from './target-health.js';
+import { TargetHealth } from './target-health.js';
 import { unlessAborted } from './unless-aborted.js';
 
 /** What has kept a relay from publishing. */
@@ -80,27 +80,21 @@ class MessageFailedError extends Error {
 
 /** A message that waits for its target; no attempt counts. */
 class TargetWaitsError extends RetryLaterError {
-  /** How often the message was sent. */
-  readonly count: number;
-
   constructor(
     name: string,
-    {
-      afterMs,
-      reason,
-      count,
-    }: { readonly afterMs: number | undefined; readonly reason: string; readonly count: number },
+    { afterMs, reason }: { readonly afterMs: number | undefined; readonly reason: string },
   ) {
     super({
       afterMs,
       message: `The broker of relay ${name} takes nothing for the message's target now: ${reason}`,
     });
-    this.count = count;
   }
 }
 
-/** How often a batch of several models waits as a whole before each of them waits by itself. */
-const wholeWaitsMax = 3;
+/** How long batches of several models wait as a whole in an outage before each model waits by itself. */
+const wholeWaitMs = 10_000;
+/** How long a broker has to say what it knows of a call whose time is over. */
+export const lastWordsMs = 1_000;
 /** How often a batch waits as a whole without any answer: about 100 seconds if the connection is refused at once. */
 const unansweredMax = 30;
 const heldBack: PublishOutcome = { kind: 'held-back' };
@@ -117,6 +111,9 @@ export class EventRelay implements Relay {
   readonly #source: EventSource | undefined;
   readonly #observe: Observe;
   readonly #health: TargetHealth;
+  readonly #clock: Clock;
+  /** How long a call of the broker may take. */
+  readonly #timeoutMs: number;
   #state: Omit<RelayState, 'sources'> = { kind: 'idle', lastError: undefined };
 
   constructor(
@@ -127,13 +124,15 @@ export class EventRelay implements Relay {
       filter,
       source,
       observe,
-      health,
+      clock,
+      timeoutMs,
     }: {
       readonly topic: (envelope: EventEnvelope<undefined>) => string;
       readonly filter: (envelope: EventEnvelope<undefined>) => boolean;
       readonly source: EventSource | undefined;
       readonly observe: Observe;
-      readonly health: TargetHealth;
+      readonly clock: Clock;
+      readonly timeoutMs: number;
     },
   ) {
     this.name = name;
@@ -143,7 +142,9 @@ export class EventRelay implements Relay {
     this.#filter = filter;
     this.#source = source;
     this.#observe = observe;
-    this.#health = health;
+    this.#health = new TargetHealth(clock);
+    this.#clock = clock;
+    this.#timeoutMs = timeoutMs;
   }
 
   get state(): RelayState {
@@ -205,12 +206,12 @@ export class EventRelay implements Relay {
   ): Promise<ReadonlyMap<BrokerMessage, PublishOutcome>> {
     const waiting = new Set<string>();
     const due = messages.filter((message) => {
-      if (this.#health.waitOf(this.#targetOf(message)) !== undefined) waiting.add(message.key);
+      if (this.#health.waitOf(message.id, this.#targetOf(message)) !== undefined) waiting.add(message.key);
       return !waiting.has(message.key);
     });
     if (due.length === 0) return new Map();
-    const begunMs = this.#health.begin(new Set(due.map((message) => this.#targetOf(message))));
-    const outcomes = await this.#publish(due, signal);
+    const begunMs = this.#health.begin(due.map((message) => [message.id, this.#targetOf(message)]));
+    const outcomes = await this.#publish(this.#fewestFailuresFirst(due), signal);
     const taken = due.filter((message) => outcomes.get(message)?.kind === 'confirmed');
     for (const [target, messagesOfTarget] of Map.groupBy(taken, (message) => this.#targetOf(message)))
       this.#health.taken(
@@ -219,6 +220,15 @@ export class EventRelay implements Relay {
         begunMs,
       );
     return outcomes;
+  }
+
+  /** Brings models whose first message has failed before behind others: after some failures, a broker sends no more to a target. */
+  #fewestFailuresFirst(messages: readonly BrokerMessage[]): readonly BrokerMessage[] {
+    const countOf = ([first]: readonly BrokerMessage[]): number =>
+      first === undefined ? 0 : this.#health.failureCount(first.id);
+    const models = [...Map.groupBy(messages, ({ key }) => key).values()];
+    if (models.every((model) => countOf(model) === 0)) return messages;
+    return models.sort((one, other) => countOf(one) - countOf(other)).flat();
   }
 
   /** What became of a message that was sent and not confirmed. */
@@ -230,32 +240,31 @@ export class EventRelay implements Relay {
     if (outcome?.kind !== 'later') return undefined;
     const { of, reason, afterMs } = outcome;
     const failure = { isPassed: of === 'key', reason, afterMs };
-    const { isToBlame, waitMs, count } = this.#health.failed(message.id, this.#targetOf(message), failure);
+    const { isToBlame, waitMs } = this.#health.failed(message.id, this.#targetOf(message), failure);
     if (isToBlame)
       return new MessageFailedError(`The broker of relay ${this.name} has not taken the message: ${reason}`);
-    return new TargetWaitsError(this.name, { afterMs: waitMs, reason, count });
+    return new TargetWaitsError(this.name, { afterMs: waitMs, reason });
   }
 
   /** Why a message waits that was not sent. */
   #waitOf(message: BrokerMessage): Error {
-    const { ms, reason } = this.#health.waitOf(this.#targetOf(message)) ?? {
+    const { ms, reason } = this.#health.waitOf(message.id, this.#targetOf(message)) ?? {
       ms: undefined,
       reason: 'others fail',
     };
-    return new TargetWaitsError(this.name, { afterMs: ms, reason, count: 0 });
+    return new TargetWaitsError(this.name, { afterMs: ms, reason });
   }
 
   /**
    * Lets the batch wait as a whole while nothing else is taken either, so that nothing is written for each model. A batch of one model does
-   * not, and no batch does so for ever, because others in its slot would wait behind messages that may be to blame themselves.
+   * not, and no batch does so for long, because others in its slot would wait behind messages that may be to blame themselves.
    *
    * @param failures all of which wait
    * @throws BrokerUnavailableError `broker-unavailable`
    */
   #throwIfOutage(failures: readonly EventFailure[]): void {
-    if (failures.length < 2 || !this.#health.isOutage) return;
-    const counts = failures.map(({ error }) => (error instanceof TargetWaitsError ? error.count : 0));
-    if (Math.max(...counts) > wholeWaitsMax) return;
+    const { outageMs } = this.#health;
+    if (failures.length < 2 || outageMs === 0 || outageMs > wholeWaitMs) return;
     throw new BrokerUnavailableError(this.name, { cause: failures[0]?.error });
   }
 
@@ -296,9 +305,7 @@ export class EventRelay implements Relay {
   ): Promise<ReadonlyMap<BrokerMessage, PublishOutcome>> {
     try {
       const publishing = { kind: 'publish', relay: this.name, messageCount: messages.length } as const;
-      const outcomes = await this.#observe(publishing, () =>
-        unlessAborted(this.broker.publish(messages, signal), signal),
-      );
+      const outcomes = await this.#observe(publishing, () => this.#publishInTime(messages, signal));
       assertComplete(messages, outcomes, (message) => this.#targetOf(message));
       this.#state = { ...this.#state, kind: 'publishing' };
       return new Map(messages.map((message, index) => [message, outcomes[index] ?? heldBack]));
@@ -315,6 +322,26 @@ export class EventRelay implements Relay {
       }
       for (const message of heads) this.#health.blames(message.id, this.#targetOf(message));
       throw new BrokerUnavailableError(this.name, { cause: error });
+    }
+  }
+
+  /** Ends a call before the handler's timeout does, after which nobody would learn what was confirmed. */
+  async #publishInTime(
+    messages: readonly BrokerMessage[],
+    signal: AbortSignal,
+  ): Promise<readonly PublishOutcome[]> {
+    const timeIsUp = new AbortController();
+    const isGivenUp = new AbortController();
+    const reason = new Error(`There was no answer within ${this.#timeoutMs} ms`);
+    const cancels = [
+      this.#clock.after(this.#timeoutMs, () => timeIsUp.abort(reason)),
+      this.#clock.after(this.#timeoutMs + lastWordsMs, () => isGivenUp.abort(reason)),
+    ];
+    try {
+      const publishing = this.broker.publish(messages, AbortSignal.any([signal, timeIsUp.signal]));
+      return await unlessAborted(publishing, AbortSignal.any([signal, isGivenUp.signal]));
+    } finally {
+      for (const cancel of cancels) cancel();
     }
   }
 

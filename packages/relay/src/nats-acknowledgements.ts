@@ -63,14 +63,27 @@ export class NatsAcknowledgements {
     connection.subscribe(`${this.#inbox}.*`, {
       callback: (error, message) => {
         if (error === null) return this.#answered(message.subject, message.headers?.code, message.data);
-        // Messages would be stored, and stored again, without an answer that arrives.
-        if (error instanceof PermissionViolationError) this.#isDeaf = new NatsRefusal(denied, error.message);
-        if (this.#isDeaf !== undefined) this.#failAll(this.#isDeaf);
+        // Messages would be stored, and stored again, without an answer that arrives. Another connection may have the right again.
+        if (!(error instanceof PermissionViolationError)) return;
+        this.#isDeaf = new NatsRefusal(denied, error.message);
+        this.#failAll(this.#isDeaf);
+        void connection.close();
       },
     });
     const timer = setInterval(() => this.#failOverdue(), Math.min(checkMs, timeoutMs));
     timer.unref();
     void this.#failWhenLost().finally(() => clearInterval(timer));
+  }
+
+  /**
+   * Waits until the server has looked at the subscription.
+   *
+   * @throws NatsRefusal when the user may not subscribe to answers
+   */
+  async assertHears(): Promise<void> {
+    // A connection that is closed answers no flush.
+    await Promise.race([this.#connection.flush(), this.#connection.closed()]);
+    if (this.#isDeaf !== undefined) throw this.#isDeaf;
   }
 
   /**

@@ -128,6 +128,10 @@ export class NatsStream {
         );
       return info;
     } catch (error) {
+      if (isDenied(error))
+        this.#warn(
+          `The user may not ask NATS for the settings of the stream ${this.#name} ($JS.API.STREAM.INFO): a confirmation may be of a stream that keeps nothing`,
+        );
       if (isUnknown(error)) return undefined;
       throw error;
     }

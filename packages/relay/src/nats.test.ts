@@ -57,6 +57,19 @@ describe('NATS', () => {
     ]);
   });
 
+  test('gets nothing while its user may not subscribe to answers, and everything once it may again', async () => {
+    const broker = open();
+    server.deniesAnswers = true;
+    for (let call = 0; call < 2; call++)
+      await expect(broker.publish([messageFor('t', 'a', 1)], forever)).rejects.toThrow(
+        'Permissions Violation for Subscription',
+      );
+    await expect(broker.ping()).rejects.toThrow('Permissions Violation for Subscription');
+    expect(server.published).toEqual([]);
+    server.deniesAnswers = false;
+    expect(await outcomeOf(broker)).toEqual({ kind: 'confirmed' });
+  });
+
   test('gets other ids for de-duplication if long subjects or ids differ only at the end', async () => {
     const long = 'x'.repeat(1_000);
     const message = messageFor(`${long}.a`, 'a', 1);

@@ -191,6 +191,7 @@ async function openNats(options: NatsOptions, warn: (text: string) => void): Pro
     const stream = new NatsStream(manager, { name, createWith, warn });
     const { inboxPrefix } = further ?? {};
     const acknowledgements = new NatsAcknowledgements(connection, { timeoutMs, inboxPrefix });
+    await acknowledgements.assertHears();
     await stream.takers();
     return { connection, stream, acknowledgements };
   } catch (error) {

@@ -88,8 +88,10 @@ class RedisBroker implements Broker {
       this.#lastStream = next[0] && this.#stream.of(next[0]);
       const failedKeys = new Set<string>();
       const replies = await this.#connection.answer(client, this.#executeApart(client, next));
-      // A server that has become another one's replica, or holds other keys, closes no connection.
-      if (client.isOpen && replies.some(isOfWrongServer)) client.destroy();
+      // A server that has become another one's replica, or holds other keys, closes no connection. One that refuses transactions to the user now
+      // stores the entries all the same, and the next connection finds that out.
+      if (client.isOpen && replies.some((reply) => isOfWrongServer(reply) || isOfTransactions(reply)))
+        client.destroy();
       for (const [index, message] of next.entries()) {
         const reply = replies[index];
         const outcome = failedKeys.has(message.key) ? heldBack : outcomeOf(reply);
@@ -112,6 +114,7 @@ class RedisBroker implements Broker {
     const stream = this.#lastStream;
     try {
       await this.#connection.answer(client, checkServer(client, this.#warn));
+      await this.#connection.answer(client, assertTransactions(client));
       if (stream !== undefined) await this.#connection.answer(client, assertTakes(client, stream));
     } catch (error) {
       if (client.isOpen) client.destroy();
@@ -258,8 +261,13 @@ async function assertTransactions(client: Client): Promise<void> {
     .ping()
     .exec()
     .catch((error: unknown) => {
-      if (!(error instanceof ErrorReply) || /'(?:multi|exec)'/i.test(error.message)) throw error;
+      if (!(error instanceof ErrorReply) || isOfTransactions(error)) throw error;
     });
+}
+
+/** Whether the user may not use transactions. */
+function isOfTransactions(reply: unknown): boolean {
+  return reply instanceof Error && /^NOPERM.*'(?:multi|exec)'/i.test(reply.message);
 }
 
 /** The largest value that the server reads, in bytes, if it says so: it closes a connection on which it gets a larger one. */

@@ -4,16 +4,16 @@ import { Delivery, DeliveryOperator, PartialBatchError, RetryLaterError } from '
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { type BrokerMessage, type Relay, relay } from './index.js';
+import { type BrokerMessage, type Relay, publishByKey, relay } from './index.js';
 import { Counter, CounterIncreasedEvent, Counters } from '../test/counter.js';
 import { envelopeOf } from '../test/published.js';
 import { ScriptedBroker } from '../test/scripted-broker.js';
 
 /** Counters whose events are relayed to a scripted broker, in batches of up to a hundred. */
-async function relayed() {
+async function relayed(made?: (clock: VirtualClock) => ScriptedBroker) {
   const clock = new VirtualClock();
   const counters = new Counters(clock);
-  const broker = new ScriptedBroker({ messagesMax: 100, timeoutMs: 30_000 });
+  const broker = made?.(clock) ?? new ScriptedBroker({ messagesMax: 100, timeoutMs: 30_000 });
   const publisher = relay({ name: 'to-broker', broker, startFrom: 'beginning', clock });
   const countedOf: string[] = [];
   const delivery = new Delivery({
@@ -189,6 +189,35 @@ describe('a message that alone is not taken', () => {
     },
   );
 
+  test.each([
+    ['all slots', 80],
+    ['one slot', 40],
+  ])('does not keep its target from others, even if many fail at once, in %s', async (where, badCount) => {
+    const { clock, counters, broker, countedOf, open } = await relayed();
+    const models = await open(where === 'one slot' ? 16 * 80 : badCount + 20);
+    const chosen = models.filter(
+      ({ value }) => where !== 'one slot' || slotOf(value, 16) === slotOf(models[0]!.value, 16),
+    );
+    const [bad, good] = [chosen.slice(0, badCount), chosen.slice(badCount, badCount + 10)];
+    const isBad = new Set(bad.map(({ value }) => value));
+    broker.takesLater = (message) => (isBad.has(subjectOf(message) ?? '') ? {} : undefined);
+    for (const id of bad) await counters.increase(id, 1);
+    const waitsMs: number[] = [];
+    for (let round = 1; round <= 120; round++) {
+      const beforeCount = broker.published.length;
+      for (const id of good) await counters.increase(id, round);
+      const begunMs = clock.elapsedMs();
+      while (broker.published.length < beforeCount + good.length && clock.elapsedMs() - begunMs < 60_000)
+        await clock.advance(100);
+      waitsMs.push(clock.elapsedMs() - begunMs);
+      await clock.advance(500);
+    }
+    // Until each of the others has been tried, they look like an outage.
+    expect(waitsMs.reduce((sum, ms) => sum + ms, 0)).toBeLessThan(240_000);
+    expect(Math.max(...waitsMs.slice(-60))).toBeLessThanOrEqual(2_000);
+    expect(new Set(countedOf)).toEqual(isBad);
+  });
+
   test('is blamed as well if its whole call fails, with new ones in it', async () => {
     const { clock, broker, publisher } = await relayed();
     const bad = newEnvelope();
@@ -219,5 +248,56 @@ describe('a message that alone is not taken', () => {
       expect(broker.published).toHaveLength(100 * outage);
     }
     expect(countedOf).toEqual([]);
+  });
+});
+
+/** A broker that takes its time for each message, and leaves it to the relay when a call is over. */
+class SlowBroker extends ScriptedBroker {
+  readonly #clock: VirtualClock;
+  readonly #msOf: (message: BrokerMessage) => number;
+
+  constructor(clock: VirtualClock, msOf: (message: BrokerMessage) => number) {
+    super({ messagesMax: 100, timeoutMs: 2_000 });
+    this.#clock = clock;
+    this.#msOf = msOf;
+  }
+
+  override publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
+    const publishOne = async (message: BrokerMessage): Promise<void> => {
+      await this.#clock.sleep(this.#msOf(message), signal);
+      signal.throwIfAborted();
+      this.sent.push(message.id);
+      this.published.push(message);
+    };
+    return publishByKey(messages, signal, publishOne);
+  }
+}
+
+describe('a call whose time is over', () => {
+  test('leaves what was confirmed until then confirmed', async () => {
+    const { clock, counters, broker, countedOf, open } = await relayed(
+      (made) => new SlowBroker(made, () => 60),
+    );
+    const [model] = await open(1);
+    for (let count = 1; count <= 100; count++) await counters.increase(model!, count);
+    await clock.advance(30_000);
+    expect(broker.firstVersions(model!.value)).toHaveLength(100);
+    expect(broker.sent).toHaveLength(100);
+    expect(countedOf).toEqual([]);
+  });
+
+  test('does not hold up its slot for ever because one message is never answered', async () => {
+    let bad = '';
+    const { clock, counters, broker, open } = await relayed(
+      (made) => new SlowBroker(made, (message) => (subjectOf(message) === bad ? 3_600_000 : 1)),
+    );
+    const models = await open(80);
+    bad = models[0]!.value;
+    const others = models.slice(1).filter(({ value }) => slotOf(value, 16) === slotOf(bad, 16));
+    await counters.increase(models[0]!, 1);
+    await clock.advance(1_000);
+    for (const id of others) await counters.increase(id, 1);
+    await clock.advance(300_000);
+    expect(broker.published).toHaveLength(others.length);
   });
 });

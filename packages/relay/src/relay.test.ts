@@ -318,10 +318,13 @@ describe('a relay to one broker', () => {
   const context = { attempt: 1, signal, execute: never };
 
   test.each([
-    [{}, {}, { batchMax: undefined, timeoutMs: undefined }],
-    [{ messagesMax: 5 }, {}, { batchMax: 5, timeoutMs: undefined }],
-    [{ timeoutMs: 7 }, {}, { batchMax: undefined, timeoutMs: 7 }],
-    [{ messagesMax: 5, timeoutMs: 7 }, { timeoutMs: 9 }, { batchMax: 5, timeoutMs: 9 }],
+    // Delivery waits two seconds longer than the relay.
+    [{}, {}, { batchMax: undefined, timeoutMs: 32_000 }],
+    [{ messagesMax: 5 }, {}, { batchMax: 5, timeoutMs: 32_000 }],
+    [{ timeoutMs: 7 }, {}, { batchMax: undefined, timeoutMs: 2_007 }],
+    [{ messagesMax: 5, timeoutMs: 7 }, { timeoutMs: 9 }, { batchMax: 5, timeoutMs: 2_009 }],
+    [{}, { timeoutMs: 2 ** 31 - 1 }, { batchMax: undefined, timeoutMs: 2 ** 31 - 1 }],
+    [{}, { timeoutMs: -1 }, { batchMax: undefined, timeoutMs: -1 }],
   ])('with the limits %j, which are set to %j, has calls limited to %j', (limits, own, expected) => {
     const { constructor } = relay({ name: 'to-broker', broker: new ScriptedBroker(limits), ...own });
     const { batchMax, timeoutMs } = (constructor as { readonly options?: typeof expected }).options ?? {};

@@ -2,19 +2,21 @@ import { type Clock, systemClock } from '@framework/core';
 import { type Observer, observeWith } from '@framework/core/adapter';
 import type { EventEnvelope, EventHandlerOptions } from '@framework/events';
 
-import type { Broker } from './broker.js';
-import { EventRelay, type Relay } from './event-relay.js';
+import { type Broker, timerMsMax } from './broker.js';
+import { EventRelay, type Relay, lastWordsMs } from './event-relay.js';
 import { defaultTopic } from './message.js';
-import { TargetHealth } from './target-health.js';
+
+const timeoutMsDefault = 30_000;
+/** How long delivery waits for a relay that is about to say what became of its messages. */
+const handOverMs = lastWordsMs + 1_000;
 
 /** What a relay publishes, where, and from which event on. */
-export interface RelayOptions extends Pick<
-  EventHandlerOptions,
-  'aliases' | 'startFrom' | 'timeoutMs' | 'source'
-> {
+export interface RelayOptions extends Pick<EventHandlerOptions, 'aliases' | 'startFrom' | 'source'> {
   /** Durable and unique among the handlers and relays of the service: its cursors are stored under it. */
   readonly name: string;
   readonly broker: Broker;
+  /** How long one call of the broker may take, in milliseconds. Default: that of the broker's limits, otherwise 30,000. */
+  readonly timeoutMs?: number;
   /** The topic of an event. Default: `<namespace>.<model name>`. */
   readonly topic?: (envelope: EventEnvelope<undefined>) => string;
   /**
@@ -45,10 +47,13 @@ export function relay({
   filter = () => true,
   observer,
   clock = systemClock,
+  timeoutMs = broker.limits?.timeoutMs ?? timeoutMsDefault,
   ...options
 }: RelayOptions): Relay {
-  const { messagesMax: batchMax, timeoutMs } = broker.limits ?? {};
-  const limits = { ...(batchMax && { batchMax }), ...(timeoutMs && { timeoutMs }) };
+  const { messagesMax: batchMax } = broker.limits ?? {};
+  // What is no duration is refused with the other options.
+  const handlerTimeoutMs = timeoutMs > 0 ? Math.min(timerMsMax, timeoutMs + handOverMs) : timeoutMs;
+  const limits = { ...(batchMax && { batchMax }), timeoutMs: handlerTimeoutMs };
   // A relay does the same with each event, so that none of them can be the reason why a process dies.
   const whenever = { whenBatchFails: 'wait', whenProcessDies: 'repeat' } as const;
   // Each relay is a handler with a name of its own, and handlers are named by their classes. It is not marked for discovery, which
@@ -63,6 +68,7 @@ export function relay({
     filter,
     source: options.source,
     observe,
-    health: new TargetHealth(clock),
+    clock,
+    timeoutMs,
   });
 }

@@ -15,18 +15,22 @@ test('a target with one failed message may be tried at once, and with two waits 
   const clock = new VirtualClock();
   const health = new TargetHealth(clock);
   fail(health, 't', 'a');
-  expect(health.waitOf('t')).toBeUndefined();
+  expect(health.waitOf('new', 't')).toBeUndefined();
   const waits: number[] = [];
   for (let round = 0; round < 6; round++) {
-    health.begin(['t']);
+    health.begin([['b', 't']]);
     fail(health, 't', 'b', 'c', 'd');
-    const { ms = 0 } = health.waitOf('t') ?? {};
+    const { ms = 0 } = health.waitOf('b', 't') ?? {};
     waits.push(ms);
     await clock.advance(ms);
-    expect(health.waitOf('t')).toBeUndefined();
+    expect(health.waitOf('b', 't')).toBeUndefined();
   }
   expect(waits).toEqual([1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
-  expect(health.waitOf('other')).toBeUndefined();
+  fail(health, 't', 'b');
+  health.begin([['b', 't']]);
+  fail(health, 't', 'c');
+  expect(health.waitOf('new', 't')?.ms).toBe(2_000);
+  expect(health.waitOf('new', 'other')).toBeUndefined();
 });
 
 test('a target is left alone for the longest time that it has asked for, whatever later answers say', async () => {
@@ -38,12 +42,38 @@ test('a target is left alone for the longest time that it has asked for, whateve
   failAsking('b', 1_000);
   failAsking('c');
   expect(failAsking('a', 0)).toMatchObject({ waitMs: 60_000 });
-  expect(health.waitOf('t')).toEqual({ ms: 60_000, reason });
+  expect(health.waitOf('new', 't')).toEqual({ ms: 60_000, reason });
   await clock.advance(59_999);
   failAsking('d', 10);
-  expect(health.waitOf('t')).toEqual({ ms: 10, reason });
+  expect(health.waitOf('new', 't')).toEqual({ ms: 10, reason });
   health.taken('t', ['a'], clock.elapsedMs());
-  expect(health.waitOf('t')).toBeUndefined();
+  expect(health.waitOf('new', 't')).toBeUndefined();
+});
+
+test('what was sent before a target has asked to be left alone does not take that back', async () => {
+  const clock = new VirtualClock();
+  const health = new TargetHealth(clock);
+  const begunMs = health.begin([['a', 't']]);
+  await clock.advance(1);
+  health.failed('b', 't', { isPassed: false, reason, afterMs: 8_000 });
+  health.taken('t', ['a'], begunMs);
+  expect(health.waitOf('new', 't')).toEqual({ ms: 8_000, reason });
+});
+
+test('messages that have failed let those that have not try a target first, for six seconds', async () => {
+  const clock = new VirtualClock();
+  const health = new TargetHealth(clock);
+  fail(health, 't', 'a', 'b');
+  expect(health.waitOf('a', 't')).toEqual({ ms: 1_000, reason });
+  expect(health.waitOf('new', 't')).toEqual({ ms: 1_000, reason });
+  await clock.advance(1_000);
+  expect(health.waitOf('new', 't')).toBeUndefined();
+  expect(health.waitOf('a', 't')).toEqual({ ms: 6_000, reason });
+  await clock.advance(6_000);
+  expect(health.waitOf('a', 't')).toBeUndefined();
+  health.begin([['new', 't']]);
+  // The new one has had its turn.
+  expect(health.waitOf('a', 't')).toEqual({ ms: 1_000, reason });
 });
 
 test('a target that is tried again is tried by one call, and others wait a second for it', async () => {
@@ -51,10 +81,10 @@ test('a target that is tried again is tried by one call, and others wait a secon
   const health = new TargetHealth(clock);
   fail(health, 't', 'a', 'b');
   await clock.advance(1_000);
-  health.begin(['t']);
-  expect(health.waitOf('t')).toEqual({ ms: 1_000, reason });
+  health.begin([['new', 't']]);
+  expect(health.waitOf('new', 't')).toEqual({ ms: 1_000, reason });
   health.taken('t', ['a'], clock.elapsedMs());
-  expect(health.waitOf('t')).toBeUndefined();
+  expect(health.waitOf('new', 't')).toBeUndefined();
 });
 
 test('a message is to blame when others were taken after each of its last two failures', async () => {
@@ -63,7 +93,7 @@ test('a message is to blame when others were taken after each of its last two fa
   const failure = async (isOtherTaken: boolean): Promise<boolean> => {
     const [result] = fail(health, 't', 'bad');
     await clock.advance(1);
-    const begunMs = health.begin(['t']);
+    const begunMs = health.begin([['new', 't']]);
     if (isOtherTaken) health.taken('t', ['good'], begunMs);
     return result?.isToBlame === true;
   };
@@ -77,7 +107,10 @@ test('a message is not to blame for what was sent before it had failed, or to an
   const clock = new VirtualClock();
   const health = new TargetHealth(clock);
   for (let round = 0; round < 5; round++) {
-    const begunMs = health.begin(['t', 'other']);
+    const begunMs = health.begin([
+      ['bad', 't'],
+      ['new', 'other'],
+    ]);
     await clock.advance(1);
     expect(fail(health, 't', 'bad')).toMatchObject([{ isToBlame: false }]);
     health.taken('t', ['good'], begunMs);

@@ -5,6 +5,10 @@ const firstWaitMs = 1_000;
 const lastWaitMs = 10_000;
 /** How long other calls wait for the result of the one that tries a target again. */
 const trialMs = 1_000;
+/** The longest wait of messages that have not failed: trials of poisoned messages alone would keep a target down for all others. */
+const newWaitMs = 2_000;
+/** How long messages that have failed leave a target to others that wait for it. */
+const othersFirstMs = 6_000;
 /** How many failed messages, and how many targets, are remembered; the oldest are forgotten. */
 const rememberedMax = 10_000;
 /** After how many failures in a row others must have been taken: a broker that starts takes some messages before it takes all. */
@@ -19,10 +23,16 @@ interface Failing {
   downCount: number;
   /** Until when it is sent nothing. */
   untilMs: number;
+  /** Until when it is sent nothing that has failed. */
+  retryMs: number;
   /** Until when it has asked to be sent nothing; a shorter time that it names later changes nothing. */
   askedUntilMs: number;
+  /** When it asked for that. */
+  askedMs: number;
   /** Whether a call tries it. */
   isTried: boolean;
+  /** Whether messages that have not failed wait for it. */
+  isAwaited: boolean;
 }
 
 interface Failed {
@@ -51,29 +61,36 @@ export class TargetHealth {
     this.#clock = clock;
   }
 
-  /** Whether no target has taken anything since the first message for any of those that fail now has failed. */
-  get isOutage(): boolean {
-    return (
-      this.#failing.size > 0 &&
-      [...this.#failing.values()].every(({ sinceMs }) => sinceMs > this.#lastTakenMs)
-    );
+  /** How long no target has taken anything, in milliseconds, since the first message for any of those that fail now has failed; 0 if one has. */
+  get outageMs(): number {
+    const since = [...this.#failing.values()].map(({ sinceMs }) => sinceMs);
+    const isOutage = since.every((sinceMs) => sinceMs > this.#lastTakenMs);
+    return since.length > 0 && isOutage ? this.#clock.elapsedMs() - Math.min(...since) : 0;
   }
 
-  /** How long a target is sent nothing, in milliseconds, and why; `undefined` if it may be tried. */
-  waitOf(target: string): { readonly ms: number; readonly reason: string } | undefined {
-    const { untilMs = 0, reason = '' } = this.#failing.get(target) ?? {};
-    const ms = untilMs - this.#clock.elapsedMs();
-    return ms > 0 ? { ms, reason } : undefined;
-  }
-
-  /** Lets the caller try targets; others wait for what it finds out about those that are down. Returns the time. */
-  begin(targets: Iterable<string>): number {
+  /** How long a message is not sent because of its target, in milliseconds, and why; `undefined` if it may be sent. */
+  waitOf(id: string, target: string): { readonly ms: number; readonly reason: string } | undefined {
+    const failing = this.#failing.get(target);
+    if (failing === undefined) return undefined;
+    const hasFailed = this.failureCount(id) > 0;
     const nowMs = this.#clock.elapsedMs();
-    for (const target of targets) {
+    const isOthersTurn = failing.isAwaited && failing.retryMs <= nowMs;
+    const retryMs = failing.retryMs + (isOthersTurn ? othersFirstMs : 0);
+    const ms = (hasFailed ? Math.max(failing.untilMs, retryMs) : failing.untilMs) - nowMs;
+    if (ms <= 0) return undefined;
+    if (!hasFailed) failing.isAwaited = true;
+    return { ms, reason: failing.reason };
+  }
+
+  /** Lets the caller send messages; others wait for what it finds out about targets that are down. Returns the time. */
+  begin(messages: Iterable<readonly [id: string, target: string]>): number {
+    const nowMs = this.#clock.elapsedMs();
+    for (const [id, target] of messages) {
       const failing = this.#failing.get(target);
       if (failing === undefined || failing.downCount === 0) continue;
       failing.untilMs = nowMs + trialMs;
       failing.isTried = true;
+      if (this.failureCount(id) === 0) failing.isAwaited = false;
     }
     return nowMs;
   }
@@ -81,7 +98,9 @@ export class TargetHealth {
   /** Notes that a target has taken messages of a call that began at a time. */
   taken(target: string, ids: Iterable<string>, begunMs: number): void {
     this.#lastTakenMs = this.#clock.elapsedMs();
-    this.#failing.delete(target);
+    const failing = this.#failing.get(target);
+    // What was sent before the target has asked to be left alone does not take that back.
+    if (failing !== undefined && begunMs >= failing.askedMs) this.#failing.delete(target);
     for (const id of ids) this.#failed.delete(id);
     for (const failed of this.#failed.values())
       if (failed.target === target && failed.sinceMs <= begunMs) failed.isPassed = true;
@@ -97,7 +116,7 @@ export class TargetHealth {
    *
    * @param failure.isPassed whether another message for its target was sent later in the same call, and taken
    * @param failure.afterMs how long the target asks to be sent nothing
-   * @returns how often it has failed, whether the message is to blame and not its target, and otherwise how long it waits
+   * @returns whether the message is to blame and not its target, and otherwise how long it waits
    */
   failed(
     id: string,
@@ -107,13 +126,13 @@ export class TargetHealth {
       afterMs,
       reason,
     }: { readonly isPassed: boolean; readonly afterMs?: number | undefined; readonly reason: string },
-  ): { readonly count: number; readonly isToBlame: boolean; readonly waitMs: number } {
+  ): { readonly isToBlame: boolean; readonly waitMs: number } {
     const nowMs = this.#clock.elapsedMs();
     const count = this.failureCount(id) + 1;
     const isToBlame = this.blames(id, target, isPassed);
     if (!isToBlame) this.#noteTarget(id, target, { afterMs, reason, nowMs });
     const ownWaitMs = Math.min(lastWaitMs, firstWaitMs * 2 ** (count - 1));
-    return { count, isToBlame, waitMs: this.waitOf(target)?.ms ?? ownWaitMs };
+    return { isToBlame, waitMs: this.waitOf(id, target)?.ms ?? ownWaitMs };
   }
 
   /**
@@ -156,17 +175,22 @@ export class TargetHealth {
       reason,
       downCount: 0,
       untilMs: 0,
+      retryMs: -Infinity,
       askedUntilMs: 0,
+      askedMs: -Infinity,
       isTried: true,
+      isAwaited: false,
     };
     remember(this.#failing, target, failing);
     failing.reason = reason;
+    if (afterMs !== undefined) failing.askedMs = nowMs;
     failing.askedUntilMs = Math.max(failing.askedUntilMs, nowMs + (afterMs ?? 0));
     failing.untilMs = Math.max(failing.untilMs, failing.askedUntilMs);
     // Calls that were under way when another one found it down say nothing new.
     if (!failing.isTried || id === failing.firstId) return;
     const waitMs = Math.min(lastWaitMs, firstWaitMs * 2 ** failing.downCount++);
-    failing.untilMs = Math.max(failing.askedUntilMs, nowMs + waitMs);
+    failing.untilMs = Math.max(failing.askedUntilMs, nowMs + Math.min(newWaitMs, waitMs));
+    failing.retryMs = nowMs + waitMs;
     failing.isTried = false;
   }
 }

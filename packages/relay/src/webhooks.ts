@@ -1,3 +1,4 @@
+import pLimit, { type LimitFunction } from 'p-limit';
 import { Webhook } from 'standardwebhooks';
 
 import {
@@ -70,6 +71,7 @@ class WebhookBroker implements Broker {
   readonly limits: { readonly messagesMax: number; readonly timeoutMs: number };
   readonly #options: WebhookOptions;
   readonly #webhooks: readonly Webhook[];
+  readonly #limit: LimitFunction;
   readonly #timeoutMs: number;
   readonly #closed = new AbortController();
   #client: Promise<HttpClient> | undefined;
@@ -83,7 +85,7 @@ class WebhookBroker implements Broker {
       throw new Error(
         'The URL of a webhook must not contain a user name or password: set the authorization header',
       );
-    const { concurrency = 1 } = options;
+    const { concurrency = concurrencyDefault } = options;
     if (!Number.isInteger(concurrency) || concurrency < 1)
       throw new Error(
         `The concurrency of a webhook must be a whole number of at least 1, not ${concurrency}`,
@@ -98,14 +100,20 @@ class WebhookBroker implements Broker {
         'A secret of a webhook is whsec_ and at least 24 bytes in base64, as Standard Webhooks says',
       );
     this.#webhooks = secrets.map((secret) => new Webhook(secret));
+    this.#limit = pLimit(concurrency);
     this.#timeoutMs = options.timeoutMs ?? timeoutMsDefault;
     this.limits = singlyConfirmedLimits(this.#timeoutMs);
   }
 
   publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
-    const { concurrency = concurrencyDefault } = this.#options;
     const ended = AbortSignal.any([signal, this.#closed.signal]);
-    return publishByKey(messages, ended, (message) => this.#post(message, ended), { concurrency });
+    // Several slots publish at the same time.
+    const publishOne = (message: BrokerMessage): Promise<void> =>
+      this.#limit(async () => {
+        ended.throwIfAborted();
+        await this.#post(message, ended);
+      });
+    return publishByKey(messages, ended, publishOne, { concurrency: this.#limit.concurrency });
   }
 
   /** Resolves when anything answers at the URL, whatever the status is: a webhook has no separate URL for checks. */

@@ -28,6 +28,8 @@ export class ScriptedNats {
   takers: (subject: string) => object = () => ({ streams: ['s'], total: 1, offset: 0, limit: 1_024 });
   info: object = { limits: {}, api: {}, streams: 0 };
   connectionCount = 0;
+  /** Whether the user may not subscribe to answers; requests of the client itself, which come first, still get theirs. */
+  deniesAnswers = false;
   readonly sockets = new Set<Socket>();
   readonly #server: Server;
 
@@ -78,7 +80,9 @@ export class ScriptedNats {
         const content = received.subarray(end + 2, end + size);
         received = received.subarray(end + 2 + size);
         if (verb === 'PING') socket.write('PONG\r\n');
-        if (verb === 'SUB') subscriptions.set(words.at(-1) ?? '', words[0] ?? '');
+        if (verb === 'SUB' && this.deniesAnswers && subscriptions.size > 0)
+          socket.write(`-ERR 'Permissions Violation for Subscription to "${words[0]}"'\r\n`);
+        else if (verb === 'SUB') subscriptions.set(words.at(-1) ?? '', words[0] ?? '');
         if (size > 0) this.#take(socket, subscriptions, { hasHeaders: verb === 'HPUB', words, content });
       }
     });

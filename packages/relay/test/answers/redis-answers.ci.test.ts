@@ -160,6 +160,23 @@ describe.skipIf(command === undefined)('Redis', () => {
     expect(await client.exists(stream)).toBe(0);
   });
 
+  test('whose user loses that right gets no more of each message than one entry, until the right is given back', async () => {
+    const { port, client } = await start();
+    await client.sendCommand(['ACL', 'SETUSER', 'relay', 'on', '>pw', '~*', '+@all']);
+    const broker = open(port, { user: 'relay:pw@' });
+    const message = messageFor('t', 'a', 1);
+    await broker.ping();
+    await client.sendCommand(['ACL', 'SETUSER', 'relay', '-multi']);
+    await expect(broker.ping()).rejects.toThrow('multi');
+    await client.sendCommand(['ACL', 'SETUSER', 'relay', '+multi']);
+    expect(await answerTo(broker, messageFor('t', 'b', 1))).toBe('confirmed');
+    await client.sendCommand(['ACL', 'SETUSER', 'relay', '-multi']);
+    for (let round = 0; round < 3; round++) expect(await answerTo(broker, message)).toMatch('multi');
+    expect(await client.xLen(stream)).toBeLessThanOrEqual(2);
+    await client.sendCommand(['ACL', 'SETUSER', 'relay', '+multi']);
+    expect(await answerTo(broker, message)).toBe('confirmed');
+  });
+
   test.each([
     ['has no memory left', 'OOM', ['maxmemory', '1mb'], ['maxmemory', '0']],
     ['misses a replica', 'NOREPLICAS', ['min-replicas-to-write', '1'], ['min-replicas-to-write', '0']],

@@ -111,68 +111,87 @@ function say(text: string): void {
   console.log(text);
 }
 
+/** A log whose events six relays publish at the same time, each to a target of its own. */
+async function relayedSixfold() {
+  const database = await createTestDatabase();
+  onTestFinished(() => database.drop());
+  const databases = openLog(database.url);
+  await databases.ready();
+  const brokers = await Promise.all(openings.map((open) => open()));
+  onTestFinished(async () => {
+    await Promise.all(brokers.map((broker) => broker.end()));
+  });
+  for (const broker of brokers) {
+    await broker.start();
+    await broker.prepare();
+  }
+  const webhooks = [await OwnWebhook.start('webhook 1'), await OwnWebhook.start('webhook 2')];
+  onTestFinished(async () => {
+    await Promise.all(webhooks.map((webhook) => webhook.end()));
+  });
+  const targets = new Map([...brokers, ...webhooks].map(({ name }) => [name, new Target(name)]));
+  const log = { isCalm: false, databases, brokers, webhooks, targets: [...targets.values()] };
+  for (const broker of brokers)
+    broker.consume((message) => targets.get(broker.name)?.add(message, log.isCalm));
+  for (const webhook of webhooks)
+    webhook.onArrived = (message) => targets.get(webhook.name)?.add(message, log.isCalm);
+
+  const sections = [...brokers, ...webhooks].map(({ name, section }) => ({
+    name,
+    startFrom: 'beginning',
+    ...section,
+  }));
+  const relays = await openRelays({ namespace: 'com.example', relay: sections });
+  const counted: string[] = [];
+  const delivery = new Delivery({
+    databases,
+    executor: { execute: () => Promise.reject(new Error('unused')), onCommit: () => () => undefined },
+    handlers: relays,
+    onError: () => undefined,
+    onRecovered: () => undefined,
+    onAttemptFailed: ({ handler, counted: isCounted, error }) => {
+      if (isCounted) counted.push(`${handler}: ${String(error)}`);
+    },
+  });
+  delivery.start();
+  await delivery.started();
+  onTestFinished(async () => {
+    await delivery.stop({ timeoutMs: 5_000 });
+    await Promise.all(relays.map(({ broker }) => broker.close()));
+  });
+  const writer = await Writer.connect(database.url);
+  const writing = writer.run();
+  /** Stops writing, and waits until every target has everything. Returns the number of events. */
+  const finish = async (): Promise<number> => {
+    writer.stop();
+    await writing;
+    const { version } = writer;
+    await expect
+      .poll(() => log.targets.filter((target) => !target.hasAll(version)).map(({ name }) => name), {
+        timeout: 120_000,
+      })
+      .toEqual([]);
+    return version * modelCount;
+  };
+  return Object.assign(log, { counted, relays, writer, finish });
+}
+
 test.skipIf(openings.length < 4)(
   'six targets get every event in order while each of them has trouble in turn, and no repeat because of another one',
   async () => {
-    const database = await createTestDatabase();
-    onTestFinished(() => database.drop());
-    const databases = openLog(database.url);
-    await databases.ready();
-    const brokers = await Promise.all(openings.map((open) => open()));
-    onTestFinished(async () => {
-      await Promise.all(brokers.map((broker) => broker.end()));
-    });
-    for (const broker of brokers) {
-      await broker.start();
-      await broker.prepare();
-    }
-    const webhooks = [await OwnWebhook.start('webhook 1'), await OwnWebhook.start('webhook 2')];
-    onTestFinished(async () => {
-      await Promise.all(webhooks.map((webhook) => webhook.end()));
-    });
-    const targets = new Map([...brokers, ...webhooks].map(({ name }) => [name, new Target(name)]));
-    let isCalm = false;
-    for (const broker of brokers) broker.consume((message) => targets.get(broker.name)?.add(message, isCalm));
-    for (const webhook of webhooks)
-      webhook.onArrived = (message) => targets.get(webhook.name)?.add(message, isCalm);
-
-    const sections = [...brokers, ...webhooks].map(({ name, section }) => ({
-      name,
-      startFrom: 'beginning',
-      ...section,
-    }));
-    const relays = await openRelays({ namespace: 'com.example', relay: sections });
-    const counted: string[] = [];
-    const delivery = new Delivery({
-      databases,
-      executor: { execute: () => Promise.reject(new Error('unused')), onCommit: () => () => undefined },
-      handlers: relays,
-      onError: () => undefined,
-      onRecovered: () => undefined,
-      onAttemptFailed: ({ handler, counted: isCounted, error }) => {
-        if (isCounted) counted.push(`${handler}: ${String(error)}`);
-      },
-    });
-    delivery.start();
-    await delivery.started();
-    onTestFinished(async () => {
-      await delivery.stop({ timeoutMs: 5_000 });
-      await Promise.all(relays.map(({ broker }) => broker.close()));
-    });
-
-    const writer = await Writer.connect(database.url);
-    const writing = writer.run();
+    const log = await relayedSixfold();
+    const { brokers, webhooks, counted, writer } = log;
     await delay(10_000);
-    isCalm = true;
+    log.isCalm = true;
     await delay(30_000);
-    isCalm = false;
+    log.isCalm = false;
     const heapBefore = heapMb();
     const rssBefore = rssMb();
 
     const troubles = [...brokers.flatMap(troublesOf), ...webhooks.slice(1).flatMap(ofWebhook)];
     const eachMs = (minutes * 60_000) / troubles.length;
     for (const { target, name, begin, end } of troubles) {
-      const own = targets.get(target);
+      const own = log.targets.find((each) => each.name === target);
       own?.hasTrouble(false);
       await begin();
       await delay(eachMs / 3);
@@ -181,25 +200,18 @@ test.skipIf(openings.length < 4)(
       await delay((eachMs * 2) / 3);
       say(`${target} ${name}: ${counted.length} attempts counted; ${rssMb()} MB`);
     }
-    writer.stop();
-    await writing;
-    const { version } = writer;
-    await expect
-      .poll(() => [...targets.values()].filter((target) => !target.hasAll(version)).map(({ name }) => name), {
-        timeout: 120_000,
-      })
-      .toEqual([]);
-    for (const { name, calm, whileOthersFail, repeatCount, needlessCount } of targets.values())
+    const eventCount = await log.finish();
+    for (const { name, calm, whileOthersFail, repeatCount, needlessCount } of log.targets)
       say(
         `${name}: p99 ${calm.p99} ms undisturbed, ${whileOthersFail.p99} ms while others had trouble, ` +
           `${repeatCount} repeats, ${needlessCount} of them needless`,
       );
     say(
-      `${version * modelCount} events; heap ${heapBefore.toFixed(0)} → ${heapMb().toFixed(0)} MB, ` +
+      `${eventCount} events; heap ${heapBefore.toFixed(0)} → ${heapMb().toFixed(0)} MB, ` +
         `RSS ${rssBefore} → ${rssMb()} MB; ${writer.slowestMs} ms the slowest commit`,
     );
     expect(counted).toEqual([]);
-    for (const target of targets.values()) {
+    for (const target of log.targets) {
       const { name, disorderCount, needlessCount, calm, whileOthersFail } = target;
       const isSlow = whileOthersFail.p99 > Math.max(200, 2 * calm.p99);
       expect({ name, disorderCount, needlessCount, isSlow }).toEqual({
@@ -209,9 +221,36 @@ test.skipIf(openings.length < 4)(
         isSlow: false,
       });
     }
-    expect((await new DeliveryOperator(databases).lag()).items).toMatchObject(
-      relays.map(() => ({ blockedCount: 0, deadCount: 0 })),
+    expect((await new DeliveryOperator(log.databases).lag()).items).toMatchObject(
+      log.relays.map(() => ({ blockedCount: 0, deadCount: 0 })),
     );
+  },
+  (minutes + 10) * 60_000,
+);
+
+test.skipIf(openings.length < 4)(
+  'a process that relays to six targets without trouble has as much memory at the end as after a sixth of the time',
+  async () => {
+    const log = await relayedSixfold();
+    const rssMbs: number[] = [];
+    const heapMbs: number[] = [];
+    for (let sixth = 1; sixth <= 6; sixth++) {
+      await delay((minutes * 60_000) / 6);
+      rssMbs.push(process.memoryUsage().rss / 1e6);
+      // A collection may shrink what the process occupies, so there is none in between.
+      if (sixth === 1 || sixth === 6) heapMbs.push(heapMb());
+      say(`${(minutes * sixth) / 6} minutes: RSS ${rssMb()} MB`);
+    }
+    const eventCount = await log.finish();
+    const [rssGrowth, heapGrowth] = [rssMbs, heapMbs].map((mbs) => mbs.at(-1)! / mbs[0]!);
+    say(`${eventCount} events; ${JSON.stringify({ rssMbs, heapMbs, rssGrowth, heapGrowth })}`);
+    expect(log.targets.map(({ repeatCount, disorderCount }) => repeatCount + disorderCount)).toEqual(
+      log.targets.map(() => 0),
+    );
+    // A short run begins before everything is compiled and every buffer has its size.
+    const growthMax = minutes >= 30 ? 1.05 : 1.3;
+    expect(rssGrowth).toBeLessThan(growthMax);
+    expect(heapGrowth).toBeLessThan(growthMax);
   },
   (minutes + 10) * 60_000,
 );
