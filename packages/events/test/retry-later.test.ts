@@ -16,7 +16,9 @@ describe('a handler that asks to be called later', () => {
     const handler = handlerOf({ name: 'one', retry }, ({ eventId }) => {
       if (eventId !== 'a1') return;
       calledMs.push(bench.clock.elapsedMs());
-      if (bench.clock.elapsedMs() < untilMs) throw new RetryLaterError({ afterMs: 3_600_000 });
+      // Called again and again, it would fill the memory before the day is over.
+      if (bench.clock.elapsedMs() < untilMs && calledMs.length < 100)
+        throw new RetryLaterError({ afterMs: 3_600_000 });
     });
     bench.database.commit(deposited('a', 1), deposited('a', 2), deposited('b', 1));
     const { failures } = bench.start([handler]);

@@ -331,15 +331,15 @@ export class EventRelay implements Relay {
     signal: AbortSignal,
   ): Promise<readonly PublishOutcome[]> {
     const timeIsUp = new AbortController();
-    const isGivenUp = new AbortController();
+    const givenUp = new AbortController();
     const reason = new Error(`There was no answer within ${this.#timeoutMs} ms`);
     const cancels = [
       this.#clock.after(this.#timeoutMs, () => timeIsUp.abort(reason)),
-      this.#clock.after(this.#timeoutMs + lastWordsMs, () => isGivenUp.abort(reason)),
+      this.#clock.after(this.#timeoutMs + lastWordsMs, () => givenUp.abort(reason)),
     ];
     try {
       const publishing = this.broker.publish(messages, AbortSignal.any([signal, timeIsUp.signal]));
-      return await unlessAborted(publishing, AbortSignal.any([signal, isGivenUp.signal]));
+      return await unlessAborted(publishing, AbortSignal.any([signal, givenUp.signal]));
     } finally {
       for (const cancel of cancels) cancel();
     }
