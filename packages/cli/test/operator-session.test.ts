@@ -80,8 +80,9 @@ test('a database that never answers costs its part and no more than the timeout'
   }
 });
 
+const migrate = () => run(['migrate', 'up', '--timeout-ms', '500']);
+
 test('a migration waits for a server that never answers no longer than the timeout', async () => {
-  const migrate = () => run(['migrate', 'up', '--timeout-ms', '500']);
   const calmMs = await msOf(migrate);
   all.proxy.silence();
   try {
