@@ -180,6 +180,7 @@ export function composeOn(
     name: relay.name,
     aliases: relay.aliases,
     state: () => (delivers ? relay.state : undefined),
+    wants: relay.wants,
     publishAgain: relay.publishAgain.bind(relay),
   }));
   return {

@@ -172,6 +172,63 @@ export async function publishByKey(
   return messages.map((message) => outcomes.get(message) ?? heldBack);
 }
 
+/** The batch size of handlers, for a broker without a limit. */
+const messagesMaxDefault = 1_000;
+
+/**
+ * Publishes any number of messages, as many at a time as a broker takes, up to the first call in which one is not confirmed.
+ *
+ * @param call publishes the messages of one call
+ * @returns what became of each message; those that were not sent are missing
+ * @throws the error of the first call
+ */
+export async function publishInCalls(
+  messages: readonly BrokerMessage[],
+  { messagesMax = messagesMaxDefault }: NonNullable<Broker['limits']> = {},
+  call: (called: readonly BrokerMessage[]) => Promise<readonly PublishOutcome[]>,
+): Promise<ReadonlyMap<BrokerMessage, PublishOutcome>> {
+  const outcomes = new Map<BrokerMessage, PublishOutcome>();
+  for (let from = 0; from < messages.length; from += messagesMax) {
+    const called = messages.slice(from, from + messagesMax);
+    const answered = await call(called).catch((error: unknown) => {
+      if (from === 0) throw error;
+      return called.map(() => ({ kind: 'later', of: 'target', reason: reasonOf(error) }) as const);
+    });
+    for (const [index, message] of called.entries()) outcomes.set(message, answered[index] ?? heldBack);
+    if (called.some((message) => outcomes.get(message)?.kind !== 'confirmed')) break;
+  }
+  return outcomes;
+}
+
+/**
+ * What is not confirmed although everything before it is would otherwise wait for nothing.
+ *
+ * @throws Error when the broker leaves out what became of a message, or holds one back without a reason
+ */
+export function assertComplete(
+  messages: readonly BrokerMessage[],
+  outcomes: readonly PublishOutcome[],
+  targetOf: (message: BrokerMessage) => string,
+): void {
+  const keys = new Set<string>();
+  const targets = new Set<string>();
+  for (const [index, message] of messages.entries()) {
+    const kind = outcomes[index]?.kind;
+    if (kind === 'refused' || kind === 'later') keys.add(message.key);
+    if (kind === 'later') targets.add(targetOf(message));
+  }
+  for (const [index, message] of messages.entries()) {
+    const kind = outcomes[index]?.kind;
+    if (
+      kind === undefined ||
+      (kind === 'held-back' && !keys.has(message.key) && !targets.has(targetOf(message)))
+    )
+      throw new Error(
+        `The broker has not published message ${message.id}, although nothing that it depends on has failed`,
+      );
+  }
+}
+
 /** The message of an error, and those of its causes: that of `fetch` alone says only that it has failed. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);

@@ -18,8 +18,14 @@ import {
   errorText,
 } from '@framework/events';
 
-import type { Broker, BrokerMessage, PublishOutcome } from './broker.js';
-import { messageOf } from './message.js';
+import {
+  type Broker,
+  type BrokerMessage,
+  type PublishOutcome,
+  assertComplete,
+  publishInCalls,
+} from './broker.js';
+import { type AgainOutcome, isWanted, messageOf, messagesAgain } from './message.js';
 import { TargetHealth } from './target-health.js';
 import { unlessAborted } from './unless-aborted.js';
 
@@ -59,13 +65,20 @@ export interface Relay extends BatchEventHandler<undefined> {
   readonly broker: Broker;
   readonly state: RelayState;
   /**
-   * Publishes events again that the relay has passed, those of one model in the order given. Neither cursors nor attempts are concerned. Each
-   * message has the id of the event, and the attribute `republished` with the marker.
+   * Whether {@link publishAgain} would publish an event, which needs its payload, because the filter may read it. An event whose filter throws
+   * is wanted, and refused then. `undefined` for a relay without a filter, which wants every event.
+   */
+  readonly wants: ((event: DeliverableEvent, shards: readonly ShardIdentifier[]) => boolean) | undefined;
+  /**
+   * Publishes events again that the relay has passed, those of one model in the order given, with the limits of the broker. Neither cursors nor
+   * attempts are concerned. Each message has the id of the event, and the attribute `republished` with the marker. After a call of the broker
+   * in which a message is not confirmed, the rest is held back.
    *
+   * @param events with their payloads: one whose payload is left out is refused, as is one whose topic or filter throws
    * @param options.shards the shards of the database from which the events are
    * @param options.marker says to consumers which order of an operator it was
    * @returns what became of each event; `left-out` if the relay's filter does not want it
-   * @throws BrokerUnavailableError `broker-unavailable` when there was no answer to any message
+   * @throws BrokerUnavailableError `broker-unavailable` when there was no answer to the first call of the broker
    */
   publishAgain(
     events: readonly DeliverableEvent[],
@@ -98,7 +111,6 @@ export const lastWordsMs = 1_000;
 /** How often a batch waits as a whole without any answer: about 100 seconds if the connection is refused at once. */
 const unansweredMax = 30;
 const heldBack: PublishOutcome = { kind: 'held-back' };
-const leftOut = { kind: 'left-out' } as const;
 
 /** Publishes what delivery hands to it, and decides what becomes of messages that are not taken. */
 export class EventRelay implements Relay {
@@ -106,6 +118,7 @@ export class EventRelay implements Relay {
   readonly name: string;
   readonly aliases: readonly string[];
   readonly broker: Broker;
+  readonly wants: Relay['wants'];
   readonly #topic: (envelope: EventEnvelope<undefined>) => string;
   readonly #filter: (envelope: EventEnvelope<undefined>) => boolean;
   readonly #source: EventSource | undefined;
@@ -128,7 +141,7 @@ export class EventRelay implements Relay {
       timeoutMs,
     }: {
       readonly topic: (envelope: EventEnvelope<undefined>) => string;
-      readonly filter: (envelope: EventEnvelope<undefined>) => boolean;
+      readonly filter: ((envelope: EventEnvelope<undefined>) => boolean) | undefined;
       readonly source: EventSource | undefined;
       readonly observe: Observe;
       readonly clock: Clock;
@@ -139,7 +152,8 @@ export class EventRelay implements Relay {
     this.aliases = aliases;
     this.broker = broker;
     this.#topic = topic;
-    this.#filter = filter;
+    this.#filter = filter ?? (() => true);
+    this.wants = filter && ((event, shards) => isWanted(filter, envelopeOf(event, shards)));
     this.#source = source;
     this.#observe = observe;
     this.#health = new TargetHealth(clock);
@@ -182,21 +196,20 @@ export class EventRelay implements Relay {
   async publishAgain(
     events: readonly DeliverableEvent[],
     { shards, marker }: { readonly shards: readonly ShardIdentifier[]; readonly marker: string },
-  ): Promise<readonly (PublishOutcome | { readonly kind: 'left-out' })[]> {
-    const envelopes = events.map((event) => envelopeOf(event, shards));
-    const messages = envelopes.map((envelope) =>
-      this.#filter(envelope) ? messageOf(envelope, this.#topic(envelope), marker) : undefined,
-    );
-    const wanted = messages.filter((message) => message !== undefined);
-    if (wanted.length === 0) return messages.map(() => leftOut);
-    const publishing = { kind: 'publish', relay: this.name, messageCount: wanted.length } as const;
-    const published = await this.#observe(publishing, () =>
-      this.broker.publish(wanted, new AbortController().signal),
+  ): Promise<readonly AgainOutcome[]> {
+    const made = messagesAgain(events, (event) => {
+      const envelope = envelopeOf(event, shards);
+      return this.#filter(envelope) ? messageOf(envelope, this.#topic(envelope), marker) : undefined;
+    });
+    const messages = made.flatMap((each) => ('kind' in each ? [] : [each]));
+    const outcomes = await publishInCalls(messages, this.broker.limits, (called) =>
+      this.#observe({ kind: 'publish', relay: this.name, messageCount: called.length }, () =>
+        this.#publishInTime(called, new AbortController().signal),
+      ),
     ).catch((cause: unknown) => {
       throw new BrokerUnavailableError(this.name, { cause });
     });
-    const outcomes = new Map(wanted.map((message, index) => [message, published[index] ?? heldBack]));
-    return messages.map((message) => (message && outcomes.get(message)) ?? leftOut);
+    return made.map((each) => ('kind' in each ? each : (outcomes.get(each) ?? heldBack)));
   }
 
   /** Publishes what is neither for a target that waits nor behind such a message of its key. */
@@ -362,33 +375,4 @@ function firstOfEachKey(messages: readonly BrokerMessage[]): readonly BrokerMess
 /** Whether a call has ended because its events belong to another process now, or delivery stops: that says nothing of the broker. */
 function isGivenUp({ aborted, reason }: AbortSignal): boolean {
   return aborted && FrameworkError.find(reason)?.code !== 'handler-timeout';
-}
-
-/**
- * What is not confirmed although everything before it is would otherwise wait for nothing.
- *
- * @throws Error when the broker leaves out what became of a message, or holds one back without a reason
- */
-function assertComplete(
-  messages: readonly BrokerMessage[],
-  outcomes: readonly PublishOutcome[],
-  targetOf: (message: BrokerMessage) => string,
-): void {
-  const keys = new Set<string>();
-  const targets = new Set<string>();
-  for (const [index, message] of messages.entries()) {
-    const kind = outcomes[index]?.kind;
-    if (kind === 'refused' || kind === 'later') keys.add(message.key);
-    if (kind === 'later') targets.add(targetOf(message));
-  }
-  for (const [index, message] of messages.entries()) {
-    const kind = outcomes[index]?.kind;
-    if (
-      kind === undefined ||
-      (kind === 'held-back' && !keys.has(message.key) && !targets.has(targetOf(message)))
-    )
-      throw new Error(
-        `The broker has not published message ${message.id}, although nothing that it depends on has failed`,
-      );
-  }
 }

@@ -16,6 +16,10 @@ const increased = new CounterIncreasedEvent(ShardedId.generate(Counter, ShardIde
 
 const isOdd: RelayOptions['filter'] = ({ payload }) => (payload as { by: number }).by % 2 === 1;
 
+const failing: RelayOptions['filter'] = () => {
+  throw new Error('no such field');
+};
+
 /** Counters whose events are relayed to a scripted broker. */
 async function relayed(
   limits = { messagesMax: 1_000, timeoutMs: 30_000 },
@@ -54,6 +58,22 @@ async function relayed(
     databases,
     executor,
   };
+}
+
+/** The events of one counter, which the relay has passed, and a broker that has not been called since. */
+async function recorded(
+  count: number,
+  limits?: { readonly messagesMax: number; readonly timeoutMs: number },
+) {
+  const { clock, counters, broker, databases } = await relayed(limits);
+  const id = await counters.open();
+  for (let by = 1; by <= count; by++) await counters.increase(id, by);
+  await clock.advance(1_000);
+  broker.sizes.length = 0;
+  const [{ store, shards } = { store: undefined, shards: [] }] = databases.deliveries();
+  const { items = [] } = (await store?.operator?.history(id.value, { limit: 10 })) ?? {};
+  const publisher = relay({ name: 'to-broker', broker, clock });
+  return { clock, broker, publisher, events: items.map(({ event }) => event), shards };
 }
 
 describe('a relay', () => {
@@ -116,10 +136,74 @@ describe('a relay', () => {
     });
   });
 
-  test('counts an attempt of an event whose filter throws', async () => {
-    const { clock, counters, failures, bodies } = await relayed(undefined, undefined, () => {
-      throw new Error('no such field');
+  test('publishes again as many messages at a time as the broker takes, up to the first that is not', async () => {
+    const { broker, publisher, events, shards } = await recorded(5, { messagesMax: 2, timeoutMs: 30_000 });
+    const kinds = async (): Promise<readonly string[]> =>
+      (await publisher.publishAgain(events, { shards, marker: 'm' })).map(({ kind }) => kind);
+    expect(await kinds()).toEqual(['confirmed', 'confirmed', 'confirmed', 'confirmed', 'confirmed']);
+    expect(broker.sizes).toEqual([2, 2, 1]);
+    broker.refuses = ({ attributes }) => attributes['modelversion'] === '4';
+    expect(await kinds()).toEqual(['confirmed', 'confirmed', 'refused', 'held-back', 'held-back']);
+    broker.failsCall = (messages) => messages[0]?.attributes['modelversion'] === '4';
+    expect(await kinds()).toEqual(['confirmed', 'confirmed', 'later', 'later', 'held-back']);
+  });
+
+  test('gives up publishing again when the broker does not answer in its time', async () => {
+    const { clock, broker, publisher, events, shards } = await recorded(1, {
+      messagesMax: 10,
+      timeoutMs: 2_000,
     });
+    broker.isSilent = true;
+    const answer = publisher.publishAgain(events, { shards, marker: 'm' }).catch((error: unknown) => error);
+    await clock.advance(5_000);
+    expect(await answer).toMatchObject({ code: 'broker-unavailable' });
+  });
+
+  test.each(['topic', 'filter'] as const)(
+    'refuses to publish an event again whose %s throws, and holds back later ones of its model',
+    async (name) => {
+      const { broker, events, shards, clock } = await recorded(3);
+      const [first, second, third] = events;
+      const publisher = relay({
+        name: 'to-broker',
+        broker,
+        clock,
+        [name]: ({ modelVersion }: { readonly modelVersion: number }) => {
+          if (modelVersion === 3) throw new Error('no such field');
+          return name === 'topic' ? 'somewhere' : true;
+        },
+      });
+      const others = [first, second, third, { ...first!, modelId: 'other' }].flatMap((each) => each ?? []);
+      expect(await publisher.publishAgain(others, { shards, marker: 'm' })).toEqual([
+        { kind: 'confirmed' },
+        { kind: 'refused', reason: 'Error: no such field' },
+        { kind: 'held-back' },
+        { kind: 'confirmed' },
+      ]);
+    },
+  );
+
+  test('refuses to publish an event again whose payload was left out', async () => {
+    const { broker, publisher, events, shards } = await recorded(1);
+    const large = events.map((event) => ({ ...event, payload: undefined, omitted: true }));
+    expect(await publisher.publishAgain(large, { shards, marker: 'm' })).toMatchObject([{ kind: 'refused' }]);
+    expect(broker.sizes).toEqual([]);
+  });
+
+  test('says without publishing which events it would publish again', async () => {
+    const { broker, events, shards } = await recorded(3);
+    const wantedBy = (filter: RelayOptions['filter']): readonly (boolean | undefined)[] => {
+      const publisher = relay({ name: 'to-broker', broker, ...(filter && { filter }) });
+      return events.map((event) => publisher.wants?.(event, shards));
+    };
+    expect(wantedBy(undefined)).toEqual([undefined, undefined, undefined]);
+    expect(wantedBy(isOdd)).toEqual([true, false, true]);
+    expect(wantedBy(failing)).toEqual([true, true, true]);
+    expect(broker.sizes).toEqual([]);
+  });
+
+  test('counts an attempt of an event whose filter throws', async () => {
+    const { clock, counters, failures, bodies } = await relayed(undefined, undefined, failing);
     await counters.increase(await counters.open(), 1);
     await clock.advance(1_000);
     expect(bodies()).toEqual([]);

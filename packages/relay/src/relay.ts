@@ -44,7 +44,7 @@ export function relay({
   name,
   broker,
   topic = defaultTopic,
-  filter = () => true,
+  filter,
   observer,
   clock = systemClock,
   timeoutMs = broker.limits?.timeoutMs ?? timeoutMsDefault,

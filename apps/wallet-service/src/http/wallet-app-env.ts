@@ -75,7 +75,7 @@ export interface WalletService {
 }
 
 /** A relay whose health the service reports, and that operators let publish events again. */
-export interface ServedRelay extends Pick<Relay, 'publishAgain'> {
+export interface ServedRelay extends Pick<Relay, 'publishAgain' | 'wants'> {
   readonly name: string;
   /** Its former names, one of which a database may know it by. */
   readonly aliases: readonly string[];
