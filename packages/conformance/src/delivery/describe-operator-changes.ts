@@ -184,6 +184,7 @@ export function describeOperatorChanges(context: DeliveryContext): void {
       outcome: 'failed',
       count: 3,
       errorCode: 'shard-unavailable',
+      errorText: long,
     });
     await operator.endChange(done.changeId, { outcome: 'done', count: Number.MAX_SAFE_INTEGER });
     const { now: endedDate } = await operator.overview();
@@ -192,7 +193,7 @@ export function describeOperatorChanges(context: DeliveryContext): void {
       {
         ...failed,
         begunDate: dates[1],
-        ended: { outcome: 'failed', count: 3, errorCode: 'shard-unavailable', endedDate },
+        ended: { outcome: 'failed', count: 3, errorCode: 'shard-unavailable', errorText: long, endedDate },
       },
       {
         ...done,

@@ -208,7 +208,7 @@ export function describeOperatorLog(context: DeliveryContext): void {
     for (const [exact, larger] of found.map((items) => items.map(({ event }) => event))) {
       expect(exact).toMatchObject(whole);
       expect(exact?.omitted).not.toBe(true);
-      expect(larger).toMatchObject({ omitted: true, modelVersion: 2 });
+      expect(larger).toMatchObject({ omitted: true, modelVersion: 2, bytes: 65_537 });
       expect([larger?.payload, larger?.actionParams]).toEqual([undefined, undefined]);
     }
   });

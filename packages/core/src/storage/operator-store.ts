@@ -124,6 +124,8 @@ export interface OperatorOutcome {
   readonly count: number;
   /** The code of the error that ended it. */
   readonly errorCode?: string | undefined;
+  /** What was wrong, in words for operators. */
+  readonly errorText?: string | undefined;
 }
 
 /** A recorded change of an operator. */

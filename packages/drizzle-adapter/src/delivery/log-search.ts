@@ -9,7 +9,7 @@ import {
 } from '@framework/core/adapter';
 
 import type { Connection } from '../connection/connection.js';
-import { eventFromJson, isEventId, wholeEvent } from '../read/event-row.js';
+import { eventFromJson, eventWith, isEventId, wholeEvent } from '../read/event-row.js';
 import { isBeyond, placeOfTime, slack } from './log-place.js';
 import { waitsIn } from './blocked-model-sql.js';
 
@@ -18,10 +18,13 @@ const examinedMax = 10_000;
 /** Events with more bytes of payload and params come without these. */
 const listedBytesMax = 65_536;
 
-/** The columns of {@link TrackedRow} of events `e`, with an SQL expression of their place. */
+/**
+ * The columns of {@link TrackedRow} of events `e`, with an SQL expression of their place. The size of an event is computed once, because a large
+ * one has to be decompressed for it.
+ */
 export const trackedColumnsAt = (place: string): string => `
-  case when coalesce(octet_length(e.payload::text), 0) + octet_length(e.action_params::text) <= ${listedBytesMax} then ${wholeEvent}
-    else ${wholeEvent} - 'payload' - 'actionParams' || '{"omitted": true}' end as event,
+  (select case when bytes <= ${listedBytesMax} then ${wholeEvent} else ${eventWith(`'omitted', true, 'bytes', bytes`)} end
+    from (select coalesce(octet_length(e.payload::text), 0) + octet_length(e.action_params::text) as bytes offset 0) size) as event,
   ${place} as place,
   coalesce((
     select jsonb_agg(jsonb_build_object('handler', c.handler, 'state',

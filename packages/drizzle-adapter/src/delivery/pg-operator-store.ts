@@ -80,6 +80,7 @@ interface ChangeRow extends Omit<RecordedChange, 'ended'> {
   readonly outcome: OperatorOutcome['outcome'] | null;
   readonly count: number | null;
   readonly errorCode: string | null;
+  readonly errorText: string | null;
   readonly cursor: string;
 }
 
@@ -175,11 +176,14 @@ export class PgOperatorStore implements OperatorStore {
     });
   }
 
-  async endChange(changeId: string, { outcome, count, errorCode }: OperatorOutcome): Promise<void> {
+  async endChange(
+    changeId: string,
+    { outcome, count, errorCode, errorText }: OperatorOutcome,
+  ): Promise<void> {
     await this.#manager.query({
-      text: `insert into eventlog.operator_audit (change_id, phase, outcome, count, error_code)
-             values ($1, 'ended', $2, $3, $4)`,
-      values: [changeId, outcome, count, errorCode ?? null],
+      text: `insert into eventlog.operator_audit (change_id, phase, outcome, count, error_code, reason)
+             values ($1, 'ended', $2, $3, $4, $5)`,
+      values: [changeId, outcome, count, errorCode ?? null, errorText ?? null],
     });
   }
 
@@ -196,6 +200,7 @@ export class PgOperatorStore implements OperatorStore {
     const { rows } = await this.#manager.query<ChangeRow>({
       text: `select b.change_id as "changeId", b.recorded_date as "begunDate", b.operation, b.actor, b.reason, b.target,
           d.recorded_date as "endedDate", d.outcome, d.count::double precision as count, d.error_code as "errorCode",
+          d.reason as "errorText",
           concat(extract(epoch from b.recorded_date), '/', b.change_id) as cursor
         from eventlog.operator_audit b
         left join eventlog.operator_audit d on d.change_id = b.change_id and d.phase = 'ended'
@@ -210,10 +215,16 @@ export class PgOperatorStore implements OperatorStore {
 }
 
 function recordedChange(row: ChangeRow): RecordedChange {
-  const { cursor: _cursor, endedDate, outcome, count, errorCode, ...begun } = row;
+  const { cursor: _cursor, endedDate, outcome, count, errorCode, errorText, ...begun } = row;
   const hasEnded = endedDate !== null && outcome !== null;
   const ended = hasEnded
-    ? { endedDate, outcome, count: count ?? 0, errorCode: errorCode ?? undefined }
+    ? {
+        endedDate,
+        outcome,
+        count: count ?? 0,
+        errorCode: errorCode ?? undefined,
+        errorText: errorText ?? undefined,
+      }
     : undefined;
   return { ...begun, ended };
 }

@@ -33,12 +33,19 @@ export const selectEvents = (bytesMax: string, from: string): string => `
     octet_length(e.packed)::text
   from (select e.*, ${packedColumns('e.payload', 'e.action_params', 'e.headers')} as packed from ${from}) e`;
 
-/** An event of the log as JSON, with the field names of `DeliverableEvent`. */
-export const wholeEvent = `jsonb_build_object(
+/**
+ * An event of the log as JSON, with the field names of `DeliverableEvent`.
+ *
+ * @param contents the names and values of further fields
+ */
+export const eventWith = (contents: string): string => `jsonb_build_object(
   'id', e.id, 'slot', e.slot, 'namespace', e.namespace, 'actionId', e.action_id, 'actionName', e.action_name,
-  'actionParams', e.action_params, 'principal', e.principal, 'headers', e.headers, 'ordinal', e.ordinal,
+  'principal', e.principal, 'headers', e.headers, 'ordinal', e.ordinal,
   'modelId', e.model_id, 'modelName', e.model_name, 'modelVersion', e.model_version, 'type', e.event_type,
-  'payload', e.payload, 'startedDate', e.started_date, 'createdDate', e.created_date)`;
+  'startedDate', e.started_date, 'createdDate', e.created_date, ${contents})`;
+
+/** {@link eventWith} payload and params. */
+export const wholeEvent: string = eventWith(`'payload', e.payload, 'actionParams', e.action_params`);
 
 /** Whether a text can be an event's id. PostgreSQL would refuse to compare any other text with one. */
 export function isEventId(text: string): boolean {

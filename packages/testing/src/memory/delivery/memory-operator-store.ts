@@ -203,9 +203,9 @@ export class MemoryOperatorStore implements OperatorStore {
     });
   }
 
-  endChange(changeId: string, { outcome, count, errorCode }: OperatorOutcome): Promise<void> {
+  endChange(changeId: string, { outcome, count, errorCode, errorText }: OperatorOutcome): Promise<void> {
     return this.#access.answer('operator.endChange', ({ nowMs }) =>
-      this.#record(changeId, { ended: { outcome, count, errorCode, endedDate: new Date(nowMs) } }),
+      this.#record(changeId, { ended: { outcome, count, errorCode, errorText, endedDate: new Date(nowMs) } }),
     );
   }
 
@@ -277,10 +277,11 @@ function entriesOf({ log }: MemoryDeliveryTables): readonly Entry[] {
 /** A copy of an event, with what became of it. */
 function tracked(tables: MemoryDeliveryTables, { event, index }: Entry): TrackedEvent {
   const { payload, actionParams, ...rest } = event;
-  const isLarge = bytesOf(payload) + bytesOf(actionParams) > listedBytesMax;
+  const bytes = bytesOf(payload) + bytesOf(actionParams);
+  const isLarge = bytes > listedBytesMax;
   return {
     event: structuredClone(
-      isLarge ? { ...rest, payload: undefined, actionParams: undefined, omitted: true } : event,
+      isLarge ? { ...rest, payload: undefined, actionParams: undefined, omitted: true, bytes } : event,
     ),
     deliveries: [...tables.handlers.keys()].sort(compared).map((handler) => {
       const row = tables.blocked.get(modelKey(handler, event));
