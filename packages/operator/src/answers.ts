@@ -29,15 +29,21 @@ export interface PartialPage<Item> extends PartialAnswer<Item> {
 /** The errors whose messages are about the request alone. */
 const shownCodes: ReadonlySet<string> = new Set(['handler-in-use', 'operator-request']);
 
+/** An error with a text for operators, which contains no addresses; the code is that of its cause. */
+export class ExplainedError extends Error {
+  override readonly name = 'ExplainedError';
+}
+
 /** What is shown of a database that failed. */
 export function failureOf(shards: readonly ShardIdentifier[], error: unknown): OperatorFailure {
   const known = FrameworkError.find(error);
   const code = known?.code ?? 'internal';
-  return {
-    shards: shardTexts(shards),
-    code,
-    ...(known !== undefined && shownCodes.has(code) && { detail: known.message }),
-  };
+  const detail = error instanceof ExplainedError || shownCodes.has(code) ? detailOf(error) : undefined;
+  return { shards: shardTexts(shards), code, ...(detail !== undefined && { detail }) };
+}
+
+function detailOf(error: unknown): string | undefined {
+  return error instanceof ExplainedError ? error.message : FrameworkError.find(error)?.message;
 }
 
 /** Shards as operators write them, such as `1/0`. */

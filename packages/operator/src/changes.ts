@@ -1,4 +1,3 @@
-import { FrameworkError } from '@framework/core';
 import {
   type BlockedFilter,
   type DatabaseDelivery,
@@ -83,8 +82,8 @@ interface Work {
 export interface PlannedChange {
   readonly operation: string;
   readonly target: Readonly<Record<string, unknown>>;
-  /** The name of the handler that it is about. Default: it concerns all databases. */
-  readonly handler?: string | undefined;
+  /** The names of the handler that it is about, one of which a database may know. Default: it concerns all databases. */
+  readonly names?: readonly string[] | undefined;
   readonly limit?: number;
   /** @param changeId finds the change in the audit */
   readonly workIn: (database: DatabaseDelivery, handlerId: string | undefined, changeId: string) => Work;
@@ -122,7 +121,8 @@ export async function changeBlocked(
       change: (onChanged) => inSteps(database, operation, { filter: own, limit }, onChanged),
     };
   };
-  const planned = { operation, target: { filter, limit }, handler: filter.handler, limit, workIn };
+  const names = filter.handler === undefined ? undefined : [filter.handler];
+  const planned = { operation, target: { filter, limit }, names, limit, workIn };
   return changeEach(databases, planned, options);
 }
 
@@ -175,7 +175,7 @@ export function changeHandler(
     };
   };
   const target = isRetirement ? { handler, discardBlocked } : { handler };
-  return changeEach(databases, { operation, target, handler, limit: limitMax, workIn }, options);
+  return changeEach(databases, { operation, target, names: [handler], limit: limitMax, workIn }, options);
 }
 
 /**
@@ -191,15 +191,18 @@ export async function changeEach(
 ): Promise<ChangeAnswer> {
   requireText('by', by, actorMax);
   requireText('reason', reason, reasonMax);
-  const { handler, limit = limitMax } = planned;
+  const { names, limit = limitMax } = planned;
   // The answers of all databases come before the first change, so that an unknown name changes and records nothing.
   const known = await ask<Concerned>(databases, async (database) => {
-    if (handler === undefined) return [{ database, handlerId: undefined }];
-    const handlerId = await database.store.cursors.find(handler);
-    return handlerId === undefined ? [] : [{ database, handlerId }];
+    if (names === undefined) return [{ database, handlerId: undefined }];
+    for (const name of names) {
+      const handlerId = await database.store.cursors.find(name);
+      if (handlerId !== undefined) return [{ database, handlerId }];
+    }
+    return [];
   });
-  if (handler !== undefined && known.items.length === 0 && known.failures.length === 0)
-    throw new UnknownHandlerError(handler);
+  if (names !== undefined && known.items.length === 0 && known.failures.length === 0)
+    throw new UnknownHandlerError(names.join(', '));
   const changeId = randomUuid();
   const made = await Promise.all(
     known.items.map(async ({ database, handlerId }): Promise<Made> => {
@@ -254,9 +257,11 @@ async function recorded(
   try {
     await work.change(add);
   } catch (error) {
-    const errorCode = FrameworkError.find(error)?.code ?? 'internal';
+    const { code: errorCode, detail: errorText } = failureOf([], error);
     // If this fails, too, the record shows a change without an outcome, which is true; the first error says more.
-    await store.endChange(change.changeId, { outcome: 'failed', count, errorCode }).catch(() => undefined);
+    await store
+      .endChange(change.changeId, { outcome: 'failed', count, errorCode, errorText })
+      .catch(() => undefined);
     throw error;
   }
   await store.endChange(change.changeId, { outcome: 'done', count });

@@ -90,6 +90,8 @@ export interface OperatedRelay {
   readonly name: string;
   /** Its former names. */
   readonly aliases?: readonly string[];
+  /** Whether its filter wants an event, which has its payload. Default: it wants every event. */
+  readonly wants?: ((event: DeliverableEvent, shards: readonly ShardIdentifier[]) => boolean) | undefined;
   /** Publishes events again that it has passed; absent where its broker cannot be reached. */
   publishAgain?(
     events: readonly DeliverableEvent[],

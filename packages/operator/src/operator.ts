@@ -170,8 +170,9 @@ export class Operator {
 
   /**
    * Publishes events again that a relay has passed, those of one model in the order of their versions; the relay's cursors stay where they
-   * are. Each message has the id of the event and the attribute `republished`, which is the id of the change. It ends in a database with
-   * the first message that its broker does not take; repeat it then, which publishes all of them once more.
+   * are. Each message has the id of the event and the attribute `republished`, which is the id of the change. The events of a database are
+   * listed before the first one is published. It ends there with the first message that the broker does not take, which the failure names;
+   * repeat it then, which publishes all of them once more.
    *
    * @param search at least one field
    * @throws OperatorRequestError `operator-request` when the search is empty, an option is missing or invalid, or this process does not have

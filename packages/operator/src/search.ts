@@ -122,8 +122,12 @@ function timeOf(date: Date | undefined): number {
   return date?.getTime() ?? -Infinity;
 }
 
-/** A search by something that no index has would read the whole log; and databases cannot store every date. */
-function assertBounded({ modelId, actionId, since, until, action, type, principal }: LogFilter): void {
+/**
+ * A search by something that no index has would read the whole log; and databases cannot store every date.
+ *
+ * @throws OperatorRequestError `operator-request`
+ */
+export function assertBounded({ modelId, actionId, since, until, action, type, principal }: LogFilter): void {
   for (const [name, date] of Object.entries({ since, until }))
     if (date !== undefined && !(date >= dateMin))
       throw new OperatorRequestError(`${name} is not a date after the year 0: pass a valid one`);

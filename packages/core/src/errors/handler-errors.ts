@@ -153,7 +153,7 @@ export class MessageRefusedError extends FrameworkError {
   }
 }
 
-/** An operator's request is refused before anything is read or changed; the message says what to do. */
+/** An operator's request is refused, or its events are gone before it has ended; the message says what to do. */
 export class OperatorRequestError extends FrameworkError {
   constructor(message: string) {
     super('operator-request', message);

@@ -202,6 +202,7 @@ export const recordedChangeSchema = z
         outcome: z.enum(['done', 'failed']),
         count: z.int(),
         errorCode: z.string().optional(),
+        errorText: z.string().optional(),
       })
       .optional()
       .openapi({ description: 'Missing while the change goes on, and for ever if its process died' }),
