@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { parseAddress, to } from './address.js';
+import { namesEvents, parseAddress, to } from './address.js';
 
 test.each<[readonly string[], Readonly<Record<string, string>>]>([
   [[], {}],
@@ -19,4 +19,14 @@ test('filters that are not given are in no address', () => {
 test('a link that was cut off still leads somewhere', () => {
   expect(parseAddress('#/why/50%')).toEqual({ path: ['why', '50%'], query: {} });
   expect(parseAddress('')).toEqual({ path: [], query: {} });
+});
+
+test.each<[Readonly<Record<string, string | undefined>>, boolean]>([
+  [{}, false],
+  [{ since: undefined, until: undefined }, false],
+  [{ shard: '0/0', since: undefined }, false],
+  [{ shard: '0/0', type: 'Paid' }, true],
+  [{ modelId: 'a' }, true],
+])('a search by %j names events to publish again: %s', (query, isNamed) => {
+  expect(namesEvents(query)).toBe(isNamed);
 });

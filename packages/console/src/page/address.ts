@@ -34,3 +34,8 @@ export function to(
   const search = new URLSearchParams(given).toString();
   return `#/${path.map(encodeURIComponent).join('/')}${search === '' ? '' : `?${search}`}`;
 }
+
+/** Whether a search says which events it is about; a shard says only where they are. */
+export function namesEvents(query: Readonly<Record<string, string | undefined>>): boolean {
+  return Object.entries(query).some(([name, value]) => name !== 'shard' && value !== undefined);
+}

@@ -58,3 +58,13 @@ export interface Snapshot {
   readonly deadLetters: DeadLetters;
   readonly shards: Shards;
 }
+
+/**
+ * Keeps a change from more events of a database than were counted in any: what came meanwhile, nobody has confirmed. Events are published
+ * again all or not at all, so that a single one that came meanwhile would keep all others from it.
+ */
+export function boundOf(operation: string, dryRun: Change | undefined): { readonly limit?: number } {
+  if (operation === 'publish-again') return {};
+  if (dryRun === undefined || dryRun.count === 0 || dryRun.mayBeMore || dryRun.failures.length > 0) return {};
+  return { limit: Math.max(...dryRun.items.map((item) => item.count)) };
+}

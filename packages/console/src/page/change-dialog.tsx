@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { to } from './address.js';
-import type { Change } from './answers.js';
+import { type Change, boundOf } from './answers.js';
 import { asApiError } from './asking.js';
 import { count, counted } from './format.js';
 import { Facts, Failures, Problem } from './parts.js';
@@ -101,7 +101,13 @@ function ChangeDialog({
     setError(undefined);
     try {
       const signature = { by: by.trim(), reason: reason.trim() };
-      setMade(await change<Change>(wanted.operation, { ...wanted.body, ...boundOf(dryRun), ...signature }));
+      setMade(
+        await change<Change>(wanted.operation, {
+          ...wanted.body,
+          ...boundOf(wanted.operation, dryRun),
+          ...signature,
+        }),
+      );
       localStorage.setItem(nameKey, by.trim());
     } catch (thrown) {
       setError(asApiError(thrown));
@@ -159,7 +165,12 @@ function ChangeDialog({
             <p class="muted">Both are recorded.</p>
           </>
         ) : (
-          <Report of={made} expected={dryRun} countsEvents={wanted.countsEvents} />
+          <Report
+            of={made}
+            expected={dryRun}
+            countsEvents={wanted.countsEvents}
+            isUnbounded={boundOf(wanted.operation, dryRun).limit === undefined}
+          />
         )}
         <div class="dialog-actions">
           <button
@@ -205,8 +216,13 @@ function DryRun({ of, countsEvents }: { of: Change | undefined; countsEvents: bo
 }
 
 /** Says what was changed, and only that. */
-function Report(props: { of: Change; expected: Change | undefined; countsEvents: boolean }): JSX.Element {
-  const { of, expected, countsEvents } = props;
+function Report(props: {
+  of: Change;
+  expected: Change | undefined;
+  countsEvents: boolean;
+  isUnbounded: boolean;
+}): JSX.Element {
+  const { of, expected, countsEvents, isUnbounded } = props;
   const isDone = of.failures.length === 0;
   const isNothing = of.items.length === 0;
   return (
@@ -219,7 +235,7 @@ function Report(props: { of: Change; expected: Change | undefined; countsEvents:
             expected !== undefined &&
             expected.count !== of.count &&
             `The dry run had counted ${count(expected.count, expected.mayBeMore)}. `}
-          {of.mayBeMore && boundOf(expected).limit === undefined && 'There may be more: repeat the change. '}
+          {of.mayBeMore && isUnbounded && 'There may be more: repeat the change. '}
           {isNothing ? 'No database says that it was changed. If it was begun, it' : 'The change'} is recorded
           as <code>{of.changeId}</code>.
         </p>
@@ -227,12 +243,6 @@ function Report(props: { of: Change; expected: Change | undefined; countsEvents:
       <Failures of={of.failures} />
     </>
   );
-}
-
-/** Keeps a change from more events of a database than were counted in any: what came meanwhile, nobody has confirmed. */
-function boundOf(dryRun: Change | undefined): { readonly limit?: number } {
-  if (dryRun === undefined || dryRun.count === 0 || dryRun.mayBeMore || dryRun.failures.length > 0) return {};
-  return { limit: Math.max(...dryRun.items.map((item) => item.count)) };
 }
 
 /** Which events are changed, as the filter says. */

@@ -1,5 +1,6 @@
 import type { JSX } from 'preact';
 
+import { namesEvents } from '../address.js';
 import type { EventPage, TrackedEvent } from '../answers.js';
 import { useAnswer } from '../asking.js';
 import { ChangeButton } from '../change-dialog.js';
@@ -87,7 +88,7 @@ function PublishAgain({
 }): JSX.Element | null {
   const { after: _page, ...given } = filter;
   const relays = snapshot.value?.consumers.items.filter(({ isRelay }) => isRelay) ?? [];
-  if (relays.length === 0 || Object.values(given).every((value) => value === undefined)) return null;
+  if (relays.length === 0 || !namesEvents(given)) return null;
   return (
     <div class="actions">
       {relays.map(({ handler: relay }) => (
