@@ -39,6 +39,13 @@ const searchOptions = {
     .env('FRAMEWORK_CLI_UNTIL'),
 };
 const relayOption = new Option('--relay <name>', 'the relay that publishes them').env('FRAMEWORK_CLI_RELAY');
+const againMaxOption = new Option(
+  '--limit <count>',
+  'more events of a database than this are refused, and none is published; 1 to 100,000',
+)
+  .argParser(wholeNumber(1, 100_000))
+  .default(10_000)
+  .env('FRAMEWORK_CLI_LIMIT');
 const lastOption = new Option('--last <count>', 'how many earlier events are shown first')
   .argParser(wholeNumber(0, 1_000))
   .default(10)
@@ -110,6 +117,7 @@ export const events: CommandGroup = (program, context) => {
       .command('publish-again')
       .description('let a relay publish events again that it has passed; its place in the log stays')
       .addOption(relayOption)
+      .addOption(againMaxOption)
       .addOption(shard)
       .addOption(model)
       .addOption(actionId)
@@ -128,9 +136,9 @@ export const events: CommandGroup = (program, context) => {
 /** Opens the relays for this command, without the sources that only a running relay reads from. */
 async function publishAgain(
   session: OperatorSession,
-  options: SearchValues & ChangeValues & { readonly relay?: string | undefined },
+  options: SearchValues & ChangeValues & { readonly relay?: string | undefined; readonly limit: number },
 ): Promise<ExitCode> {
-  const { relay } = options;
+  const { relay, limit } = options;
   if (relay === undefined) throw new UsageError('no relay is named: use --relay <name>');
   const { config, application } = session;
   const relays = await openRelays({
@@ -142,9 +150,14 @@ async function publishAgain(
     return await makeChange(session, options, {
       isOfEvents: true,
       inOneStep: true,
-      question: ({ count, mayBeMore }) =>
-        `Publish ${mayBeMore ? 'at least ' : ''}${count} events again by ${relay}?`,
-      make: (signed) => operator.publishAgain(searchOf(options), { ...signed, relay }),
+      check: ({ mayBeMore }) => {
+        if (mayBeMore)
+          throw new UsageError(
+            `More than ${limit} events of a database match: name a shorter time, or more with --limit`,
+          );
+      },
+      question: ({ count }) => `Publish ${count} events again by ${relay}?`,
+      make: (signed) => operator.publishAgain(searchOf(options), { ...signed, relay, limit }),
     });
   } finally {
     await Promise.allSettled(relays.map(({ broker }) => broker.close()));

@@ -70,7 +70,9 @@ export const lookUps: CommandGroup = (program, context) => {
             operation,
             actor,
             reason,
-            ended === undefined ? 'not ended' : [ended.outcome, ended.errorCode].filter(Boolean).join(': '),
+            ended === undefined
+              ? 'not ended'
+              : [ended.outcome, ended.errorCode, ended.errorText].filter(Boolean).join(': '),
             cellOf(ended?.count),
             cellOf(target),
             changeId,

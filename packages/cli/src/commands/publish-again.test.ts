@@ -62,7 +62,24 @@ describe('events of the log', () => {
     const ended = await run(config, '--relay', 'to-partner', '--model', 'a', '--yes', ...signed);
     expect(ended.code).toBe(1);
     expect(ended.stderr).toContain('message-refused');
+    const [first] = commands.first.log;
+    expect(ended.stderr).toContain(`refuses event ${first?.id ?? ''}: `);
+    expect(ended.stderr).toContain('400');
     expect(received).toHaveLength(1);
+  });
+
+  test('are not published again if there are more than the limit, which is known before the question', async () => {
+    const { received, config } = await endpoint();
+    const wanted = ['--relay', 'to-partner', '--model', 'a'];
+    for (const more of [['--yes', ...signed], ['--dry-run']]) {
+      const ended = await run(config, ...wanted, '--limit', '2', ...more);
+      expect(ended.code).toBe(2);
+      expect(ended.stderr).toContain('More than 2 events of a database match');
+    }
+    expect([received, commands.first.audit]).toEqual([[], []]);
+    const ended = await run(config, ...wanted, '--limit', '3', '--yes', ...signed);
+    expect(ended.code).toBe(0);
+    expect(received).toHaveLength(3);
   });
 
   test.each([

@@ -35,6 +35,8 @@ export interface Change {
   readonly isOfEvents: boolean;
   /** Whether it is made once, because a second step would begin with the same events. Default false. */
   readonly inOneStep?: boolean;
+  /** Throws if what was counted would be refused. Default: nothing is. */
+  readonly check?: (counted: ChangeAnswer) => void;
   /** What is asked, such as `Replay 3 dead letters?`. */
   readonly question: (counted: ChangeAnswer) => string;
   /** Makes the change, or counts what it would change; of events, at most `limit` in each database. */
@@ -59,12 +61,12 @@ interface Changed {
 /**
  * Counts what a change would do, asks a person, and then makes it, step by step until nothing is left of what was counted.
  *
- * @throws UsageError when the reason is missing, or nobody can be asked and `--yes` is not given
+ * @throws UsageError when the reason is missing, nobody can be asked and `--yes` is not given, or the check fails
  */
 export async function makeChange(
   session: OperatorSession,
   values: ChangeValues,
-  { isOfEvents, inOneStep = false, question, make }: Change,
+  { isOfEvents, inOneStep = false, check, question, make }: Change,
 ): Promise<ExitCode> {
   const { terminal } = session;
   const signature = signatureOf(values);
@@ -73,6 +75,7 @@ export async function makeChange(
       'nobody can be asked whether to make this change: use --yes, or look with --dry-run',
     );
   const counted = await make({ ...signature, dryRun: true }, countMax);
+  check?.(counted);
   const isNothing = isOfEvents && counted.count === 0 && counted.failures.length === 0;
   if (values.dryRun === true || isNothing)
     return write(session, { ...counted, changeIds: [] }, { isOfEvents, isDryRun: values.dryRun === true });
