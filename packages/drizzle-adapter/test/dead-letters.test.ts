@@ -65,7 +65,7 @@ describe('the heads of blocked models', () => {
   );
 
   test.each(['skip', 'replay'] as const)(
-    'are not changed by a %s that has waited for one of them, and meanwhile another event has failed',
+    'are not changed by a %s that finds another event at the place where it has waited',
     async (operation) => {
       const { store, events, fail, url } = await withEvents('a', 1, 2, 3);
       await fail({ event: events[0]!, dead: true });

@@ -1,3 +1,4 @@
+import { nextTick } from 'node:process';
 import { UnknownActionError } from '@framework/core';
 import type { DeliverableEvent } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
@@ -47,6 +48,32 @@ async function fullHandler(answerMs: number, h1: () => void) {
   process.executor.committed();
   return { bench, handler, process };
 }
+
+describe('a model that is drained by a handler that needs no event loop', () => {
+  test('is read on while the events before are handled', async () => {
+    const bench = new DeliveryBench();
+    let isDown = true;
+    const handler = handlerOf({ name: 'one' }, () => {
+      if (isDown) throw new Error('down');
+    });
+    for (let version = 1; version <= 1_000; version++) bench.database.commit(deposited('a', version));
+    const { access } = bench.start([handler], { readMax: 100, unfinishedMax: 200 });
+    await bench.clock.advance(1_000);
+    isDown = false;
+    handler.seen.length = 0;
+    // A client sends a statement on the next tick.
+    const seenCounts: number[] = [];
+    const answer = access.answer.bind(access);
+    access.answer = (method, work) => {
+      if (method === 'blocked.read') nextTick(() => seenCounts.push(handler.seen.length));
+      return answer(method, work);
+    };
+    await bench.clock.advance(60_000);
+    expect(handler.seen).toHaveLength(1_000);
+    // Each read but the first two is sent before the batch is handled that was read two before.
+    expect(seenCounts.map((count) => Math.ceil(count / 100))).toEqual([1, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  });
+});
 
 describe('a model that waits for room', () => {
   test('is drained as soon as a full slot waits for its dependency', async () => {

@@ -204,7 +204,7 @@ export class EventRelay implements Relay {
     const messages = made.flatMap((each) => ('kind' in each ? [] : [each]));
     const outcomes = await publishInCalls(messages, this.broker.limits, (called) =>
       this.#observe({ kind: 'publish', relay: this.name, messageCount: called.length }, () =>
-        this.#publishInTime(called, new AbortController().signal),
+        this.#publishWithDeadline(called, new AbortController().signal),
       ),
     ).catch((cause: unknown) => {
       throw new BrokerUnavailableError(this.name, { cause });
@@ -318,7 +318,7 @@ export class EventRelay implements Relay {
   ): Promise<ReadonlyMap<BrokerMessage, PublishOutcome>> {
     try {
       const publishing = { kind: 'publish', relay: this.name, messageCount: messages.length } as const;
-      const outcomes = await this.#observe(publishing, () => this.#publishInTime(messages, signal));
+      const outcomes = await this.#observe(publishing, () => this.#publishWithDeadline(messages, signal));
       assertComplete(messages, outcomes, (message) => this.#targetOf(message));
       this.#state = { ...this.#state, kind: 'publishing' };
       return new Map(messages.map((message, index) => [message, outcomes[index] ?? heldBack]));
@@ -339,7 +339,7 @@ export class EventRelay implements Relay {
   }
 
   /** Ends a call before the handler's timeout does, after which nobody would learn what was confirmed. */
-  async #publishInTime(
+  async #publishWithDeadline(
     messages: readonly BrokerMessage[],
     signal: AbortSignal,
   ): Promise<readonly PublishOutcome[]> {

@@ -166,7 +166,7 @@ describe('a message that alone is not taken', () => {
   });
 
   test.each([1, 20])(
-    'does not hold up its slot for ever if nothing else is sent, with %i models in the batch',
+    'does not hold up its slot for ever if nothing else is sent, among %i models',
     async (count) => {
       const { clock, counters, broker, countedOf, open } = await relayed();
       const models = await open(16 * 2 * (count + 2));

@@ -84,6 +84,8 @@ export class ModelDrain {
         // The next batch is read while this one waits for the one before it, and while it is handled.
         if (hasMore) reading = this.#reads.read(recovery, next);
         const mayHandle = await earlier;
+        // Handlers that need no event loop would keep the statement from being sent until they are through with the batch.
+        if (reading !== undefined) await new Promise<void>((resolve) => clock.after(0, resolve));
         this.#release(recovery, read);
         if (!mayHandle) return false;
         earlier = this.#handleAndMove(recovery, read, next);

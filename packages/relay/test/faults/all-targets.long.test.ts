@@ -229,7 +229,7 @@ test.skipIf(openings.length < 4)(
 );
 
 test.skipIf(openings.length < 4)(
-  'a process that relays to six targets without trouble has as much memory at the end as after a sixth of the time',
+  'relays to six targets need no more memory at the end than after a sixth of the time',
   async () => {
     const log = await relayedSixfold();
     const rssMbs: number[] = [];
