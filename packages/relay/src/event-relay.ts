@@ -277,7 +277,7 @@ export class EventRelay implements Relay {
    */
   #throwIfOutage(failures: readonly EventFailure[]): void {
     const { outageMs } = this.#health;
-    if (failures.length < 2 || outageMs === 0 || outageMs > wholeWaitMs) return;
+    if (failures.length < 2 || outageMs === undefined || outageMs > wholeWaitMs) return;
     throw new BrokerUnavailableError(this.name, { cause: failures[0]?.error });
   }
 

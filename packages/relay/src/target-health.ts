@@ -61,11 +61,14 @@ export class TargetHealth {
     this.#clock = clock;
   }
 
-  /** How long no target has taken anything, in milliseconds, since the first message for any of those that fail now has failed; 0 if one has. */
-  get outageMs(): number {
+  /**
+   * How long no target has taken anything, in milliseconds, since the first message for any of those that fail now has failed; `undefined` if
+   * one has, or none fails.
+   */
+  get outageMs(): number | undefined {
     const since = [...this.#failing.values()].map(({ sinceMs }) => sinceMs);
-    const isOutage = since.every((sinceMs) => sinceMs > this.#lastTakenMs);
-    return since.length > 0 && isOutage ? this.#clock.elapsedMs() - Math.min(...since) : 0;
+    const isOutage = since.length > 0 && since.every((sinceMs) => sinceMs > this.#lastTakenMs);
+    return isOutage ? this.#clock.elapsedMs() - Math.min(...since) : undefined;
   }
 
   /** How long a message is not sent because of its target, in milliseconds, and why; `undefined` if it may be sent. */
