@@ -74,6 +74,18 @@ describe('a target that takes nothing', () => {
     expect(await blocked()).toEqual([]);
   });
 
+  test('costs no row for each model until it has taken nothing for ten seconds', async () => {
+    const { clock, counters, broker, open, blocked } = await relayed();
+    const models = await open(200);
+    await clock.advance(5_000);
+    broker.takesLater = () => ({});
+    await Promise.all(models.map((id) => counters.increase(id, 1)));
+    await clock.advance(8_000);
+    expect(await blocked()).toEqual([]);
+    await clock.advance(60_000);
+    expect((await blocked()).length).toBeGreaterThan(50);
+  });
+
   test('is sent nothing before the time for which it asks', async () => {
     const { clock, counters, broker, open } = await relayed();
     const models = await open(100);
