@@ -12,6 +12,10 @@ import { webhooks } from './webhooks.js';
 const secret = `whsec_${Buffer.alloc(32, 7).toString('base64')}`;
 const forever = new AbortController().signal;
 
+function unnamed(): never {
+  throw new Error('no such name');
+}
+
 const brokers: readonly (readonly [string, Broker])[] = [
   ['NATS', nats({ servers: ['127.0.0.1:1'], stream: 'none' })],
   ['RabbitMQ', rabbitmq({ url: 'amqp://127.0.0.1:1', exchange: 'none' })],
@@ -224,6 +228,11 @@ describe('publishing by key', () => {
       'given up',
     );
     expect(scripted.sent).toHaveLength(4);
+  });
+
+  test('rejects with the error of the target of a message, if nothing was sent', async () => {
+    const publishing = publishByKey(messagesOf('a1'), forever, async () => undefined, { targetOf: unnamed });
+    expect(await publishing.catch((error: unknown) => error)).toMatchObject({ message: 'no such name' });
   });
 
   test('leaves no listener behind at the signal of its caller', async () => {

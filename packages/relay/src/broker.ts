@@ -42,8 +42,8 @@ export type PublishOutcome =
 /** A message broker, as a relay uses it. */
 export interface Broker {
   /**
-   * The maximum number of messages in one call of {@link publish}, and the longest time that it may take, in milliseconds.
-   * Default: the batch size and the timeout of handlers.
+   * The maximum number of messages in one call of {@link publish}, at least 1, and the longest time that it may take, in milliseconds.
+   * Default: the batch size of handlers, and 30,000.
    */
   readonly limits?: { readonly messagesMax?: number; readonly timeoutMs?: number };
   /** What a message goes to that can fail by itself, such as a queue or a topic. Default: all messages have one target. */
@@ -117,7 +117,11 @@ export function warnOnce(): (text: string) => void {
 
 const confirmed: PublishOutcome = { kind: 'confirmed' };
 const heldBack: PublishOutcome = { kind: 'held-back' };
-const unanswered: PublishOutcome = { kind: 'later', of: 'target', reason: 'there was no answer in time' };
+export const unanswered: PublishOutcome = {
+  kind: 'later',
+  of: 'target',
+  reason: 'there was no answer in time',
+};
 /** How many messages for a target fail one after the other before the others are not tried in this call. */
 const failuresMax = 8;
 
@@ -161,43 +165,16 @@ export async function publishByKey(
     for (const sameKey of keys) await publishAll(sameKey);
   };
   const working = Promise.allSettled(Array.from({ length: Math.min(concurrency, messages.length) }, work));
-  await unlessAborted(working, signal).catch(() => undefined);
+  const ended = await unlessAborted(working, signal).catch((): PromiseSettledResult<void>[] => []);
   const reached = [...targets.values()];
   if (messages.length > 0 && reached.every(({ isAnswered }) => !isAnswered)) {
     signal.throwIfAborted();
-    throw reached[0]?.firstError;
+    const rejected = ended.find((each): each is PromiseRejectedResult => each.status === 'rejected');
+    throw reached[0]?.firstError ?? rejected?.reason ?? new Error('Nothing is published with no concurrency');
   }
   for (const target of reached)
     for (const [message, outcome] of target.passed()) outcomes.set(message, outcome);
   return messages.map((message) => outcomes.get(message) ?? heldBack);
-}
-
-/** The batch size of handlers, for a broker without a limit. */
-const messagesMaxDefault = 1_000;
-
-/**
- * Publishes any number of messages, as many at a time as a broker takes, up to the first call in which one is not confirmed.
- *
- * @param call publishes the messages of one call
- * @returns what became of each message; those that were not sent are missing
- * @throws the error of the first call
- */
-export async function publishInCalls(
-  messages: readonly BrokerMessage[],
-  { messagesMax = messagesMaxDefault }: NonNullable<Broker['limits']> = {},
-  call: (called: readonly BrokerMessage[]) => Promise<readonly PublishOutcome[]>,
-): Promise<ReadonlyMap<BrokerMessage, PublishOutcome>> {
-  const outcomes = new Map<BrokerMessage, PublishOutcome>();
-  for (let from = 0; from < messages.length; from += messagesMax) {
-    const called = messages.slice(from, from + messagesMax);
-    const answered = await call(called).catch((error: unknown) => {
-      if (from === 0) throw error;
-      return called.map(() => ({ kind: 'later', of: 'target', reason: reasonOf(error) }) as const);
-    });
-    for (const [index, message] of called.entries()) outcomes.set(message, answered[index] ?? heldBack);
-    if (called.some((message) => outcomes.get(message)?.kind !== 'confirmed')) break;
-  }
-  return outcomes;
 }
 
 /**
@@ -230,7 +207,7 @@ export function assertComplete(
 }
 
 /** The message of an error, and those of its causes: that of `fetch` alone says only that it has failed. */
-function reasonOf(error: unknown): string {
+export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause === undefined ? error.message : `${error.message}: ${reasonOf(error.cause)}`;
 }

@@ -13,33 +13,16 @@ import {
   type EventFailure,
   type HandlerContext,
   PartialBatchError,
-  RetryLaterError,
   envelopeOf,
   errorText,
 } from '@framework/events';
 
-import {
-  type Broker,
-  type BrokerMessage,
-  type PublishOutcome,
-  assertComplete,
-  publishInCalls,
-} from './broker.js';
-import { type AgainOutcome, isWanted, messageOf, messagesAgain } from './message.js';
+import { type Broker, type BrokerMessage, type PublishOutcome, assertComplete } from './broker.js';
+import { messageOf } from './message.js';
+import { type AgainOutcome, isWanted, messagesAgain, publishInCalls } from './publish-again.js';
+import { MessageFailedError, type RelayError, TargetWaitsError, codeOf } from './relay-errors.js';
 import { TargetHealth } from './target-health.js';
 import { unlessAborted } from './unless-aborted.js';
-
-/** What has kept a relay from publishing. */
-export interface RelayError {
-  /**
-   * `broker-unavailable`: the broker, or a target, did not confirm anything. `message-failed`: a message was not taken although others for its
-   * target were, and is tried again. `message-refused`: a message can never be published as it is.
-   */
-  readonly code: 'broker-unavailable' | 'message-failed' | 'message-refused';
-  /** For logs: it may contain addresses, or what a webhook has quoted of a request. */
-  readonly text: string;
-  readonly date: Date;
-}
 
 /** How the last call of a relay's broker ended, in this process. */
 export interface RelayState {
@@ -86,29 +69,11 @@ export interface Relay extends BatchEventHandler<undefined> {
   ): Promise<readonly (PublishOutcome | { readonly kind: 'left-out' })[]>;
 }
 
-/** A message that was not taken although others for its target were; the attempt counts. */
-class MessageFailedError extends Error {
-  override readonly name = 'MessageFailedError';
-}
-
-/** A message that waits for its target; no attempt counts. */
-class TargetWaitsError extends RetryLaterError {
-  constructor(
-    name: string,
-    { afterMs, reason }: { readonly afterMs: number | undefined; readonly reason: string },
-  ) {
-    super({
-      afterMs,
-      message: `The broker of relay ${name} takes nothing for the message's target now: ${reason}`,
-    });
-  }
-}
-
 /** How long batches of several models wait as a whole in an outage before each model waits by itself. */
 const wholeWaitMs = 10_000;
-/** How long a broker has to say what it knows of a call whose time is over. */
+/** How long a broker may take after the deadline of a call to return the outcomes that it knows. */
 export const lastWordsMs = 1_000;
-/** How often a batch waits as a whole without any answer: about 100 seconds if the connection is refused at once. */
+/** After how many calls without an answer a batch is tried model by model: about 100 seconds if the connection is refused at once. */
 const unansweredMax = 30;
 const heldBack: PublishOutcome = { kind: 'held-back' };
 
@@ -179,6 +144,12 @@ export class EventRelay implements Relay {
     const errors = new Map(
       heads.map((message) => [message, this.#failureOf(message, outcomes.get(message))]),
     );
+    const sent = [
+      ...failures.map(({ error }) => error),
+      ...[...errors.values()].flatMap((error) => error ?? []),
+    ];
+    if (confirmed.size === 0 && heads.length > 1 && sent.every((error) => error instanceof TargetWaitsError))
+      this.#throwIfOutage(sent[0]);
     for (const message of heads)
       failures.push({ eventId: message.id, error: errors.get(message) ?? this.#waitOf(message) });
     const [first] = failures;
@@ -186,7 +157,6 @@ export class EventRelay implements Relay {
     const isWaiting =
       confirmed.size === 0 && failures.every(({ error }) => error instanceof TargetWaitsError);
     this.#note(isWaiting ? 'waiting' : 'publishing', codeOf(first.error), first.error);
-    if (isWaiting) this.#throwIfOutage(failures);
     for (const { id } of confirmed) named.add(id);
     for (const { eventId } of failures) named.add(eventId);
     const waiting = envelopes.map(({ eventId }) => eventId).filter((eventId) => !named.has(eventId));
@@ -224,24 +194,50 @@ export class EventRelay implements Relay {
     });
     if (due.length === 0) return new Map();
     const begunMs = this.#health.begin(due.map((message) => [message.id, this.#targetOf(message)]));
-    const outcomes = await this.#publish(this.#fewestFailuresFirst(due), signal);
-    const taken = due.filter((message) => outcomes.get(message)?.kind === 'confirmed');
-    for (const [target, messagesOfTarget] of Map.groupBy(taken, (message) => this.#targetOf(message)))
-      this.#health.taken(
-        target,
-        messagesOfTarget.map(({ id }) => id),
-        begunMs,
-      );
+    const [first = [], rest] = this.#callsOf(due);
+    const outcomes = new Map<BrokerMessage, PublishOutcome>();
+    const publish = async (called: readonly BrokerMessage[]): Promise<void> => {
+      for (const [message, outcome] of await this.#publish(called, signal)) outcomes.set(message, outcome);
+      const taken = called.filter((message) => outcomes.get(message)?.kind === 'confirmed');
+      for (const [target, ofTarget] of Map.groupBy(taken, (message) => this.#targetOf(message)))
+        this.#health.taken(
+          target,
+          ofTarget.map(({ id }) => id),
+          begunMs,
+        );
+    };
+    try {
+      await publish(first);
+      if (rest !== undefined) await publish(rest);
+    } catch (error) {
+      // What gets no answer is in the second call, or alone in the first one.
+      if (isGivenUp(signal) || (outcomes.size === 0 && !this.#isLeftAlone(messages))) throw error;
+    }
     return outcomes;
   }
 
-  /** Brings models whose first message has failed before behind others: after some failures, a broker sends no more to a target. */
-  #fewestFailuresFirst(messages: readonly BrokerMessage[]): readonly BrokerMessage[] {
+  /**
+   * The calls that send messages. Models whose first message has failed before come behind others, because a broker that has failed some times
+   * sends no more to a target. After many calls without an answer, one model goes ahead, each time another one: if that one is taken, and
+   * the others get no answer again, the reason is one of theirs.
+   */
+  #callsOf(messages: readonly BrokerMessage[]): readonly (readonly BrokerMessage[])[] {
     const countOf = ([first]: readonly BrokerMessage[]): number =>
       first === undefined ? 0 : this.#health.failureCount(first.id);
     const models = [...Map.groupBy(messages, ({ key }) => key).values()];
-    if (models.every((model) => countOf(model) === 0)) return messages;
-    return models.sort((one, other) => countOf(one) - countOf(other)).flat();
+    if (models.every((model) => countOf(model) === 0)) return [messages];
+    models.sort((one, other) => countOf(one) - countOf(other));
+    const isUnanswered = models.length > 1 && countOf(models.at(-1) ?? []) >= unansweredMax;
+    return isUnanswered ? [models.slice(0, 1).flat(), models.slice(1).flat()] : [models.flat()];
+  }
+
+  /** Whether the only model of a batch was sent so often without an answer that it waits by itself, and no longer holds up its slot. */
+  #isLeftAlone([first, ...others]: readonly BrokerMessage[]): boolean {
+    return (
+      first !== undefined &&
+      others.every(({ key }) => key === first.key) &&
+      this.#health.failureCount(first.id) >= unansweredMax
+    );
   }
 
   /** What became of a message that was sent and not confirmed. */
@@ -261,24 +257,26 @@ export class EventRelay implements Relay {
 
   /** Why a message waits that was not sent. */
   #waitOf(message: BrokerMessage): Error {
-    const { ms, reason } = this.#health.waitOf(message.id, this.#targetOf(message)) ?? {
+    const { ms, reason } = this.#health.turnOf(message.id, this.#targetOf(message)) ?? {
       ms: undefined,
-      reason: 'others fail',
+      reason: 'others fail, or nothing is answered',
     };
     return new TargetWaitsError(this.name, { afterMs: ms, reason });
   }
 
   /**
-   * Lets the batch wait as a whole while nothing else is taken either, so that nothing is written for each model. A batch of one model does
-   * not, and no batch does so for long, because others in its slot would wait behind messages that may be to blame themselves.
+   * Lets a batch of several models wait as a whole while nothing else is taken either, so that nothing is written for each model; not for long,
+   * because others in its slot would wait behind messages that may be to blame themselves.
    *
-   * @param failures all of which wait
+   * @param error why the first message that was sent waits; `undefined` if none was sent
    * @throws BrokerUnavailableError `broker-unavailable`
    */
-  #throwIfOutage(failures: readonly EventFailure[]): void {
+  #throwIfOutage(error: unknown): void {
     const { outageMs } = this.#health;
-    if (failures.length < 2 || outageMs === undefined || outageMs > wholeWaitMs) return;
-    throw new BrokerUnavailableError(this.name, { cause: failures[0]?.error });
+    if (outageMs === undefined || outageMs > wholeWaitMs) return;
+    const cause = error ?? new Error('The targets of all messages take nothing now');
+    this.#note('waiting', 'broker-unavailable', cause);
+    throw new BrokerUnavailableError(this.name, { cause });
   }
 
   #targetOf(message: BrokerMessage): string {
@@ -326,10 +324,8 @@ export class EventRelay implements Relay {
       if (isGivenUp(signal)) throw new BrokerUnavailableError(this.name, { cause: error });
       this.#note('waiting', 'broker-unavailable', error);
       const heads = firstOfEachKey(messages);
-      // A message that is never answered must not hold up those behind it for ever, even if nothing else is sent meanwhile.
-      if (
-        heads.some(({ id }) => this.#health.isSuspect(id) || this.#health.failureCount(id) >= unansweredMax)
-      ) {
+      // A message that is never answered, while others are, must not hold up those behind it.
+      if (heads.some(({ id }) => this.#health.isSuspect(id))) {
         const reason = errorText(error);
         return new Map(heads.map((message) => [message, { kind: 'later', of: 'target', reason }]));
       }
@@ -338,7 +334,7 @@ export class EventRelay implements Relay {
     }
   }
 
-  /** Ends a call before the handler's timeout does, after which nobody would learn what was confirmed. */
+  /** Ends a call before the handler's timeout: delivery ignores what is returned later, and so what was confirmed. */
   async #publishWithDeadline(
     messages: readonly BrokerMessage[],
     signal: AbortSignal,
@@ -361,11 +357,6 @@ export class EventRelay implements Relay {
   #note(kind: 'publishing' | 'waiting', code: RelayError['code'], error: unknown): void {
     this.#state = { kind, lastError: { code, text: errorText(error), date: new Date() } };
   }
-}
-
-function codeOf(error: unknown): RelayError['code'] {
-  if (error instanceof TargetWaitsError) return 'broker-unavailable';
-  return error instanceof MessageFailedError ? 'message-failed' : 'message-refused';
 }
 
 function firstOfEachKey(messages: readonly BrokerMessage[]): readonly BrokerMessage[] {

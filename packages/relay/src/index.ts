@@ -1,5 +1,6 @@
 export { type RelayOptions, relay } from './relay.js';
-export type { Relay, RelayError, RelayState } from './event-relay.js';
+export type { Relay, RelayState } from './event-relay.js';
+export type { RelayError } from './relay-errors.js';
 export {
   type Broker,
   type BrokerMessage,

@@ -1,7 +1,6 @@
-import type { DeliverableEvent } from '@framework/core/adapter';
-import { type EventEnvelope, errorText } from '@framework/events';
+import type { EventEnvelope } from '@framework/events';
 
-import type { BrokerMessage, PublishOutcome } from './broker.js';
+import type { BrokerMessage } from './broker.js';
 
 const encoder = new TextEncoder();
 /** The header of W3C Trace Context; whoever executes an action may have passed anything. */
@@ -53,45 +52,6 @@ export function messageOf(
     },
     body: encoder.encode(JSON.stringify(envelope.payload)),
   };
-}
-
-/** Whether a filter wants an event, or fails, which only publishing tells. */
-export function isWanted(
-  filter: (envelope: EventEnvelope<undefined>) => boolean,
-  envelope: EventEnvelope<undefined>,
-): boolean {
-  try {
-    return filter(envelope);
-  } catch {
-    return true;
-  }
-}
-
-/** What became of an event that was to be published again; `left-out`: the relay's filter does not want it. */
-export type AgainOutcome = PublishOutcome | { readonly kind: 'left-out' };
-
-/**
- * The message of each event that is to be published again, or what becomes of the event without one. Later events of a model are held back
- * behind one whose message cannot be made.
- *
- * @param make returns `undefined` for an event that the relay does not want
- */
-export function messagesAgain(
-  events: readonly DeliverableEvent[],
-  make: (event: DeliverableEvent) => BrokerMessage | undefined,
-): readonly (BrokerMessage | AgainOutcome)[] {
-  const refusedModels = new Set<string>();
-  return events.map((event): BrokerMessage | AgainOutcome => {
-    const model = `${event.modelName}\0${event.modelId}`;
-    if (refusedModels.has(model)) return { kind: 'held-back' };
-    try {
-      if (event.omitted === true) throw new Error('The payload was left out: load the event');
-      return make(event) ?? { kind: 'left-out' };
-    } catch (error) {
-      refusedModels.add(model);
-      return { kind: 'refused', reason: errorText(error) };
-    }
-  });
 }
 
 /**

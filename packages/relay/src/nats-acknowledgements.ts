@@ -22,7 +22,7 @@ export class NatsRefusal extends Error {
 /** Where a stream has a message. */
 export interface NatsPlace {
   readonly sequence: number;
-  /** Whether the stream recognised a duplicate and stored nothing; `sequence` is then that of the original. */
+  /** Whether the stream recognised a duplicate and stored nothing; `sequence` is then the original's. */
   readonly isRepeat: boolean;
 }
 
@@ -51,7 +51,7 @@ export class NatsAcknowledgements {
 
   /**
    * @param options.timeoutMs how long the answer to a message may take
-   * @param options.inboxPrefix the prefix of the subject on which acknowledgements arrive. Default: that of the client, `_INBOX`
+   * @param options.inboxPrefix the prefix of the subject on which acknowledgements arrive. Default: the client's, `_INBOX`
    */
   constructor(
     connection: NatsConnection,

@@ -1,6 +1,13 @@
 import { ErrorReply, type RedisClientOptions, createClient } from 'redis';
 
-import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs, warnOnce } from './broker.js';
+import {
+  type Broker,
+  type BrokerMessage,
+  type PublishOutcome,
+  callTimeoutMs,
+  unanswered,
+  warnOnce,
+} from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
 import { NameTemplate } from './name-template.js';
 
@@ -83,6 +90,7 @@ class RedisBroker implements Broker {
     const client = await this.#connection.get();
     const outcomes = this.#refusals(messages);
     for (let waiting = messages.filter((message) => !outcomes.has(message)); waiting.length > 0;) {
+      if (signal.aborted && [...outcomes.values()].some(({ kind }) => kind === 'confirmed')) break;
       signal.throwIfAborted();
       const next = this.#nextTransaction(waiting);
       this.#lastStream = next[0] && this.#stream.of(next[0]);
@@ -100,7 +108,7 @@ class RedisBroker implements Broker {
       }
       waiting = waiting.filter((message) => !outcomes.has(message) && !failedKeys.has(message.key));
     }
-    return messages.map((message) => outcomes.get(message) ?? heldBack);
+    return messages.map((message) => outcomes.get(message) ?? (signal.aborted ? unanswered : heldBack));
   }
 
   /** The stream. */
@@ -170,7 +178,7 @@ class RedisBroker implements Broker {
     const [first] = replies;
     const isRefused = first instanceof Error && replies.every((reply) => reply === first);
     const streams = Map.groupBy(messages, (message) => this.#stream.of(message));
-    if (!isRefused || streams.size === 1 || isOfWrongServer(first)) return replies;
+    if (!isRefused || streams.size === 1 || isOfWrongServer(first) || isOfTransactions(first)) return replies;
     const apart = new Map<BrokerMessage, unknown>();
     for (const ofStream of streams.values()) {
       const own = await this.#execute(client, ofStream);

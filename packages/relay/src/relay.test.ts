@@ -409,11 +409,23 @@ describe('a relay to one broker', () => {
     [{ messagesMax: 5, timeoutMs: 7 }, { timeoutMs: 9 }, { batchMax: 5, timeoutMs: 2_009 }],
     [{}, { timeoutMs: 2 ** 31 - 1 }, { batchMax: undefined, timeoutMs: 2 ** 31 - 1 }],
     [{}, { timeoutMs: -1 }, { batchMax: undefined, timeoutMs: -1 }],
+    [{}, { timeoutMs: 1.5 }, { batchMax: undefined, timeoutMs: 1.5 }],
+    [{}, { timeoutMs: 2 ** 31 }, { batchMax: undefined, timeoutMs: 2 ** 31 }],
   ])('with the limits %j, which are set to %j, has calls limited to %j', (limits, own, expected) => {
     const { constructor } = relay({ name: 'to-broker', broker: new ScriptedBroker(limits), ...own });
     const { batchMax, timeoutMs } = (constructor as { readonly options?: typeof expected }).options ?? {};
     expect({ batchMax, timeoutMs }).toEqual(expected);
   });
+
+  test.each([0, -1, 1.5, Number.NaN])(
+    'is refused if the broker takes %s messages at a time',
+    (messagesMax) => {
+      const broker = new ScriptedBroker({ messagesMax });
+      expect(() => relay({ name: 'to-broker', broker })).toThrow(
+        `limits.messagesMax of a broker must be a whole number of at least 1, not ${messagesMax}`,
+      );
+    },
+  );
 
   test('shows each call of the broker to its observer, also one that fails', async () => {
     const operations: Operation[] = [];

@@ -7,7 +7,7 @@ import { EventRelay, type Relay, lastWordsMs } from './event-relay.js';
 import { defaultTopic } from './message.js';
 
 const timeoutMsDefault = 30_000;
-/** How long delivery waits for a relay that is about to say what became of its messages. */
+/** How much longer delivery waits than the relay, which must return the outcomes of its messages first. */
 const handOverMs = lastWordsMs + 1_000;
 
 /** What a relay publishes, where, and from which event on. */
@@ -15,7 +15,7 @@ export interface RelayOptions extends Pick<EventHandlerOptions, 'aliases' | 'sta
   /** Durable and unique among the handlers and relays of the service: its cursors are stored under it. */
   readonly name: string;
   readonly broker: Broker;
-  /** How long one call of the broker may take, in milliseconds. Default: that of the broker's limits, otherwise 30,000. */
+  /** How long one call of the broker may take, in milliseconds. Default: `limits.timeoutMs` of the broker, or 30,000. */
   readonly timeoutMs?: number;
   /** The topic of an event. Default: `<namespace>.<model name>`. */
   readonly topic?: (envelope: EventEnvelope<undefined>) => string;
@@ -51,9 +51,12 @@ export function relay({
   ...options
 }: RelayOptions): Relay {
   const { messagesMax: batchMax } = broker.limits ?? {};
+  if (batchMax !== undefined && !(Number.isSafeInteger(batchMax) && batchMax > 0))
+    throw new Error(`limits.messagesMax of a broker must be a whole number of at least 1, not ${batchMax}`);
   // What is no duration is refused with the other options.
-  const handlerTimeoutMs = timeoutMs > 0 ? Math.min(timerMsMax, timeoutMs + handOverMs) : timeoutMs;
-  const limits = { ...(batchMax && { batchMax }), timeoutMs: handlerTimeoutMs };
+  const isDuration = Number.isInteger(timeoutMs) && timeoutMs > 0 && timeoutMs <= timerMsMax;
+  const handlerTimeoutMs = isDuration ? Math.min(timerMsMax, timeoutMs + handOverMs) : timeoutMs;
+  const limits = { ...(batchMax !== undefined && { batchMax }), timeoutMs: handlerTimeoutMs };
   // A relay does the same with each event, so that none of them can be the reason why a process dies.
   const whenever = { whenBatchFails: 'wait', whenProcessDies: 'repeat' } as const;
   // Each relay is a handler with a name of its own, and handlers are named by their classes. It is not marked for discovery, which

@@ -5,7 +5,7 @@ const firstWaitMs = 1_000;
 const lastWaitMs = 10_000;
 /** How long other calls wait for the result of the one that tries a target again. */
 const trialMs = 1_000;
-/** The longest wait of messages that have not failed: trials of poisoned messages alone would keep a target down for all others. */
+/** After how long a target is tried by a message that has not failed: the trials of poisoned ones alone would keep it down for all others. */
 const newWaitMs = 2_000;
 /** How long messages that have failed leave a target to others that wait for it. */
 const othersFirstMs = 6_000;
@@ -33,6 +33,8 @@ interface Failing {
   isTried: boolean;
   /** Whether messages that have not failed wait for it. */
   isAwaited: boolean;
+  /** When the last of them is to come back that is not to wait for longer. */
+  turnMs: number;
 }
 
 interface Failed {
@@ -83,6 +85,22 @@ export class TargetHealth {
     if (ms <= 0) return undefined;
     if (!hasFailed) failing.isAwaited = true;
     return { ms, reason: failing.reason };
+  }
+
+  /**
+   * When a message is to come back that was not sent because of its target, in milliseconds. Of those that have not failed, one comes every two
+   * seconds, and the others after ten: each time that one comes in vain, the row of its model is written.
+   */
+  turnOf(id: string, target: string): { readonly ms: number; readonly reason: string } | undefined {
+    const wait = this.waitOf(id, target);
+    const failing = this.#failing.get(target);
+    if (wait === undefined || failing === undefined || this.failureCount(id) > 0) return wait;
+    const nowMs = this.#clock.elapsedMs();
+    const lastMs = Math.max(failing.untilMs, nowMs + lastWaitMs);
+    const turnMs = Math.max(failing.untilMs, failing.turnMs + newWaitMs);
+    if (turnMs > lastMs) return { ...wait, ms: lastMs - nowMs };
+    failing.turnMs = turnMs;
+    return { ...wait, ms: turnMs - nowMs };
   }
 
   /** Lets the caller send messages; others wait for what it finds out about targets that are down. Returns the time. */
@@ -183,10 +201,11 @@ export class TargetHealth {
       askedMs: -Infinity,
       isTried: true,
       isAwaited: false,
+      turnMs: -Infinity,
     };
     remember(this.#failing, target, failing);
     failing.reason = reason;
-    if (afterMs !== undefined) failing.askedMs = nowMs;
+    if (afterMs !== undefined && afterMs > 0) failing.askedMs = nowMs;
     failing.askedUntilMs = Math.max(failing.askedUntilMs, nowMs + (afterMs ?? 0));
     failing.untilMs = Math.max(failing.untilMs, failing.askedUntilMs);
     // Calls that were under way when another one found it down say nothing new.

@@ -60,8 +60,8 @@ export interface Snapshot {
 }
 
 /**
- * Keeps a change from more events of a database than were counted in any: what came meanwhile, nobody has confirmed. Events are published
- * again all or not at all, so that a single one that came meanwhile would keep all others from it.
+ * Limits a change to as many events of each database as the dry run has counted, because the operator has not confirmed any that arrived
+ * later. Publishing again has no such limit: it publishes everything or nothing, so one later event would refuse all others.
  */
 export function boundOf(operation: string, dryRun: Change | undefined): { readonly limit?: number } {
   if (operation === 'publish-again') return {};

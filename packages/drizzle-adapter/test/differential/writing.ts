@@ -156,7 +156,7 @@ export class Writing {
     };
   }
 
-  /** Whoever gets a lease after a restore has read none of the events that it has lost. */
+  /** Forgets the events that the restore has lost: a process that gets a lease afterwards cannot have read them. */
   async #forgetLost(): Promise<void> {
     const { stores, events } = this.#known;
     for (const event of events.splice(0)) {

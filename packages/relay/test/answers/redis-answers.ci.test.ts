@@ -151,6 +151,19 @@ describe.skipIf(command === undefined)('Redis', () => {
     expect(await client.xLen('Counter')).toBe(2);
   });
 
+  test('says which entries it has when the time of a call is over', async () => {
+    const { port, client } = await start();
+    const broker = open(port, { stream: '{topic}' });
+    const messages = Array.from({ length: 400 }, (_unused, index) => messageFor(`s${index % 2}`, 'a', index));
+    const time = new AbortController();
+    await broker.ping();
+    setImmediate(() => time.abort(new Error('time is over')));
+    const outcomes = await broker.publish(messages, time.signal).catch(() => []);
+    const stored = (await client.xLen('s0')) + (await client.xLen('s1'));
+    expect(stored).toBeLessThan(400);
+    expect(outcomes.filter(({ kind }) => kind === 'confirmed')).toHaveLength(stored);
+  });
+
   test('with a user who may not use transactions gets nothing, and the right is named', async () => {
     const { port, client } = await start();
     await client.sendCommand(['ACL', 'SETUSER', 'relay', 'on', '>pw', '~*', '+@all', '-multi']);

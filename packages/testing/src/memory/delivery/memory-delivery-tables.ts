@@ -13,7 +13,7 @@ export interface MemoryLease {
   readonly slot: number;
   readonly processId: string | undefined;
   readonly token: string;
-  /** In which history a process got it, 0 if none has: in another one, it is nobody's until its holder renews. */
+  /** The history in which a process got the lease; 0 if none has. In another history, nobody holds it until that process renews. */
   readonly timeline: number;
   readonly abandoned: boolean;
 }
@@ -28,7 +28,7 @@ export interface MemoryProcess {
   readonly untilMs: number;
   /** The duration that it requested. */
   readonly leaseMs: number;
-  /** In which history it renewed last; in another one, its time begins again with the first renewal of any process. */
+  /** The history in which it renewed last. In another one, its lease time starts again with the first renewal of any process. */
   readonly timeline: number;
 }
 

@@ -1,0 +1,37 @@
+import { RetryLaterError } from '@framework/events';
+
+/** What has kept a relay from publishing. */
+export interface RelayError {
+  /**
+   * `broker-unavailable`: the broker, or a target, did not confirm anything. `message-failed`: a message was not taken although others for its
+   * target were, and is tried again. `message-refused`: a message can never be published as it is.
+   */
+  readonly code: 'broker-unavailable' | 'message-failed' | 'message-refused';
+  /** For logs: it may contain addresses, or what a webhook has quoted of a request. */
+  readonly text: string;
+  readonly date: Date;
+}
+
+/** A message that was not taken although others for its target were; the attempt counts. */
+export class MessageFailedError extends Error {
+  override readonly name = 'MessageFailedError';
+}
+
+/** A message that waits for its target; no attempt counts. */
+export class TargetWaitsError extends RetryLaterError {
+  constructor(
+    name: string,
+    { afterMs, reason }: { readonly afterMs: number | undefined; readonly reason: string },
+  ) {
+    super({
+      afterMs,
+      message: `The broker of relay ${name} takes nothing for the message's target now: ${reason}`,
+    });
+  }
+}
+
+/** How a relay reports what was thrown for an event. */
+export function codeOf(error: unknown): RelayError['code'] {
+  if (error instanceof TargetWaitsError) return 'broker-unavailable';
+  return error instanceof MessageFailedError ? 'message-failed' : 'message-refused';
+}
