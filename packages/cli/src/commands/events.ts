@@ -1,4 +1,5 @@
 import { Option } from '@commander-js/extra-typings';
+import type { FrameworkConfig } from '@framework/core';
 import type { TrackedEvent } from '@framework/core/adapter';
 import { type EventSearch, type OfShards, Operator } from '@framework/operator';
 import { openRelays } from '@framework/relay/config';
@@ -17,7 +18,7 @@ import {
 } from '../operation/change.js';
 import { eventCells, eventColumns, eventFields, firstLine } from '../operation/event-columns.js';
 import { EventTail } from '../operation/event-tail.js';
-import { type OperatorSession, withOperator } from '../operation/operator-session.js';
+import { type OperatorSession, relaysOf, withOperator } from '../operation/operator-session.js';
 import { cellOf, fieldLines, plain, table } from '../terminal.js';
 
 const searchOptions = {
@@ -133,7 +134,7 @@ export const events: CommandGroup = (program, context) => {
   ).action((options) => withOperator(options, context, (session) => publishAgain(session, options)));
 };
 
-/** Opens the relays for this command, without the sources that only a running relay reads from. */
+/** Opens the relay for this command, without the source that only a running relay reads from; others may be broken. */
 async function publishAgain(
   session: OperatorSession,
   options: SearchValues & ChangeValues & { readonly relay?: string | undefined; readonly limit: number },
@@ -141,12 +142,16 @@ async function publishAgain(
   const { relay, limit } = options;
   if (relay === undefined) throw new UsageError('no relay is named: use --relay <name>');
   const { config, application } = session;
+  const isMeant = (section: FrameworkConfig['relay'][number]): boolean =>
+    relaysOf([section]).some(({ name, aliases }) => name === relay || aliases?.includes(relay) === true);
+  const meant = config.relay.filter(isMeant);
+  const others = config.relay.filter((section) => !isMeant(section));
   const relays = await openRelays({
     ...config,
-    relay: config.relay.map(({ source: _unused, ...section }) => section),
+    relay: meant.map(({ source: _unused, ...section }) => section),
   });
   try {
-    const operator = new Operator({ ...application, relays });
+    const operator = new Operator({ ...application, relays: [...relays, ...relaysOf(others)] });
     return await makeChange(session, options, {
       isOfEvents: true,
       inOneStep: true,

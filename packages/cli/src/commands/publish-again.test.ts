@@ -12,8 +12,8 @@ afterAll(() => commands.remove());
 const module = fileURLToPath(new URL('../../test/fixtures/operated-application.ts', import.meta.url));
 const secret = `whsec_${Buffer.alloc(32).toString('base64')}`;
 
-/** The versions and markers that an endpoint has received, and a configuration whose relay publishes to it. */
-async function endpoint(status = 204) {
+/** The versions and markers that an endpoint has received, and a configuration whose relay publishes to it, beside other relays. */
+async function endpoint(status = 204, others: readonly object[] = []) {
   const received: (readonly [version: string, marker: string])[] = [];
   const server = createServer((request, response) => {
     const { 'ce-modelversion': version, 'ce-republished': marker } = request.headers;
@@ -27,7 +27,7 @@ async function endpoint(status = 204) {
     server.close();
   });
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const relay = [{ name: 'to-partner', source: 'logical-replication', webhooks: { url, secret } }];
+  const relay = [...others, { name: 'to-partner', source: 'logical-replication', webhooks: { url, secret } }];
   return { received, config: commands.write('publishing.json', { operator: { module }, relay }) };
 }
 
@@ -57,6 +57,13 @@ describe('events of the log', () => {
     expect(commands.first.audit).toEqual([['publish-again', 'done']]);
   });
 
+  test('are published again while another relay of the configuration cannot be opened', async () => {
+    const { received, config } = await endpoint(204, [{ name: 'broken', webhooks: { url: 'nowhere', secret } }]);
+    const ended = await run(config, '--relay', 'to-partner', '--model', 'a', '--yes', ...signed);
+    expect(ended.code).toBe(0);
+    expect(received).toHaveLength(3);
+  });
+
   test('are not all published again if the endpoint refuses one, and the command fails', async () => {
     const { received, config } = await endpoint(400);
     const ended = await run(config, '--relay', 'to-partner', '--model', 'a', '--yes', ...signed);
@@ -84,7 +91,11 @@ describe('events of the log', () => {
 
   test.each([
     ['no relay', [], 'use --relay'],
-    ['another relay', ['--relay', 'other', '--model', 'a'], 'There is no relay other'],
+    [
+      'another relay',
+      ['--relay', 'other', '--model', 'a'],
+      'There is no relay other here: name one of the configuration, to-partner',
+    ],
     ['no events', ['--relay', 'to-partner'], 'Without a filter'],
     ['no reason', ['--relay', 'to-partner', '--model', 'a', '--yes'], 'no reason'],
   ])('are not published again if %s is named', async (_what, options, message) => {

@@ -59,7 +59,7 @@ export async function withOperator(
   const { databases, extensions } = application;
   try {
     const reasons = await firstAnswers(databases.deliveries(), options.timeoutMs);
-    const operator = new Operator({ databases, extensions, relays: relaysOf(config) });
+    const operator = new Operator({ databases, extensions, relays: relaysOf(config.relay) });
     const fail = failureWriter(terminal, reasons);
     end(await work({ config, application, operator, terminal, format: formatOf(options, terminal), fail }));
   } catch (error) {
@@ -136,8 +136,8 @@ function failureWriter(terminal: Terminal, reasons: ReadonlyMap<string, string>)
 }
 
 /** The relays of a configuration by their names, as far as it is valid: others read this section. */
-function relaysOf({ relay }: Pick<FrameworkConfig, 'relay'>): readonly OperatedRelay[] {
-  return relay.flatMap(({ name, aliases }) =>
+export function relaysOf(sections: FrameworkConfig['relay']): readonly OperatedRelay[] {
+  return sections.flatMap(({ name, aliases }) =>
     isText(name) ? [{ name, aliases: Array.isArray(aliases) ? aliases.filter(isText) : [] }] : [],
   );
 }

@@ -20,8 +20,8 @@ const configuration = `authorization {
   users: [
     { user: admin, password: a }
     { user: relay, password: r, permissions: { publish: ["$JS.API.>", "allowed.>"], subscribe: "_INBOX.>" } }
-    { user: blind, password: b, permissions: { publish: ["$JS.API.INFO", "seen.>"], subscribe: "_INBOX.>" } }
-    { user: half, password: h, permissions: { publish: ["$JS.API.INFO", "$JS.API.STREAM.INFO.*", "seen.>"], subscribe: "_INBOX.>" } }
+    { user: blind, password: b, permissions: { publish: ["seen.>"], subscribe: "_INBOX.>" } }
+    { user: half, password: h, permissions: { publish: ["$JS.API.STREAM.INFO.*", "seen.>"], subscribe: "_INBOX.>" } }
     { user: private, password: p, permissions: { publish: [">"], subscribe: "_INBOX_relay.>" } }
     { user: mute, password: m, permissions: { publish: [">"], subscribe: "none" } }
   ]
