@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { messageFor } from '../test/broker-suite.js';
 import { ScriptedCluster, lostConnection } from '../test/scripted-cluster.js';
 import { unhandledRejections } from '../test/unhandled.js';
-import { KafkaProducer, isInvalid, isTooLarge, reasonOf } from './kafka-producer.js';
+import { type KafkaAnswer, KafkaProducer, isInvalid, isTooLarge, refusalOf } from './kafka-producer.js';
 import { type KafkaRecord, recordOf } from './kafka-records.js';
 
 const forever = new AbortController().signal;
@@ -25,6 +25,17 @@ function recordFor(topic: string, version = 1): KafkaRecord {
   return recordOf(messageFor(topic, topic, version), topic, 1);
 }
 
+/** The answers of all servers by partition; rejects with the first error of any. */
+async function send(records: readonly KafkaRecord[]): Promise<ReadonlyMap<string, KafkaAnswer>> {
+  const all = new Map<string, KafkaAnswer>();
+  for (const { answers } of await producer.send(records))
+    for (const [place, answer] of await answers) {
+      if (answer instanceof Error) throw answer;
+      all.set(place, answer);
+    }
+  return all;
+}
+
 const failureOf = (work: Promise<unknown>): Promise<unknown> =>
   work.then(
     () => undefined,
@@ -33,7 +44,7 @@ const failureOf = (work: Promise<unknown>): Promise<unknown> =>
 
 describe('a request to produce', () => {
   test('goes to each server that leads a partition, with all batches for it', async () => {
-    const answers = await producer.send([recordFor('t1'), recordFor('t2'), recordFor('t1', 2)]);
+    const answers = await send([recordFor('t1'), recordFor('t2'), recordFor('t1', 2)]);
     expect([...answers.keys()].toSorted()).toEqual(['t1:0', 't2:0']);
     expect(cluster.requests).toMatchObject([
       { server: 1, batches: [{ topic: 't1', count: 2, sequence: 0 }] },
@@ -42,12 +53,12 @@ describe('a request to produce', () => {
   });
 
   test('has the numbers of its records for each partition, which go on only behind what was taken', async () => {
-    await producer.send([recordFor('t1'), recordFor('t1', 2), recordFor('t2')]);
+    await send([recordFor('t1'), recordFor('t1', 2), recordFor('t2')]);
     cluster.verdict = ({ topic }) => ({ errorCode: topic === 't1' ? 10 : 0 });
-    await producer.send([recordFor('t1', 3), recordFor('t2', 2)]);
+    await send([recordFor('t1', 3), recordFor('t2', 2)]);
     cluster.verdict = () => ({});
-    await producer.send([recordFor('t1', 3), recordFor('t2', 3)]);
-    await producer.send([recordFor('t1', 4)]);
+    await send([recordFor('t1', 3), recordFor('t2', 3)]);
+    await send([recordFor('t1', 4)]);
     const sequences = cluster.requests.flatMap(({ batches }) =>
       batches.map(({ topic, sequence }) => `${topic} ${sequence}`),
     );
@@ -58,17 +69,17 @@ describe('a request to produce', () => {
   test('is sent once more when its connection is lost, with the same numbers, and no further', async () => {
     let lostCount = 0;
     cluster.failure = () => (lostCount++ === 0 ? lostConnection() : undefined);
-    await producer.send([recordFor('t1')]);
+    await send([recordFor('t1')]);
     expect(cluster.requests.map(({ batches }) => batches[0]?.sequence)).toEqual([0, 0]);
     cluster.failure = lostConnection;
-    expect(await failureOf(producer.send([recordFor('t1')]))).toMatchObject({ code: 'PLT_KFK_NETWORK' });
+    expect(await failureOf(send([recordFor('t1')]))).toMatchObject({ code: 'PLT_KFK_NETWORK' });
     expect(cluster.requests).toHaveLength(4);
   });
 
   test('is not sent again after an error other than the loss of its connection', async () => {
     const refused = new Error('refused');
     cluster.failure = () => refused;
-    expect(await failureOf(producer.send([recordFor('t1')]))).toBe(refused);
+    expect(await failureOf(send([recordFor('t1')]))).toBe(refused);
     expect(cluster.requests).toHaveLength(1);
   });
 
@@ -77,7 +88,7 @@ describe('a request to produce', () => {
     const second = Promise.withResolvers<void>();
     cluster.before = ({ server }) => (server === 2 ? second.promise : undefined);
     cluster.failure = ({ server }) => new Error(`refused by ${server}`);
-    const failure = await failureOf(producer.send([recordFor('t1'), recordFor('t2')]));
+    const failure = await failureOf(send([recordFor('t1'), recordFor('t2')]));
     expect(failure).toMatchObject({ message: 'refused by 1' });
     second.resolve();
     expect(await unhandled()).toEqual([]);
@@ -89,7 +100,7 @@ describe('a request to produce', () => {
     const others: (number | undefined)[] = [];
     for (const errorCode of codes.filter((code) => code !== 0)) {
       cluster.verdict = () => ({ errorCode });
-      const failure = await failureOf(producer.send([recordFor('t1')]));
+      const failure = await failureOf(send([recordFor('t1')]));
       if (failure === undefined) final.push(errorCode);
       else others.push((failure as { readonly apiCode?: number }).apiCode);
     }
@@ -97,10 +108,26 @@ describe('a request to produce', () => {
     expect(final.toSorted((one, other) => one - other)).toEqual(finalCodes);
   });
 
-  test('fails if one of its partitions has no answer', async () => {
+  test('fails for the partition alone that has no answer', async () => {
+    const other = recordOf(messageFor('t3', 'b', 1), 't3', 1);
     cluster.verdict = ({ topic }) => (topic === 't3' ? undefined : {});
-    const failure = await failureOf(producer.send([recordFor('t1'), recordFor('t3')]));
-    expect(failure).toBeInstanceOf(ProtocolError);
+    cluster.metadata.mockImplementation((async () => ({
+      topics: new Map(['t1', 't3'].map((topic) => [topic, { partitions: [{ leader: 1 }] }])),
+      brokers: new Map([[1, { host: 'kafka', port: 1 }]]),
+    })) as never);
+    const [request, ...others] = await producer.send([recordFor('t1'), other]);
+    expect(others).toEqual([]);
+    expect(request?.places).toEqual(['t1:0', 't3:0']);
+    const answers = await request?.answers;
+    expect(answers?.get('t1:0')).toMatchObject({ errorCode: 0 });
+    expect(answers?.get('t3:0')).toBeInstanceOf(ProtocolError);
+  });
+
+  test('fails at one server, and is answered by another', async () => {
+    cluster.failure = ({ server }) => (server === 1 ? new Error('refused') : undefined);
+    const [first, second] = await producer.send([recordFor('t1'), recordFor('t2')]);
+    await expect(first?.answers).rejects.toThrow('refused');
+    expect([...((await second?.answers)?.keys() ?? [])]).toEqual(['t2:0']);
   });
 
   test('fails if a partition has no leader', async () => {
@@ -108,7 +135,7 @@ describe('a request to produce', () => {
       topics: new Map([['t1', { partitions: [{ leader: -1 }] }]]),
       brokers: new Map(),
     })) as never);
-    await expect(producer.send([recordFor('t1')])).rejects.toThrow('leader of t1:0');
+    await expect(send([recordFor('t1')])).rejects.toThrow('leader of t1:0');
     expect(cluster.requests).toEqual([]);
   });
 
@@ -124,7 +151,7 @@ describe('a request to produce', () => {
     'to servers that take versions %i to %i has the lowest version possible, %s',
     async (min, max, version) => {
       cluster = new ScriptedCluster([min, max]);
-      const failure = await failureOf(producer.send([recordFor('t1')]));
+      const failure = await failureOf(send([recordFor('t1')]));
       expect(failure instanceof Error).toBe(version === undefined);
       expect(cluster.requests[0]?.version).toBe(version);
     },
@@ -159,7 +186,7 @@ describe('a throttled producer', () => {
       const other = Promise.withResolvers<void>();
       cluster.throttleMs = (server) => (server === slow ? 300 : 20);
       cluster.before = ({ server }) => (server === 2 ? other.promise : undefined);
-      const sending = producer.send([recordFor('t1'), recordFor('t2')]);
+      const sending = send([recordFor('t1'), recordFor('t2')]);
       other.resolve();
       await sending;
       expect(await silenceMs()).toBe(300);
@@ -169,24 +196,24 @@ describe('a throttled producer', () => {
 
   test('is silent no shorter when a later answer demands less, and longer when it demands more', async () => {
     cluster.throttleMs = () => 300;
-    await producer.send([recordFor('t1')]);
+    await send([recordFor('t1')]);
     vi.advanceTimersByTime(100);
     cluster.throttleMs = () => 0;
-    await producer.send([recordFor('t2')]);
+    await send([recordFor('t2')]);
     cluster.throttleMs = () => 150;
-    await producer.send([recordFor('t2')]);
+    await send([recordFor('t2')]);
     expect(await silenceMs()).toBe(200);
     cluster.throttleMs = () => 20;
-    await producer.send([recordFor('t1')]);
+    await send([recordFor('t1')]);
     cluster.throttleMs = () => 40;
-    await producer.send([recordFor('t2')]);
+    await send([recordFor('t2')]);
     expect(await silenceMs()).toBe(40);
   });
 
   test('is silent although the same request fails at another server', async () => {
     cluster.throttleMs = () => 300;
     cluster.failure = ({ server }) => (server === 2 ? new Error('refused') : undefined);
-    await failureOf(producer.send([recordFor('t1'), recordFor('t2')]));
+    await failureOf(send([recordFor('t1'), recordFor('t2')]));
     expect(await silenceMs()).toBe(300);
   });
 
@@ -194,7 +221,7 @@ describe('a throttled producer', () => {
     const { setTimeout: delayed } = globalThis;
     const order: string[] = [];
     cluster.throttleMs = () => 30;
-    await producer.send([recordFor('t1')]);
+    await send([recordFor('t1')]);
     const resting = producer.rest(forever).then(() => order.push('rested'));
     delayed(() => order.push('earlier'), 20);
     await resting;
@@ -209,7 +236,7 @@ describe('a throttled producer', () => {
     const unhandled = unhandledRejections();
     const before = timerCount();
     cluster.throttleMs = () => 3_600_000;
-    await producer.send([recordFor('t1')]);
+    await send([recordFor('t1')]);
     const caller = new AbortController();
     const waiting = Array.from({ length: 20 }, () => failureOf(producer.rest(caller.signal)));
     caller.abort(new Error('given up'));
@@ -229,7 +256,7 @@ describe('a throttled producer', () => {
     const { signal } = new AbortController();
     cluster.throttleMs = () => 1;
     for (let round = 0; round < 20; round++) {
-      await producer.send([recordFor('t1')]);
+      await send([recordFor('t1')]);
       await producer.rest(signal);
       vi.advanceTimersByTime(1);
     }
@@ -328,12 +355,12 @@ describe('an answer of Kafka', () => {
       { batchIndex: 2, batchIndexErrorMessage: null },
     ];
     const answer = { errorCode: 87, errorMessage: 'one is invalid', recordErrors };
-    expect([0, 1, 2].map((index) => reasonOf(answer, index))).toEqual([
+    expect([0, 1, 2].map((index) => refusalOf(answer, index))).toEqual([
       'one is invalid',
       'no schema',
       'one is invalid',
     ]);
-    expect(reasonOf({ errorCode: 29, recordErrors: [] }, 0)).toBe('Topic authorization failed.');
+    expect(refusalOf({ errorCode: 29, recordErrors: [] }, 0)).toBe('Topic authorization failed.');
   });
 
   test('that fails in several ways becomes one error with the words of each, once', () => {

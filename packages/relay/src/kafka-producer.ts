@@ -1,4 +1,5 @@
 import {
+  type Broker,
   type Connection,
   MultipleErrors,
   NetworkError,
@@ -18,7 +19,7 @@ import {
 import { setTimeout as delay } from 'node:timers/promises';
 
 import { guard, socketOf } from './kafka-connection.js';
-import { type KafkaRecord, batchOf } from './kafka-records.js';
+import { type KafkaRecord, batchOf, placeOf } from './kafka-records.js';
 import { unlessAborted } from './unless-aborted.js';
 
 type KafkaClientOptions = ProducerOptions<Buffer, Buffer, Buffer, Buffer>;
@@ -34,9 +35,17 @@ export interface KafkaAnswer {
   }[];
 }
 
+/** What was sent to the server that leads some partitions. */
+export interface KafkaRequest {
+  readonly places: readonly string[];
+  /** By partition; an Error if it takes nothing now. Rejects with what the client throws when there is no answer. */
+  readonly answers: Promise<ReadonlyMap<string, KafkaAnswer | Error>>;
+}
+
 /**
  * An idempotent producer, for one call at a time: all in-sync replicas must have a batch, and one that is sent again after a lost
- * answer is stored once. It must be ended when a call has failed, because its numbers may differ from the server's then.
+ * answer is stored once. When a partition has failed, nothing more may be sent to it, and the producer must be ended after the call, because
+ * its numbers may differ from the server's then.
  *
  * The client connects, authenticates, and finds the servers. Its own `send` is not used: it takes long to encode messages
  * with many headers, and it can lose a batch, although it is confirmed, when another one of the same producer fails meanwhile.
@@ -143,37 +152,32 @@ export class KafkaProducer {
   }
 
   /**
-   * Sends one request to each server that leads a partition of these records.
+   * Sends one request to each server that leads a partition of these records. It answers for a partition that it has taken its batch, would
+   * never take it as it is, or does not permit it.
    *
-   * @returns the answer about each partition: Kafka has taken its batch, would never take it as it is, or does not permit it
-   * @throws what the client throws when there is another answer or none
+   * @throws what the client throws when the servers are not known
    */
-  async send(records: readonly KafkaRecord[]): Promise<ReadonlyMap<string, KafkaAnswer>> {
+  async send(records: readonly KafkaRecord[]): Promise<readonly KafkaRequest[]> {
     this.#identity ??= await this.#client.initIdempotentProducer({});
     this.#version ??= await this.#produceVersion();
-    const identity = { ...this.#identity, timestampMs: Date.now(), version: this.#version };
+    const version = this.#version;
+    const stamp = { ...this.#identity, timestampMs: Date.now() };
     const topicNames = [...new Set(records.map(({ topic }) => topic))];
     const { topics, brokers } = await this.#client.metadata({ topics: topicNames });
     const places = [...Map.groupBy(records, ({ place }) => place)].map(([place, batch]) => {
       const [{ topic, partition } = { topic: '', partition: 0 }] = batch;
-      const stamp = { ...identity, sequence: this.#sequences.get(place) ?? 0 };
+      const sequence = this.#sequences.get(place) ?? 0;
       const compression = compressionsAlgorithms[this.#options.compression ?? 'none'];
       const leader = topics.get(topic)?.partitions[partition]?.leader ?? -1;
-      return { place, topic, partition, leader, batch, bytes: batchOf(batch, stamp, compression) };
+      const bytes = batchOf(batch, { ...stamp, sequence }, compression);
+      return { place, topic, partition, leader, count: batch.length, bytes };
     });
-    const answers = new Map<string, KafkaAnswer>();
-    const requests = [...Map.groupBy(places, ({ leader }) => leader)].map(async ([leader, led]) => {
-      const broker = brokers.get(leader);
-      if (broker === undefined) throw new Error(`Kafka names no leader of ${led[0]?.place ?? ''}`);
-      const connect = () => this.#client.connections.get(broker);
-      for (const [place, answer] of await this.#request(connect, led, identity.version))
-        answers.set(place, answer);
+    return [...Map.groupBy(places, ({ leader }) => leader)].map(([leader, led]) => {
+      const answers = this.#request(brokers.get(leader), led, version);
+      // Whoever sends may have given up before.
+      answers.catch(() => undefined);
+      return { places: led.map(({ place }) => place), answers };
     });
-    await Promise.all(requests);
-    for (const { place, batch } of places)
-      if (answers.get(place)?.errorCode === 0)
-        this.#sequences.set(place, ((this.#sequences.get(place) ?? 0) + batch.length) % sequenceCount);
-    return answers;
   }
 
   /** Ends its connections without waiting for a server that may be silent. What is still on its way is not sent again. */
@@ -209,12 +213,14 @@ export class KafkaProducer {
 
   /** Sends a request, and once more if its connection is lost; the numbers in it show that it is the same. */
   async #request(
-    connect: () => Promise<Connection>,
+    leader: Broker | undefined,
     batches: readonly PlacedBatch[],
     version: keyof typeof parsers,
-  ): Promise<readonly (readonly [string, KafkaAnswer])[]> {
+  ): Promise<ReadonlyMap<string, KafkaAnswer | Error>> {
+    if (leader === undefined) throw new Error(`Kafka names no leader of ${batches[0]?.place ?? ''}`);
     const { timeout = 0 } = this.#options;
-    const sendOnce = async () => responseTo(await connect(), batches, version, timeout);
+    const sendOnce = async () =>
+      responseTo(await this.#client.connections.get(leader), batches, version, timeout);
     const { responses, throttleTimeMs } = await sendOnce().catch((error: unknown) => {
       if (error instanceof NetworkError) return sendOnce();
       throw error;
@@ -222,14 +228,19 @@ export class KafkaProducer {
     this.#silentUntilMs = Math.max(this.#silentUntilMs, performance.now() + throttleTimeMs);
     const answers = new Map<string, KafkaAnswer>(
       responses.flatMap(({ name, partitionResponses }) =>
-        partitionResponses.map((answer) => [`${name}:${answer.index}`, answer] as const),
+        partitionResponses.map((answer) => [placeOf(name, answer.index), answer] as const),
       ),
     );
-    for (const { place } of batches) {
-      const answer = answers.get(place);
-      if (answer === undefined || !isFinal(answer)) throw new ProtocolError(answer?.errorCode ?? unknown);
-    }
-    return [...answers];
+    return new Map<string, KafkaAnswer | Error>(
+      batches.map(({ place, count }) => {
+        const answer = answers.get(place);
+        if (answer === undefined || !isFinal(answer))
+          return [place, new ProtocolError(answer?.errorCode ?? unknown)];
+        if (answer.errorCode === 0)
+          this.#sequences.set(place, ((this.#sequences.get(place) ?? 0) + count) % sequenceCount);
+        return [place, answer];
+      }),
+    );
   }
 }
 
@@ -237,7 +248,7 @@ interface PlacedBatch {
   readonly place: string;
   readonly topic: string;
   readonly partition: number;
-  readonly batch: readonly KafkaRecord[];
+  readonly count: number;
   readonly bytes: Buffer;
 }
 
@@ -257,7 +268,7 @@ export function isInvalid({ errorCode }: KafkaAnswer): boolean {
 }
 
 /** What Kafka has said against a record. */
-export function reasonOf({ errorCode, errorMessage, recordErrors }: KafkaAnswer, index: number): string {
+export function refusalOf({ errorCode, errorMessage, recordErrors }: KafkaAnswer, index: number): string {
   const ofRecord = recordErrors.find(({ batchIndex }) => batchIndex === index)?.batchIndexErrorMessage;
   return ofRecord ?? errorMessage ?? new ProtocolError(errorCode).message;
 }

@@ -35,8 +35,8 @@ export interface Compression {
  */
 export function recordOf(message: BrokerMessage, topic: string, partitionCount: number): KafkaRecord {
   const { attributes, body } = message;
-  const key = Buffer.from(attributes['partitionkey'] ?? message.key);
-  const partition = (murmur2(key) & positive) % partitionCount;
+  const key = keyOf(message);
+  const partition = partitionOf(message, partitionCount);
   const names = Object.keys(attributes);
   let bytesMax = key.byteLength + body.byteLength + varintBytesMax * (3 + 2 * names.length);
   for (const name of names)
@@ -46,7 +46,21 @@ export function recordOf(message: BrokerMessage, topic: string, partitionCount: 
   at = writeVarint(target, at, names.length);
   for (const name of names)
     at = writeText(target, writeBytes(target, at, headerName(name)), attributes[name] ?? '');
-  return { message, topic, partition, place: `${topic}:${partition}`, content: target.subarray(0, at) };
+  return { message, topic, partition, place: placeOf(topic, partition), content: target.subarray(0, at) };
+}
+
+/** The partition that Kafka's own clients choose for the key of a message. */
+export function partitionOf(message: BrokerMessage, partitionCount: number): number {
+  return (murmur2(keyOf(message)) & positive) % partitionCount;
+}
+
+/** The name of a partition, as `<topic>:<partition>`. */
+export function placeOf(topic: string, partition: number): string {
+  return `${topic}:${partition}`;
+}
+
+function keyOf({ attributes, key }: BrokerMessage): Buffer {
+  return Buffer.from(attributes['partitionkey'] ?? key);
 }
 
 /** How many bytes a record has in a batch, at most. */

@@ -239,4 +239,76 @@ describe('Kafka', () => {
     expect(await kindsOf(open(), messages)).toEqual(['later', 'held-back', 'confirmed', 'later']);
     expect(counts('t2')).toEqual([1]);
   });
+
+  test.each([
+    [
+      'has no answer',
+      () => (cluster.failure = ({ server }) => (server === 2 ? new Error('lost') : undefined)),
+      'lost',
+    ],
+    [
+      'has too few replicas',
+      () => (cluster.verdict = ({ topic }) => ({ errorCode: topic === 't2' ? 19 : 0 })),
+      'fewer in-sync replicas',
+    ],
+  ])('gets what one partition has taken only once, while another one %s', async (_what, fail, reason) => {
+    const broker = open();
+    fail();
+    const messages = [
+      messageFor('t1', 'a', 1),
+      messageFor('t2', 'b', 1),
+      messageFor('t2', 'c', 1),
+      messageFor('t1', 'c', 2),
+      messageFor('t1', 'd', 1),
+    ];
+    const outcomes = await broker.publish(messages, forever);
+    expect(outcomes.map(({ kind }) => kind)).toEqual([
+      'confirmed',
+      'later',
+      'later',
+      'held-back',
+      'confirmed',
+    ]);
+    expect(outcomes[1]).toMatchObject({ of: 'target', reason: expect.stringContaining(reason) as string });
+    // The numbers of a producer with a failure may differ from the server's.
+    cluster.failure = () => undefined;
+    cluster.verdict = () => ({});
+    expect(await kindsOf(broker, messages.slice(1, 4))).toEqual(['confirmed', 'confirmed', 'confirmed']);
+    expect(cluster.identities).toHaveBeenCalledTimes(2);
+  });
+
+  test('gets nothing more for a partition that has failed in the same call, and all for others', async () => {
+    cluster.failure = ({ server }) => (server === 2 ? new Error('lost') : undefined);
+    const large = 'x'.repeat(600_000);
+    const messages = ['a', 'b', 'c'].flatMap((model) => [
+      messageFor('t1', model, 1, large),
+      messageFor('t2', `${model}2`, 1, large),
+    ]);
+    const expected = ['confirmed', 'later', 'confirmed', 'later', 'confirmed', 'later'];
+    expect(await kindsOf(open(), messages)).toEqual(expected);
+    expect([counts('t1'), counts('t2')]).toEqual([[1, 1, 1], [1]]);
+  });
+
+  test('gets what it has taken only once if the time is over before the rest is answered', async () => {
+    const timeIsUp = new AbortController();
+    cluster.before = ({ server }) => (server === 2 ? new Promise(() => undefined) : undefined);
+    const messages = [messageFor('t1', 'a', 1), messageFor('t2', 'b', 1)];
+    const publishing = kindsOf(open(), messages, timeIsUp.signal);
+    await expect.poll(() => cluster.requests.length).toBe(2);
+    await new Promise((resolve) => setImmediate(resolve));
+    timeIsUp.abort(new Error('time is up'));
+    expect(await publishing).toEqual(['confirmed', 'later']);
+  });
+
+  test('is told by partition what takes nothing, as soon as it has said how many there are', async () => {
+    const message = messageFor('t1', 'a', 1);
+    const broker = open();
+    expect(broker.targetOf?.(message)).toBe('t1');
+    await kindsOf(broker, [message]);
+    expect(broker.targetOf?.(message)).toBe('t1');
+    expect(broker.targetOf?.(messageFor('t1', 'a', 2))).toBe('t1:0');
+    const byId = open({ topic: 't1{id}' });
+    await kindsOf(byId, [messageFor('t1', '1', 1)]);
+    expect(byId.targetOf?.(messageFor('t1', '1', 2))).toBe('t1*');
+  });
 });

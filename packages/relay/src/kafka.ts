@@ -1,18 +1,26 @@
 import { isIP } from 'node:net';
 import type { ProducerOptions } from '@platformatic/kafka';
 
-import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs } from './broker.js';
+import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs, reasonOf } from './broker.js';
 import {
   type KafkaAnswer,
   KafkaProducer,
+  type KafkaRequest,
   isDenied,
   isInvalid,
   isTooLarge,
-  reasonOf,
+  refusalOf,
   retryDelayMs,
   topicPatienceMs,
 } from './kafka-producer.js';
-import { type KafkaRecord, nextRequest, recordBytes, recordOf } from './kafka-records.js';
+import {
+  type KafkaRecord,
+  nextRequest,
+  partitionOf,
+  placeOf,
+  recordBytes,
+  recordOf,
+} from './kafka-records.js';
 import { NameTemplate } from './name-template.js';
 import { unlessAborted } from './unless-aborted.js';
 
@@ -87,6 +95,10 @@ class KafkaBroker implements Broker {
   /** How many bytes a batch of a topic has since Kafka has refused a larger one, and how many it has taken since then. */
   readonly #lowered = new Map<string, { readonly bytesMax: number; readonly takenCount: number }>();
   readonly #topic: NameTemplate;
+  /** How many partitions a topic had last, without those whose names have the id of a model. */
+  readonly #partitionCounts = new Map<string, number>();
+  /** The target of a message is one and the same as long as the message exists. */
+  readonly #targets = new WeakMap<BrokerMessage, string>();
   #lastTopic: string | undefined;
   /** How many producers there have been: each begins with the next bootstrap server. */
   #openedCount = 0;
@@ -102,11 +114,26 @@ class KafkaBroker implements Broker {
 
   async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
     signal.throwIfAborted();
-    return this.#withProducer((producer) => this.#publishAll(producer, messages, signal));
+    const outcomes = new Map<BrokerMessage, PublishOutcome>();
+    try {
+      await this.#withProducer((producer) => this.#publishAll(producer, messages, outcomes, signal));
+      return inOrder(messages, outcomes, heldBack);
+    } catch (error) {
+      // What is confirmed must not be sent again because others have no answer.
+      if ([...outcomes.values()].every(({ kind }) => kind !== 'confirmed')) throw error;
+      return inOrder(messages, outcomes, outcomeOf('later', reasonOf(error)));
+    }
   }
 
+  /** The partition, which may have no leader or too few replicas, as far as it is known. */
   targetOf(message: BrokerMessage): string {
-    return this.#topic.targetOf(message);
+    const known = this.#targets.get(message);
+    if (known !== undefined) return known;
+    const topic = this.#topic.targetOf(message);
+    const count = this.#partitionCounts.get(topic);
+    const target = count === undefined ? topic : placeOf(topic, partitionOf(message, count));
+    this.#targets.set(message, target);
+    return target;
   }
 
   /** Also checks that the user may write to the configured topic, or to the topic of the last message. */
@@ -154,13 +181,20 @@ class KafkaBroker implements Broker {
     return producer;
   }
 
+  /**
+   * Publishes messages, and notes what becomes of them.
+   *
+   * @throws what went wrong first when a partition has failed, or the signal is aborted; nothing is noted of messages that may be published
+   * again
+   */
   async #publishAll(
     producer: KafkaProducer,
     messages: readonly BrokerMessage[],
+    outcomes: Map<BrokerMessage, PublishOutcome>,
     signal: AbortSignal,
-  ): Promise<readonly PublishOutcome[]> {
-    const outcomes = new Map<BrokerMessage, PublishOutcome>();
+  ): Promise<void> {
     const searched = new Map<string, number>();
+    const failures = new Map<string, unknown>();
     const batchBytesMax = (topic: string): number =>
       Math.min(searched.get(topic) ?? Infinity, this.#lowered.get(topic)?.bytesMax ?? batchBytesMaxDefault);
     await producer.rest(signal);
@@ -168,14 +202,22 @@ class KafkaBroker implements Broker {
     while (waiting.length > 0) {
       await producer.rest(signal);
       const request = nextRequest(waiting, batchBytesMax);
-      const answers = await this.#answer(producer.send(request), signal);
-      for (const [place, records] of Map.groupBy(request, (record) => record.place)) {
-        const answer = answers.get(place);
-        if (answer !== undefined) this.#note(records, answer, outcomes, searched);
-      }
-      waiting = unsettled(waiting, outcomes);
+      const batches = Map.groupBy(request, ({ place }) => place);
+      const sent = await this.#answer(producer.send(request), signal);
+      const noteAnswers = async ({ places, answers }: KafkaRequest): Promise<void> => {
+        try {
+          for (const [place, answer] of await this.#answer(answers, signal))
+            if (answer instanceof Error) failures.set(place, answer);
+            else this.#note(batches.get(place) ?? [], answer, outcomes, searched);
+        } catch (error) {
+          for (const place of places) failures.set(place, error);
+        }
+      };
+      await Promise.all(sent.map(noteAnswers));
+      waiting = unsettled(waiting, outcomes, failures);
     }
-    return inOrder(messages, outcomes);
+    const [failure] = failures.values();
+    if (failure !== undefined) throw failure;
   }
 
   /** The records of messages that can be published, as far as is known; notes what becomes of others. */
@@ -187,9 +229,12 @@ class KafkaBroker implements Broker {
   ): Promise<readonly KafkaRecord[]> {
     const { messageBytesMax = messageBytesMaxDefault } = this.#options;
     const counts = new Map<string, Awaited<ReturnType<KafkaProducer['partitionCountOf']>>>();
-    for (const topic of new Set(messages.map((message) => this.#topic.of(message)))) {
+    for (const [topic, [first]] of Map.groupBy(messages, (message) => this.#topic.of(message))) {
       this.#lastTopic = topic;
-      counts.set(topic, await this.#answer(producer.partitionCountOf(topic), signal, topicPatienceMs));
+      const count = await this.#answer(producer.partitionCountOf(topic), signal, topicPatienceMs);
+      counts.set(topic, count);
+      if (typeof count === 'number' && first !== undefined && this.#topic.targetOf(first) === topic)
+        this.#partitionCounts.set(topic, count);
     }
     const failedKeys = new Set<string>();
     return messages.flatMap((message) => {
@@ -233,7 +278,7 @@ class KafkaBroker implements Broker {
       else if (blamed.length === 0 || blamed.includes(record))
         outcomes.set(
           record.message,
-          outcomeOf(isDenied(answer) ? 'later' : 'refused', reasonOf(answer, index)),
+          outcomeOf(isDenied(answer) ? 'later' : 'refused', refusalOf(answer, index)),
         );
     }
   }
@@ -282,27 +327,38 @@ function outcomeOf(kind: 'refused' | 'later', reason: string): PublishOutcome {
   return kind === 'later' ? { kind, of: 'target', reason } : { kind, reason };
 }
 
-/** The records of which nothing is known so far, and that are not behind a failed one of their key. */
+/**
+ * The records of which nothing is known so far, and that are not behind a failed one of their key.
+ *
+ * @param failures the partitions that get nothing more in this call
+ */
 function unsettled(
   records: readonly KafkaRecord[],
   outcomes: ReadonlyMap<BrokerMessage, PublishOutcome>,
+  failures: ReadonlyMap<string, unknown>,
 ): readonly KafkaRecord[] {
   const failedKeys = new Set<string>();
-  return records.filter(({ message }) => {
+  return records.filter(({ message, place }) => {
     const outcome = outcomes.get(message);
-    if (outcome !== undefined && outcome.kind !== 'confirmed') failedKeys.add(message.key);
+    const hasFailed = outcome === undefined ? failures.has(place) : outcome.kind !== 'confirmed';
+    if (hasFailed) failedKeys.add(message.key);
     return outcome === undefined && !failedKeys.has(message.key);
   });
 }
 
-/** Holds back whatever comes behind a message of its key that is not confirmed. */
+/**
+ * Holds back whatever comes behind a message of its key that is not confirmed.
+ *
+ * @param unknown what became of messages of which nothing is known
+ */
 function inOrder(
   messages: readonly BrokerMessage[],
   outcomes: ReadonlyMap<BrokerMessage, PublishOutcome>,
+  unknown: PublishOutcome,
 ): readonly PublishOutcome[] {
   const failedKeys = new Set<string>();
   return messages.map((message) => {
-    const outcome = failedKeys.has(message.key) ? heldBack : (outcomes.get(message) ?? heldBack);
+    const outcome = failedKeys.has(message.key) ? heldBack : (outcomes.get(message) ?? unknown);
     if (outcome.kind !== 'confirmed') failedKeys.add(message.key);
     return outcome;
   });

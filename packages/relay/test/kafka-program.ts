@@ -27,7 +27,7 @@ const project = `
 </project>
 `;
 
-/** Where a server of one node has its data, and where it listens at 127.0.0.1. */
+/** Where a server has its data, and where it listens at 127.0.0.1. */
 export interface KafkaPlace {
   readonly folder: string;
   readonly port: number;
@@ -39,6 +39,8 @@ export interface KafkaAdditions {
   /** Further listeners, by their names: where, such as `127.0.0.1:9093`, and with which protocol. */
   readonly listeners?: Readonly<Record<string, { readonly address: string; readonly protocol: string }>>;
   readonly properties?: Readonly<Record<string, string | number | boolean>>;
+  /** The port of another server's controller, whose cluster it joins as the second server. Default: a cluster of its own. */
+  readonly joins?: number;
   /** Passwords by the names of their users, who are known by SCRAM. */
   readonly users?: Readonly<Record<string, string>>;
 }
@@ -85,22 +87,24 @@ function settingsIn(folder: string): string {
 
 function propertiesOf(
   { folder, port, controllerPort }: KafkaPlace,
-  { listeners: further, properties }: KafkaAdditions,
+  { listeners: further, properties, joins }: KafkaAdditions,
 ): string {
   const protocol = 'PLAINTEXT';
+  const controller = { address: `127.0.0.1:${joins ?? controllerPort}`, protocol };
   const listeners = Object.entries({
     CLIENTS: { address: `127.0.0.1:${port}`, protocol },
-    CONTROLLER: { address: `127.0.0.1:${controllerPort}`, protocol },
+    CONTROLLER: controller,
     ...further,
   });
+  const own = listeners.filter(([, listener]) => joins === undefined || listener !== controller);
   return Object.entries({
-    'process.roles': 'broker,controller',
-    'node.id': 1,
-    'controller.quorum.voters': `1@127.0.0.1:${controllerPort}`,
+    'process.roles': joins === undefined ? 'broker,controller' : 'broker',
+    'node.id': joins === undefined ? 1 : 2,
+    'controller.quorum.voters': `1@${controller.address}`,
     'controller.listener.names': 'CONTROLLER',
     'inter.broker.listener.name': 'CLIENTS',
     'listener.security.protocol.map': listeners.map(([name, each]) => `${name}:${each.protocol}`).join(),
-    listeners: listeners.map(([name, { address }]) => `${name}://${address}`).join(),
+    listeners: own.map(([name, { address }]) => `${name}://${address}`).join(),
     'log.dirs': join(folder, 'data'),
     // Allows everything that no entry of an access control list forbids.
     'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',

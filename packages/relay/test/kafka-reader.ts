@@ -16,11 +16,14 @@ const withoutSession = -1;
 /** Reads a topic from its beginning, and remembers itself how far it has read each partition. */
 export class KafkaReader {
   readonly #topic: string;
+  readonly #isRead: (partition: number) => boolean;
   /** The next offset to be read, by partition. */
   readonly #offsets = new Map<number, bigint>();
 
-  constructor(topic: string) {
+  /** @param isRead which partitions are read. Default: all */
+  constructor(topic: string, isRead: (partition: number) => boolean = () => true) {
     this.#topic = topic;
+    this.#isRead = isRead;
   }
 
   /**
@@ -32,7 +35,8 @@ export class KafkaReader {
   async readOn(client: Admin, waitMs: number, onRecord: (record: StoredRecord) => void): Promise<boolean> {
     const { topics, brokers } = await client.metadata({ topics: [this.#topic] });
     const { id: topicId = '', partitions = [] } = topics.get(this.#topic) ?? {};
-    const byLeader = Map.groupBy(partitions.entries(), ([, { leader }]) => leader);
+    const read = [...partitions.entries()].filter(([partition]) => this.#isRead(partition));
+    const byLeader = Map.groupBy(read, ([, { leader }]) => leader);
     let isEnd = partitions.length > 0;
     for (const [leader, led] of byLeader) {
       const server = brokers.get(leader);

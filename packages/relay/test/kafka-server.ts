@@ -20,15 +20,22 @@ exec 3<&- </dev/null
 wait "$server"
 `;
 
-/** A Kafka server of one node, which does not outlive this process. */
+/** A Kafka server, which does not outlive this process. */
 export class KafkaServer {
   readonly url: URL;
+  /** Where other servers join its cluster. */
+  readonly controllerPort: number;
   readonly #process: ChildProcess;
   readonly #folder: string;
   readonly #exited: Promise<unknown>;
 
-  private constructor(port: number, process: ChildProcess, folder: string) {
+  private constructor(
+    [port, controllerPort]: readonly [number, number],
+    process: ChildProcess,
+    folder: string,
+  ) {
     this.url = new URL(`kafka://127.0.0.1:${port}`);
+    this.controllerPort = controllerPort;
     this.#process = process;
     this.#folder = folder;
     process.stdin?.on('error', () => undefined);
@@ -59,7 +66,7 @@ export class KafkaServer {
       detached: true,
       stdio: ['pipe', log.fd, log.fd],
     });
-    const server = new KafkaServer(port, child, folder);
+    const server = new KafkaServer([port, controllerPort], child, folder);
     await log.close();
     await server.#started();
     return server;

@@ -58,7 +58,9 @@ describe('events of the log', () => {
   });
 
   test('are published again while another relay of the configuration cannot be opened', async () => {
-    const { received, config } = await endpoint(204, [{ name: 'broken', webhooks: { url: 'nowhere', secret } }]);
+    const { received, config } = await endpoint(204, [
+      { name: 'broken', webhooks: { url: 'nowhere', secret } },
+    ]);
     const ended = await run(config, '--relay', 'to-partner', '--model', 'a', '--yes', ...signed);
     expect(ended.code).toBe(0);
     expect(received).toHaveLength(3);

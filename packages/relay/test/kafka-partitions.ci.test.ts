@@ -1,0 +1,66 @@
+import { Admin } from '@platformatic/kafka';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+
+import type { Broker, BrokerMessage } from '../src/index.js';
+import { kafka } from '../src/kafka.js';
+import { messageFor } from './broker-suite.js';
+import { KafkaReader } from './kafka-reader.js';
+import { KafkaServer } from './kafka-server.js';
+import { skipTests } from './servers.js';
+
+const topic = 'in-two-places';
+const forever = new AbortController().signal;
+const readyMaxMs = 30_000;
+
+const first = (await KafkaServer.start()) ?? skipTests('No Kafka: install java and mvn');
+
+describe.skipIf(first === undefined)('Kafka with two servers', () => {
+  let second: KafkaServer | undefined;
+  let admin: Admin;
+  let broker: Broker;
+  beforeAll(async () => {
+    second = await KafkaServer.start({ joins: first?.controllerPort ?? 0 });
+    const bootstrapServers = [first?.url.host ?? ''];
+    admin = new Admin({ clientId: 'test', bootstrapBrokers: bootstrapServers, retries: 20, retryDelay: 250 });
+    const assignments = [1, 2].map((server, partition) => ({ partition, brokers: [server] }));
+    await admin.createTopics({ topics: [topic], partitions: -1, replicas: -1, assignments });
+    const isLed = async () => {
+      const { topics } = await admin.metadata({ topics: [topic], forceUpdate: true });
+      return (
+        topics.get(topic)?.partitions.every(({ leader }, partition) => leader === partition + 1) === true
+      );
+    };
+    // A partition has no leader at first.
+    await vi.waitUntil(isLed, { timeout: readyMaxMs, interval: 50 });
+    broker = kafka({ bootstrapServers, timeoutMs: 3_000 });
+  }, 2 * readyMaxMs);
+  afterAll(async () => {
+    await broker.close();
+    await admin.close();
+    await second?.stop();
+    await first?.stop();
+  });
+
+  const publish = async (messages: readonly BrokerMessage[]): Promise<readonly string[]> =>
+    (await broker.publish(messages, forever)).map(({ kind }) => kind);
+
+  test('has each message once of the partition that is led, while the leader of another one is down', async () => {
+    const models = Array.from({ length: 20 }, (_unused, index) => `model-${index}`);
+    const versionOf = (version: number) => models.map((model) => messageFor(topic, model, version));
+    const confirmed = models.map(() => 'confirmed');
+    expect(await publish(versionOf(1))).toEqual(confirmed);
+    const targets = versionOf(2).map((message) => broker.targetOf?.(message));
+    expect(new Set(targets)).toEqual(new Set([`${topic}:0`, `${topic}:1`]));
+    await second?.stop();
+    const expected = targets.map((target) => (target === `${topic}:0` ? 'confirmed' : 'later'));
+    expect(await publish(versionOf(2))).toEqual(expected);
+    expect(await publish(versionOf(3))).toEqual(expected);
+    const stored: string[] = [];
+    const reader = new KafkaReader(topic, (partition) => partition === 0);
+    await reader.readOn(admin, 0, ({ attributes }) =>
+      stored.push(`${attributes['subject']} ${attributes['modelversion']}`),
+    );
+    const living = models.filter((_model, index) => expected[index] === 'confirmed');
+    expect(stored).toEqual([1, 2, 3].flatMap((version) => living.map((model) => `${model} ${version}`)));
+  });
+});
