@@ -92,6 +92,18 @@ async function deadCount(): Promise<number> {
   return (await rowsOf(service.global, 'select from eventlog.blocked_models where dead')).length;
 }
 
+/** Whether the relay has passed all events of a model, which it notes a moment after the answer of the partner. */
+async function isPassed(modelId: string): Promise<boolean> {
+  const url = `${service.operatorUrl ?? ''}/events?modelId=${modelId}`;
+  const answer = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
+  const { items } = (await answer.json()) as {
+    readonly items: readonly { readonly deliveries: readonly { handler: string; state: string }[] }[];
+  };
+  return items.every(({ deliveries }) =>
+    deliveries.some(({ handler: name, state }) => name === relay && state === 'passed'),
+  );
+}
+
 /** Makes the change, but loses its answer. */
 async function withoutAnswer(route: Route): Promise<void> {
   if (isDryRun(route)) return route.continue();
@@ -128,6 +140,30 @@ describe.skipIf(browserPath === undefined)('a change in the console', () => {
     await page.keyboard.press('Escape');
     await card.getByText('running', { exact: true }).waitFor();
     await expect.poll(() => partner.received.map(({ subject }) => subject)).toContain(id);
+  });
+
+  test('of events publishes again what a search has found, and marks it', async () => {
+    const { id } = await service.client.openWallet();
+    await service.client.post(`/wallets/${id}/deposit`, { amount: '1' });
+    const published = () =>
+      partner.received
+        .filter(({ subject }) => subject === id)
+        .map(({ version, attributes }) => [version, attributes['republished'] !== undefined]);
+    await expect.poll(published).toEqual([
+      [1, false],
+      [2, false],
+    ]);
+    await expect.poll(() => isPassed(id)).toBe(true);
+    const page = await openAt(`#/events?modelId=${id}`);
+    await page.getByRole('button', { name: `Publish again by ${relay} …` }).click();
+    await page.getByRole('list', { name: 'Dry run' }).getByText('2 events').waitFor();
+    await sign(page, 'the partner has lost them');
+    await page.getByRole('button', { name: 'Publish 2 events' }).click();
+    await page.getByText('Done.').waitFor();
+    expect(published().slice(2)).toEqual([
+      [1, true],
+      [2, true],
+    ]);
   });
 
   test('that a database missed can be repeated there', async () => {
