@@ -5,6 +5,7 @@ import {
   Option,
   type OptionValues,
 } from '@commander-js/extra-typings';
+import { z } from 'zod';
 
 import { type ExitCode, UsageError } from './exit-code.js';
 import type { OutputFormat, Terminal } from './terminal.js';
@@ -108,9 +109,11 @@ export function formatOf(
   return json === true ? 'json' : (output ?? terminal.defaultFormat);
 }
 
-/** Parses an option that is a point in time. */
+const timeSchema = z.union([z.iso.date(), z.iso.datetime({ offset: true })]);
+
+/** Parses an option that is a point in time. `Date` would take the 30th of February for the 2nd of March. */
 export function pointInTime(value: string): Date {
-  const date = new Date(/^\d{4}-\d\d-\d\d(T.*(Z|[+-]\d\d:?\d\d))?$/.test(value) ? value : NaN);
-  if (!Number.isNaN(date.getTime())) return date;
+  const { data, success } = timeSchema.safeParse(value);
+  if (success) return new Date(data);
   throw new InvalidArgumentError('It must be a date or a time, such as 2026-01-31 or 2026-01-31T12:00:00Z.');
 }

@@ -21,6 +21,7 @@ test.each([
   [['shards', '--confg', 'x'], /unknown option '--confg'/],
   [['doctor', '--ignore', 'clock-skwe', '--config', 'x'], /no finding clock-skwe/],
   [['doctor', '--processes', '0', '--config', 'x'], /whole number from 1/],
+  [['events', 'search', '--since', '2026-02-30', '--config', 'x'], /must be a date or a time/],
   [['migrate', 'up', '--output', 'xml', '--config', 'x'], /Allowed choices are table, json/],
 ])('%j is refused', async (words, text) => {
   expect(await runHere(words)).toEqual({

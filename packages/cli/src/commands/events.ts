@@ -1,11 +1,11 @@
-import { Option } from '@commander-js/extra-typings';
+import { type Command, Option, type OptionValues } from '@commander-js/extra-typings';
 import type { FrameworkConfig } from '@framework/core';
 import type { TrackedEvent } from '@framework/core/adapter';
 import { type EventSearch, type OfShards, Operator } from '@framework/operator';
 import { openRelays } from '@framework/relay/config';
 import { setTimeout as delay } from 'node:timers/promises';
 
-import { type CommandGroup, asking, pointInTime, wholeNumber } from '../command-group.js';
+import { type AskOptions, type CommandGroup, asking, pointInTime, wholeNumber } from '../command-group.js';
 import { type ExitCode, UsageError, exitCode } from '../exit-code.js';
 import { afterOption, codeOf, limitOption, readAll, writeAnswer } from '../operation/answer.js';
 import {
@@ -62,7 +62,7 @@ const intervalOption = new Option('--interval-ms <ms>', 'how long to wait before
 /** `framework events`: follows, searches, shows and exports the events of the logs. */
 export const events: CommandGroup = (program, context) => {
   const group = program.command('events').description('look at the logs; changes nothing');
-  const { shard, model, actionId, action, type, principal, since, until } = searchOptions;
+  const { shard, model, action, type, principal } = searchOptions;
   asking(
     group
       .command('tail')
@@ -76,18 +76,10 @@ export const events: CommandGroup = (program, context) => {
       .addOption(countOption)
       .addOption(intervalOption),
   ).action((options) => withOperator(options, context, (session) => tail(session, options)));
-  asking(
+  searching(
     group
       .command('search')
       .description('search events, the newest first; by action, type or principal only with a time or an id')
-      .addOption(shard)
-      .addOption(model)
-      .addOption(actionId)
-      .addOption(action)
-      .addOption(type)
-      .addOption(principal)
-      .addOption(since)
-      .addOption(until)
       .addOption(limitOption)
       .addOption(afterOption),
   ).action((options) =>
@@ -100,39 +92,31 @@ export const events: CommandGroup = (program, context) => {
   asking(
     group.command('show <id>').description('show one event, and why handlers have not passed it'),
   ).action((id, options) => withOperator(options, context, (session) => show(session, id)));
-  asking(
+  searching(
     group
       .command('export')
-      .description('write all matching events as lines of JSON, database by database, the newest first')
-      .addOption(shard)
-      .addOption(model)
-      .addOption(actionId)
-      .addOption(action)
-      .addOption(type)
-      .addOption(principal)
-      .addOption(since)
-      .addOption(until),
+      .description('write all matching events as lines of JSON, database by database, the newest first'),
   ).action((options) => withOperator(options, context, (session) => exportAll(session, searchOf(options))));
-  asking(
+  searching(
     group
       .command('publish-again')
       .description('let a relay publish events again that it has passed; its place in the log stays')
       .addOption(relayOption)
       .addOption(againMaxOption)
-      .addOption(shard)
-      .addOption(model)
-      .addOption(actionId)
-      .addOption(action)
-      .addOption(type)
-      .addOption(principal)
-      .addOption(since)
-      .addOption(until)
       .addOption(byOption)
       .addOption(reasonOption)
       .addOption(dryRunOption)
       .addOption(yesOption),
   ).action((options) => withOperator(options, context, (session) => publishAgain(session, options)));
 };
+
+/** Adds the options that say which events are meant, and those of every command. */
+function searching<Args extends unknown[], Values extends OptionValues>(
+  command: Command<Args, Values>,
+): Command<Args, Values & AskOptions & SearchValues> {
+  for (const option of Object.values(searchOptions)) command.addOption(option);
+  return asking(command) as unknown as Command<Args, Values & AskOptions & SearchValues>;
+}
 
 /** Opens the relay for this command, without the source that only a running relay reads from; others may be broken. */
 async function publishAgain(

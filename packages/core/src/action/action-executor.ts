@@ -191,11 +191,11 @@ export class ActionExecutor {
     // The record and every attempt get the same params, even if the caller's have getters that answer differently each time.
     const copy = copyOfParams(params);
     return this.#environment.observe({ kind: 'execute', action: registered.name }, () => {
-      const record = this.#recorder.record(registered, principal, copy, options);
+      const { record, newParams } = this.#recorder.record(registered, principal, copy, options);
       const execution = new Execution<Params, Result>(this.#environment, {
         registered,
         principal,
-        newParams: () => registered.paramsCodec.recorded(record.params, copy) as Params,
+        newParams: newParams as () => Params,
         record,
         configuration: options,
       });

@@ -45,32 +45,34 @@ export class ActionRecorder {
   }
 
   /**
-   * Makes the record of one execution, under a new id and with the trace context of the caller.
+   * Makes the record of one execution, under a new id and with the trace context of the caller, and the params of its attempts.
    *
    * @throws InvariantViolationError `invariant-violation` when the principal has no name
    * @throws InvalidParamsError `invalid-params`, UnstorableValueError `unstorable-value`
    * @throws LimitExceededError `limit-exceeded` when params, headers or the principal's name are too long
    */
   record(
-    { name, paramsCodec: { encode } }: RecordedAction,
+    { name, paramsCodec: codec }: RecordedAction,
     principal: Principal,
     params: unknown,
     { headers, handledEvent }: RecordedConfiguration,
-  ): ActionRecord {
+  ): { readonly record: ActionRecord; readonly newParams: () => unknown } {
     const payloadCharactersMax =
       this.#limits.payloadCharactersMax + (handledEvent === undefined ? 0 : causationCharacters);
     if (headers !== undefined)
       boundedJson(`headers of ${name}`, headersJson(headers, `${name} headers`), { payloadCharactersMax });
     checkPrincipal(principal, name);
-    return {
+    const { json, next } = codec.record(params);
+    const record = {
       id: timeOrderedUuid(),
       name,
-      params: boundedJson(`params of ${name}`, encode(params), this.#limits),
+      params: boundedJson(`params of ${name}`, json, this.#limits),
       namespace: this.#namespace,
       principal: principal.name,
       headers: exactJson({ ...headers, ...traceHeaders() }, `${name} headers`),
       startedDate: this.#clock.now(),
     };
+    return { record, newParams: next };
   }
 }
 
@@ -201,6 +203,13 @@ function copyOfSet(set: ReadonlySet<unknown>, copies: Copies, depth: number): ob
   return copy;
 }
 
+/** Params as the log has them, and as attempts get them. */
+export interface RecordedParams {
+  readonly json: string;
+  /** A new value for each attempt, so that none sees what another one has changed. */
+  readonly next: () => unknown;
+}
+
 /** How an action's params are written to the log, and what its attempts get. */
 export interface ParamsCodec {
   /**
@@ -208,9 +217,7 @@ export interface ParamsCodec {
    *
    * @throws InvalidParamsError `invalid-params`, UnstorableValueError `unstorable-value`
    */
-  readonly encode: (params: unknown) => string;
-  /** What the log has recorded, as a new value for each call, so that no attempt sees what another one has changed. */
-  readonly recorded: (json: string, params: unknown) => unknown;
+  readonly record: (params: unknown) => RecordedParams;
 }
 
 /**
@@ -223,24 +230,21 @@ export interface ParamsCodec {
 export function paramsCodec(action: string, schema: z.ZodType | undefined): ParamsCodec {
   const path = `${action} params`;
   if (schema === undefined)
-    return {
-      encode: (params) => plainJson(params, path),
-      recorded: (_json, params) => copyOfParams(params),
-    };
+    return { record: (params) => ({ json: plainJson(params, path), next: () => copyOfParams(params) }) };
   assertSchema(schema, `params of ${action}`);
   return {
-    encode: (params) => {
+    record: (params) => {
       const encoded = encodeBySchema(schema, params, path);
       if (!encoded.success) throw invalid(action, encoded.error);
       const json = exactJson(encoded.data, path);
-      const lost = firstLostField(params, readBack(schema, encoded.data, path));
-      if (lost !== undefined) {
-        const position = lost.path.replace(/\[(\d+)\]/g, '.$1').slice(1);
-        throw new InvalidParamsError(action, [{ path: position, message: lost.reason }]);
-      }
-      return json;
+      const read = (): unknown => readBack(schema, JSON.parse(json), path);
+      // The first attempt gets what was read to compare it.
+      const unused = [read()];
+      const lost = firstLostField(params, unused[0]);
+      if (lost === undefined) return { json, next: () => (unused.length > 0 ? unused.pop() : read()) };
+      const position = lost.path.replace(/\[(\d+)\]/g, '.$1').slice(1);
+      throw new InvalidParamsError(action, [{ path: position, message: lost.reason }]);
     },
-    recorded: (json) => readBack(schema, JSON.parse(json), path),
   };
 }
 

@@ -10,7 +10,7 @@ const text = '018f3c00-0000-7abc-8040-000000000000';
 const walletId = ShardedId.of(Wallet, text);
 
 describe('without a schema', () => {
-  const { encode } = paramsCodec('TestAction', undefined);
+  const encode = (params: unknown) => paramsCodec('TestAction', undefined).record(params).json;
 
   test.each([
     [undefined, 'null'],
@@ -64,7 +64,7 @@ describe('without a schema', () => {
 
 describe('with a schema', () => {
   const schema = z.object({ walletId: shardedIdCodec(Wallet), lines: z.array(z.object({ count: z.int() })) });
-  const { encode } = paramsCodec('TestAction', schema);
+  const encode = (params: unknown) => paramsCodec('TestAction', schema).record(params).json;
 
   test('writes the params as the schema encodes them', () => {
     expect(encode({ walletId, lines: [{ count: 1 }] })).toBe(`{"walletId":"${text}","lines":[{"count":1}]}`);
@@ -102,7 +102,7 @@ describe('with a schema', () => {
   test('names a param that the schema would leave out even if the params are a list', () => {
     const line = z.object({ count: z.int() });
     const lines = Array.from({ length: 11 }, (_line, count) => ({ count }));
-    const { encode: encodeList } = paramsCodec('TestAction', z.array(line));
+    const encodeList = (params: unknown) => paramsCodec('TestAction', z.array(line)).record(params).json;
     expect(() => encodeList([...lines, { count: 1, note: 'a' }])).toThrow(
       expect.objectContaining({ issues: [{ path: '11.note', message: expect.any(String) }] }),
     );
@@ -131,12 +131,24 @@ describe('with a schema', () => {
     ['has a one-way transform', z.object({ note: z.string().transform((note) => note.trim()) })],
     ['is asynchronous', z.object({ note: z.string().refine(async () => true) })],
   ])('refuses a schema that %s, and says what to use', (_what, oneWay) => {
-    expect(() => paramsCodec('TestAction', oneWay).encode({ note: 'a' })).toThrow(
+    expect(() => paramsCodec('TestAction', oneWay).record({ note: 'a' })).toThrow(
       expect.objectContaining({
         code: 'unstorable-value',
         path: 'TestAction params',
         message: expect.stringMatching(/z\.codec|synchronous/),
       }),
     );
+  });
+
+  test('gives each attempt a new value, as the schema reads it', () => {
+    const trimmed = z.object({ names: z.array(z.string().trim()) });
+    const given = { names: [' ann ', 'bob'] };
+    const { next } = paramsCodec('TestAction', trimmed).record(given);
+    for (const _attempt of [1, 2, 3]) {
+      const params = next() as typeof given;
+      expect(params).toEqual({ names: ['ann', 'bob'] });
+      params.names.pop();
+    }
+    expect(given.names).toEqual([' ann ', 'bob']);
   });
 });
