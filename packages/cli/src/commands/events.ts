@@ -115,7 +115,7 @@ function searching<Args extends unknown[], Values extends OptionValues>(
   command: Command<Args, Values>,
 ): Command<Args, Values & AskOptions & SearchValues> {
   for (const option of Object.values(searchOptions)) command.addOption(option);
-  return asking(command) as unknown as Command<Args, Values & AskOptions & SearchValues>;
+  return asking(command);
 }
 
 /** Opens the relay for this command, without the source that only a running relay reads from; others may be broken. */

@@ -10,7 +10,8 @@ const text = '018f3c00-0000-7abc-8040-000000000000';
 const walletId = ShardedId.of(Wallet, text);
 
 describe('without a schema', () => {
-  const encode = (params: unknown) => paramsCodec('TestAction', undefined).record(params).json;
+  const codec = paramsCodec('TestAction', undefined);
+  const encode = (params: unknown) => codec.record(params).json;
 
   test.each([
     [undefined, 'null'],
@@ -64,7 +65,8 @@ describe('without a schema', () => {
 
 describe('with a schema', () => {
   const schema = z.object({ walletId: shardedIdCodec(Wallet), lines: z.array(z.object({ count: z.int() })) });
-  const encode = (params: unknown) => paramsCodec('TestAction', schema).record(params).json;
+  const codec = paramsCodec('TestAction', schema);
+  const encode = (params: unknown) => codec.record(params).json;
 
   test('writes the params as the schema encodes them', () => {
     expect(encode({ walletId, lines: [{ count: 1 }] })).toBe(`{"walletId":"${text}","lines":[{"count":1}]}`);
@@ -102,7 +104,8 @@ describe('with a schema', () => {
   test('names a param that the schema would leave out even if the params are a list', () => {
     const line = z.object({ count: z.int() });
     const lines = Array.from({ length: 11 }, (_line, count) => ({ count }));
-    const encodeList = (params: unknown) => paramsCodec('TestAction', z.array(line)).record(params).json;
+    const ofList = paramsCodec('TestAction', z.array(line));
+    const encodeList = (params: unknown) => ofList.record(params).json;
     expect(() => encodeList([...lines, { count: 1, note: 'a' }])).toThrow(
       expect.objectContaining({ issues: [{ path: '11.note', message: expect.any(String) }] }),
     );
