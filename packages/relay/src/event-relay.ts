@@ -22,7 +22,6 @@ import { messageOf } from './message.js';
 import { type AgainOutcome, isWanted, messagesAgain, publishInCalls } from './publish-again.js';
 import { MessageFailedError, type RelayError, TargetWaitsError, codeOf } from './relay-errors.js';
 import { TargetHealth } from './target-health.js';
-import { unlessAborted } from './unless-aborted.js';
 
 /** How the last call of a relay's broker ended, in this process. */
 export interface RelayState {
@@ -339,18 +338,26 @@ export class EventRelay implements Relay {
     messages: readonly BrokerMessage[],
     signal: AbortSignal,
   ): Promise<readonly PublishOutcome[]> {
-    const timeIsUp = new AbortController();
-    const givenUp = new AbortController();
-    const reason = new Error(`There was no answer within ${this.#timeoutMs} ms`);
-    const cancels = [
-      this.#clock.after(this.#timeoutMs, () => timeIsUp.abort(reason)),
-      this.#clock.after(this.#timeoutMs + lastWordsMs, () => givenUp.abort(reason)),
-    ];
+    signal.throwIfAborted();
+    // Signals made of others would cost as much as all the rest of a call with a single message.
+    const ended = new AbortController();
+    const given = Promise.withResolvers<never>();
+    const giveUp = (reason: unknown): void => {
+      ended.abort(reason);
+      given.reject(reason);
+    };
+    const onAbort = (): void => giveUp(signal.reason);
+    let cancel = this.#clock.after(this.#timeoutMs, () => {
+      const reason = new Error(`There was no answer within ${this.#timeoutMs} ms`);
+      ended.abort(reason);
+      cancel = this.#clock.after(lastWordsMs, () => giveUp(reason));
+    });
+    signal.addEventListener('abort', onAbort);
     try {
-      const publishing = this.broker.publish(messages, AbortSignal.any([signal, timeIsUp.signal]));
-      return await unlessAborted(publishing, AbortSignal.any([signal, givenUp.signal]));
+      return await Promise.race([this.broker.publish(messages, ended.signal), given.promise]);
     } finally {
-      for (const cancel of cancels) cancel();
+      signal.removeEventListener('abort', onAbort);
+      cancel();
     }
   }
 

@@ -302,7 +302,7 @@ class KafkaBroker implements Broker {
       timeoutMs + patienceMs,
     );
     try {
-      return await unlessAborted(work, AbortSignal.any([signal, late.signal]));
+      return await unlessAborted(unlessAborted(work, signal), late.signal);
     } finally {
       clearTimeout(timer);
     }

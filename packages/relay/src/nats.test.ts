@@ -157,11 +157,11 @@ describe('NATS', () => {
   });
 
   test('is left without a connection when it is reached, but has no JetStream', async () => {
-    server.info = { error: { code: 503, err_code: 10_076, description: 'JetStream not enabled' } };
+    server.refusal = { error: { code: 503, err_code: 10_076, description: 'JetStream not enabled' } };
     const broker = open();
     await expect(broker.ping()).rejects.toBeInstanceOf(Error);
     await expect.poll(() => server.sockets.size).toBe(0);
-    server.info = { limits: {}, api: {}, streams: 0 };
+    server.refusal = undefined;
     expect(await outcomeOf(broker)).toEqual({ kind: 'confirmed' });
   });
 

@@ -26,9 +26,10 @@ export class ScriptedNats {
   streamExists = true;
   /** The streams that take a subject, or an error instead. */
   takers: (subject: string) => object = () => ({ streams: ['s'], total: 1, offset: 0, limit: 1_024 });
-  info: object = { limits: {}, api: {}, streams: 0 };
+  /** What every request to JetStream gets. Default: its answer. */
+  refusal: object | undefined;
   connectionCount = 0;
-  /** Whether the user may not subscribe to answers; requests of the client itself, which come first, still get theirs. */
+  /** Whether the user may not subscribe to answers. */
   deniesAnswers = false;
   readonly sockets = new Set<Socket>();
   readonly #server: Server;
@@ -80,7 +81,7 @@ export class ScriptedNats {
         const content = received.subarray(end + 2, end + size);
         received = received.subarray(end + 2 + size);
         if (verb === 'PING') socket.write('PONG\r\n');
-        if (verb === 'SUB' && this.deniesAnswers && subscriptions.size > 0)
+        if (verb === 'SUB' && this.deniesAnswers)
           socket.write(`-ERR 'Permissions Violation for Subscription to "${words[0]}"'\r\n`);
         else if (verb === 'SUB') subscriptions.set(words.at(-1) ?? '', words[0] ?? '');
         if (size > 0) this.#take(socket, subscriptions, { hasHeaders: verb === 'HPUB', words, content });
@@ -123,7 +124,7 @@ export class ScriptedNats {
   #ofJetStream({ subject, body }: NatsMessage): object {
     const request = subject.replace('$JS.API.', '');
     this.requests.push(request);
-    if (request === 'INFO') return this.info;
+    if (this.refusal !== undefined) return this.refusal;
     if (request === 'STREAM.NAMES')
       return this.takers((JSON.parse(body) as { readonly subject: string }).subject);
     if (request.startsWith('STREAM.CREATE.')) return { ...found, ...(JSON.parse(body) as object) };
