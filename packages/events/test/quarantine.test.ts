@@ -241,6 +241,34 @@ describe('the suspects of a process that died', () => {
     expect(open()).toEqual([0]);
   });
 
+  test('leave no attempt open once what follows them in the log is handled', async () => {
+    const bench = new DeliveryBench();
+    bench.database.commit(...versionsOf('a', 100));
+    const settings = { leaseMs, readMax: 2, unsavedMax: 4 };
+    const { access } = bench.start([hanging()], settings);
+    await bench.clock.advance(300);
+    access.kill();
+    const open = () => bench.database.blockedOf('one').map(({ openAttempts }) => openAttempts.size);
+    const counts: (readonly number[])[] = [];
+    const handler = handlerOf({ name: 'one' }, () => void counts.push(open()));
+    bench.start([handler], settings);
+    await bench.clock.advance(leaseMs + 15_000);
+    expect(handler.seen).toHaveLength(100);
+    // What the first process may have read before it died.
+    expect(counts.findLastIndex(([count]) => count === 1) + 1).toBe(8);
+  });
+
+  test('are forgotten by the database once the first of each model has failed', async () => {
+    const bench = await diedWith(...versionsOf('a', 3));
+    const handler = handlerOf({ name: 'one', retry: { backoffBaseMs: 60_000 } }, () => {
+      throw down;
+    });
+    bench.start([handler], { leaseMs });
+    await bench.clock.advance(leaseMs + 4_000);
+    expect(handler.seen).toEqual(['a1']);
+    expect(bench.database.leaseOf('one', 0).abandoned).toBe(false);
+  });
+
   test('of a batch handler are tried alone after they have failed together', async () => {
     const bench = new DeliveryBench();
     bench.database.commit(...versionsOf('a', 20));
