@@ -183,8 +183,8 @@ test('a large event that is loaded while too many abandoned calls run is handled
 });
 
 describe('an observer', () => {
-  test('sees a call end when its slot is lost, or its time is over', async () => {
-    const bench = new DeliveryBench();
+  /** How the calls have ended that it sees. */
+  function endsSeen() {
     const ended: string[] = [];
     const observer: Observer = {
       observe: (operation, run) => {
@@ -192,18 +192,36 @@ describe('an observer', () => {
         if (operation.kind === 'handle')
           outcome.then(
             () => ended.push('done'),
-            (error: { code?: string }) => ended.push(error.code ?? 'lost'),
+            (error: { code?: string; message: string }) => ended.push(error.code ?? error.message),
           );
         return outcome;
       },
     };
+    return { ended, observer };
+  }
+
+  test('sees a call end with what the handler has returned or thrown', async () => {
+    const bench = new DeliveryBench();
+    const { ended, observer } = endsSeen();
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, ({ eventId }) => {
+      if (eventId === 'a2') throw new Error('mailbox full');
+    });
+    bench.start([handler], {}, undefined, undefined, bench.clock, { observer });
+    await bench.clock.advance(1_000);
+    expect(ended).toEqual(['done', 'mailbox full']);
+  });
+
+  test('sees a call end when its slot is lost, or its time is over', async () => {
+    const bench = new DeliveryBench();
+    const { ended, observer } = endsSeen();
     bench.database.commit(deposited('a', 1), deposited('b', 1));
     const handler = handlerOf({ name: 'one', timeoutMs, retry: { attemptsMax: 1 } }, hang);
     bench.start([handler], {}, undefined, undefined, bench.clock, { observer });
     await bench.clock.advance(500);
     giveAway(bench, 'one', 1);
     await bench.clock.advance(timeoutMs);
-    expect(ended).toEqual(['lost', 'handler-timeout']);
+    expect(ended).toEqual(['This process no longer holds slot 1 of handler one', 'handler-timeout']);
   });
 
   test('gets a list of its own, whose events have no payload', async () => {
