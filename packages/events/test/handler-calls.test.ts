@@ -182,24 +182,24 @@ test('a large event that is loaded while too many abandoned calls run is handled
   expect(handler.seen).toEqual(expect.arrayContaining(['a1', 'a2', 'b1']));
 });
 
-describe('an observer', () => {
-  /** How the calls have ended that it sees. */
-  function endsSeen() {
-    const ended: string[] = [];
-    const observer: Observer = {
-      observe: (operation, run) => {
-        const outcome = run();
-        if (operation.kind === 'handle')
-          outcome.then(
-            () => ended.push('done'),
-            (error: { code?: string; message: string }) => ended.push(error.code ?? error.message),
-          );
-        return outcome;
-      },
-    };
-    return { ended, observer };
-  }
+/** An observer, and how the calls have ended that it sees. */
+function endsSeen() {
+  const ended: string[] = [];
+  const observer: Observer = {
+    observe: (operation, run) => {
+      const outcome = run();
+      if (operation.kind === 'handle')
+        outcome.then(
+          () => ended.push('done'),
+          (error: { code?: string; message: string }) => ended.push(error.code ?? error.message),
+        );
+      return outcome;
+    },
+  };
+  return { ended, observer };
+}
 
+describe('an observer', () => {
   test('sees a call end with what the handler has returned or thrown', async () => {
     const bench = new DeliveryBench();
     const { ended, observer } = endsSeen();

@@ -173,7 +173,7 @@ export class EventRelay implements Relay {
     const messages = made.flatMap((each) => ('kind' in each ? [] : [each]));
     const outcomes = await publishInCalls(messages, this.broker.limits, (called) =>
       this.#observe({ kind: 'publish', relay: this.name, messageCount: called.length }, () =>
-        this.#publishWithDeadline(called, new AbortController().signal),
+        this.#publishWithDeadline(called, new AbortController().signal, this.#timeoutMs),
       ),
     ).catch((cause: unknown) => {
       throw new BrokerUnavailableError(this.name, { cause });
@@ -193,10 +193,13 @@ export class EventRelay implements Relay {
     });
     if (due.length === 0) return new Map();
     const begunMs = this.#health.begin(due.map((message) => [message.id, this.#targetOf(message)]));
-    const [first = [], rest] = this.#callsOf(due);
+    const endMs = begunMs + this.#timeoutMs;
     const outcomes = new Map<BrokerMessage, PublishOutcome>();
     const publish = async (called: readonly BrokerMessage[]): Promise<void> => {
-      for (const [message, outcome] of await this.#publish(called, signal)) outcomes.set(message, outcome);
+      const leftMs = endMs - this.#clock.elapsedMs();
+      if (leftMs <= 0) return;
+      for (const [message, outcome] of await this.#publish(called, signal, leftMs))
+        outcomes.set(message, outcome);
       const taken = called.filter((message) => outcomes.get(message)?.kind === 'confirmed');
       for (const [target, ofTarget] of Map.groupBy(taken, (message) => this.#targetOf(message)))
         this.#health.taken(
@@ -205,12 +208,12 @@ export class EventRelay implements Relay {
           begunMs,
         );
     };
+    const calls = this.#callsOf(due);
     try {
-      await publish(first);
-      if (rest !== undefined) await publish(rest);
+      for (const called of calls) await publish(called);
     } catch (error) {
       // What gets no answer is in the second call, or alone in the first one.
-      if (isGivenUp(signal) || (outcomes.size === 0 && !this.#isLeftAlone(messages))) throw error;
+      if (isGivenUp(signal) || (outcomes.size === 0 && !(await this.#waitsAlone(calls)))) throw error;
     }
     return outcomes;
   }
@@ -230,13 +233,26 @@ export class EventRelay implements Relay {
     return isUnanswered ? [models.slice(0, 1).flat(), models.slice(1).flat()] : [models.flat()];
   }
 
-  /** Whether the only model of a batch was sent so often without an answer that it waits by itself, and no longer holds up its slot. */
-  #isLeftAlone([first, ...others]: readonly BrokerMessage[]): boolean {
-    return (
-      first !== undefined &&
-      others.every(({ key }) => key === first.key) &&
-      this.#health.failureCount(first.id) >= unansweredMax
+  /**
+   * Whether the first model was sent so often without an answer that it waits by itself, and no longer holds up its slot. If there are
+   * others, they wait by themselves as well, so only if the broker is there: while it is down, nothing is to be written for each model.
+   */
+  async #waitsAlone([called = [], ...rest]: readonly (readonly BrokerMessage[])[]): Promise<boolean> {
+    const [first, ...others] = firstOfEachKey(called);
+    if (first === undefined || others.length > 0) return false;
+    if (this.#health.failureCount(first.id) < unansweredMax) return false;
+    return rest.length === 0 || this.#isThere();
+  }
+
+  /** Whether the broker answers a ping in time. */
+  async #isThere(): Promise<boolean> {
+    const { promise: late, resolve } = Promise.withResolvers<boolean>();
+    const cancel = this.#clock.after(lastWordsMs, () => resolve(false));
+    const answered = this.broker.ping().then(
+      () => true,
+      () => false,
     );
+    return Promise.race([answered, late]).finally(cancel);
   }
 
   /** What became of a message that was sent and not confirmed. */
@@ -312,10 +328,13 @@ export class EventRelay implements Relay {
   async #publish(
     messages: readonly BrokerMessage[],
     signal: AbortSignal,
+    timeoutMs: number,
   ): Promise<ReadonlyMap<BrokerMessage, PublishOutcome>> {
     try {
       const publishing = { kind: 'publish', relay: this.name, messageCount: messages.length } as const;
-      const outcomes = await this.#observe(publishing, () => this.#publishWithDeadline(messages, signal));
+      const outcomes = await this.#observe(publishing, () =>
+        this.#publishWithDeadline(messages, signal, timeoutMs),
+      );
       assertComplete(messages, outcomes, (message) => this.#targetOf(message));
       this.#state = { ...this.#state, kind: 'publishing' };
       return new Map(messages.map((message, index) => [message, outcomes[index] ?? heldBack]));
@@ -337,6 +356,7 @@ export class EventRelay implements Relay {
   async #publishWithDeadline(
     messages: readonly BrokerMessage[],
     signal: AbortSignal,
+    timeoutMs: number,
   ): Promise<readonly PublishOutcome[]> {
     signal.throwIfAborted();
     // Signals made of others would cost as much as all the rest of a call with a single message.
@@ -347,8 +367,8 @@ export class EventRelay implements Relay {
       given.reject(reason);
     };
     const onAbort = (): void => giveUp(signal.reason);
-    let cancel = this.#clock.after(this.#timeoutMs, () => {
-      const reason = new Error(`There was no answer within ${this.#timeoutMs} ms`);
+    let cancel = this.#clock.after(timeoutMs, () => {
+      const reason = new Error(`There was no answer within ${timeoutMs} ms`);
       ended.abort(reason);
       cancel = this.#clock.after(lastWordsMs, () => giveUp(reason));
     });

@@ -1,4 +1,4 @@
-import { MultipleErrors, ProtocolError, UserError, protocolErrors } from '@platformatic/kafka';
+import { MultipleErrors, ProtocolError, ResponseError, UserError, protocolErrors } from '@platformatic/kafka';
 import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
@@ -76,6 +76,15 @@ describe('a request to produce', () => {
     expect(cluster.requests).toHaveLength(4);
   });
 
+  test('that was sent once more is believed only if it was taken', async () => {
+    for (const errorCode of finalCodes) {
+      let lostCount = 0;
+      cluster.failure = () => (lostCount++ === 0 ? lostConnection() : undefined);
+      cluster.verdict = () => ({ errorCode });
+      expect(await failureOf(send([recordFor('t1')]))).toMatchObject({ apiCode: errorCode });
+    }
+  });
+
   test('is not sent again after an error other than the loss of its connection', async () => {
     const refused = new Error('refused');
     cluster.failure = () => refused;
@@ -136,6 +145,8 @@ describe('a request to produce', () => {
       brokers: new Map(),
     })) as never);
     await expect(send([recordFor('t1')])).rejects.toThrow('leader of t1:0');
+    const [request] = await producer.send([recordFor('t1')]);
+    await expect(request?.answers).resolves.toBeDefined();
     expect(cluster.requests).toEqual([]);
   });
 
@@ -290,6 +301,29 @@ describe('the partitions of a topic', () => {
     expect(JSON.stringify(found).includes(`${length} characters`)).toBe(!isAsked);
   });
 
+  test('are known although one of them has no leader, after which the client throws', async () => {
+    const partition = { leaderEpoch: 0, replicaNodes: [], isrNodes: [], offlineReplicas: [] };
+    const response = {
+      brokers: [{ nodeId: 1, host: 'kafka', port: 1, rack: null }],
+      topics: [
+        {
+          errorCode: 0,
+          name: 't1',
+          partitions: [
+            { ...partition, errorCode: 5, partitionIndex: 1, leaderId: -1 },
+            { ...partition, errorCode: 0, partitionIndex: 0, leaderId: 1 },
+          ],
+        },
+      ],
+    };
+    const error = new ResponseError(3, 12, { '/topics/0/partitions/0': [5, null] }, response);
+    cluster.metadata.mockRejectedValue(new MultipleErrors('failed', [new Error('first'), error]));
+    expect(await producer.partitionCountOf('t1')).toBe(2);
+    expect(await send([recordFor('t1')])).toHaveProperty('size', 1);
+    response.topics[0]!.errorCode = 29;
+    expect(await producer.partitionCountOf('t1').catch(() => 'unknown')).not.toBe(2);
+  });
+
   test('that is unknown are queried once more, and that answer counts', async () => {
     cluster.metadata.mockRejectedValueOnce(unknown('t1'));
     expect(await producer.partitionCountOf('t1')).toBe(1);
@@ -307,7 +341,10 @@ describe('the partitions of a topic', () => {
   test('that is unknown so far are awaited if the server may create it', async () => {
     const creating = new KafkaProducer({ ...options, autocreateTopics: true });
     cluster.metadata.mockRejectedValue(unknown('t1'));
-    await expect(creating.partitionCountOf('t1')).rejects.toThrow('has not created');
+    expect(await creating.partitionCountOf('t1')).toEqual({
+      kind: 'later',
+      reason: 'the topic t1 has not been created so far',
+    });
     await creating.end();
   });
 

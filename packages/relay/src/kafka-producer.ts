@@ -19,6 +19,7 @@ import {
 import { setTimeout as delay } from 'node:timers/promises';
 
 import { guard, socketOf } from './kafka-connection.js';
+import { described } from './kafka-metadata.js';
 import { type KafkaRecord, batchOf, placeOf } from './kafka-records.js';
 import { unlessAborted } from './unless-aborted.js';
 
@@ -128,21 +129,22 @@ export class KafkaProducer {
         reason: `the name of the topic has ${topic.length} characters, more than ${topicCharactersMax}`,
       };
     try {
-      const { topics } = await this.#client
-        .metadata({ topics: [topic], retries: unknownTopicRetries })
-        .catch((error: unknown) => {
-          // The client says so if one of its attempts had this answer: what counts is the last one.
-          if (isUnknownTopic(error, topic)) return this.#client.metadata({ topics: [topic], retries: 0 });
-          throw error;
-        });
+      const { topics } = await described(this.#client, {
+        topics: [topic],
+        retries: unknownTopicRetries,
+      }).catch((error: unknown) => {
+        // The client says so if one of its attempts had this answer: what counts is the last one.
+        if (isUnknownTopic(error, topic)) return described(this.#client, { topics: [topic], retries: 0 });
+        throw error;
+      });
       return (
         topics.get(topic)?.partitionsCount ?? { kind: 'refused', reason: `the topic ${topic} is Kafka's own` }
       );
     } catch (error) {
       if (isUnknownTopic(error, topic)) {
-        if (this.#options.autocreateTopics === true)
-          throw new Error(`Kafka has not created the topic ${topic} so far`, { cause: error });
-        return { kind: 'later', reason: `the topic ${topic} does not exist` };
+        const what =
+          this.#options.autocreateTopics === true ? 'has not been created so far' : 'does not exist';
+        return { kind: 'later', reason: `the topic ${topic} ${what}` };
       }
       const refusal = leavesOf(error).find(({ apiCode = 0 }) => topicRefusals.has(apiCode));
       if (refusal === undefined) throw error;
@@ -163,7 +165,7 @@ export class KafkaProducer {
     const version = this.#version;
     const stamp = { ...this.#identity, timestampMs: Date.now() };
     const topicNames = [...new Set(records.map(({ topic }) => topic))];
-    const { topics, brokers } = await this.#client.metadata({ topics: topicNames });
+    const { topics, brokers } = await described(this.#client, { topics: topicNames });
     const places = [...Map.groupBy(records, ({ place }) => place)].map(([place, batch]) => {
       const [{ topic, partition } = { topic: '', partition: 0 }] = batch;
       const sequence = this.#sequences.get(place) ?? 0;
@@ -217,13 +219,16 @@ export class KafkaProducer {
     batches: readonly PlacedBatch[],
     version: keyof typeof parsers,
   ): Promise<ReadonlyMap<string, KafkaAnswer | Error>> {
-    if (leader === undefined) throw new Error(`Kafka names no leader of ${batches[0]?.place ?? ''}`);
+    if (leader === undefined)
+      return new Map(batches.map(({ place }) => [place, new Error(`Kafka names no leader of ${place}`)]));
     const { timeout = 0 } = this.#options;
     const sendOnce = async () =>
       responseTo(await this.#client.connections.get(leader), batches, version, timeout);
+    let isRepeated = false;
     const { responses, throttleTimeMs } = await sendOnce().catch((error: unknown) => {
-      if (error instanceof NetworkError) return sendOnce();
-      throw error;
+      if (!(error instanceof NetworkError)) throw error;
+      isRepeated = true;
+      return sendOnce();
     });
     this.#silentUntilMs = Math.max(this.#silentUntilMs, performance.now() + throttleTimeMs);
     const answers = new Map<string, KafkaAnswer>(
@@ -234,7 +239,8 @@ export class KafkaProducer {
     return new Map<string, KafkaAnswer | Error>(
       batches.map(({ place, count }) => {
         const answer = answers.get(place);
-        if (answer === undefined || !isFinal(answer))
+        // Of a repeat, an error says nothing: the server may have stored the batch before, and looked at the topic's limit or rights since.
+        if (answer === undefined || !isFinal(answer) || (isRepeated && answer.errorCode !== 0))
           return [place, new ProtocolError(answer?.errorCode ?? unknown)];
         if (answer.errorCode === 0)
           this.#sequences.set(place, ((this.#sequences.get(place) ?? 0) + count) % sequenceCount);

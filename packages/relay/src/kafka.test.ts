@@ -277,6 +277,19 @@ describe('Kafka', () => {
     expect(cluster.identities).toHaveBeenCalledTimes(2);
   });
 
+  test('lets models of a partition alone wait that answers that it has too few replicas', async () => {
+    cluster.verdict = () => ({ errorCode: 19 });
+    const messages = [messageFor('t1', 'a', 1), messageFor('t1', 'b', 1), messageFor('t1', 'a', 2)];
+    expect(await kindsOf(open(), messages)).toEqual(['later', 'later', 'held-back']);
+  });
+
+  test('gives its servers less time for their replicas than a request has', async () => {
+    const waits: number[] = [];
+    cluster.onRequest = (waitMs) => waits.push(waitMs);
+    await kindsOf(open({ timeoutMs: 2_000 }), messagesFor('t1', 1));
+    expect(waits).toEqual([1_600]);
+  });
+
   test('gets nothing more for a partition that has failed in the same call, and all for others', async () => {
     cluster.failure = ({ server }) => (server === 2 ? new Error('lost') : undefined);
     const large = 'x'.repeat(600_000);

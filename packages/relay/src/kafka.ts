@@ -67,6 +67,8 @@ const topicRule = {
 } as const;
 /** Less than the default of `max.message.bytes`, 1,048,588, which limits a batch as a whole. */
 const batchBytesMaxDefault = 1_000_000;
+/** How much of a request's time the server may wait for its replicas. */
+const replicasShare = 0.8;
 /** A hundredth of the requests may be refused because of that. */
 const takenBeforeLarger = 100;
 
@@ -119,8 +121,8 @@ class KafkaBroker implements Broker {
       await this.#withProducer((producer) => this.#publishAll(producer, messages, outcomes, signal));
       return inOrder(messages, outcomes, heldBack);
     } catch (error) {
-      // What is confirmed must not be sent again because others have no answer.
-      if ([...outcomes.values()].every(({ kind }) => kind !== 'confirmed')) throw error;
+      // What has an answer is not concerned by others that have none.
+      if (outcomes.size === 0) throw error;
       return inOrder(messages, outcomes, outcomeOf('later', reasonOf(error)));
     }
   }
@@ -175,7 +177,8 @@ class KafkaBroker implements Broker {
       retryDelay: retryDelayMs,
       connectTimeout: timeoutMs,
       requestTimeout: timeoutMs,
-      timeout: timeoutMs,
+      // The server answers for all partitions of a request together, and has to do so before its time is over.
+      timeout: Math.ceil(timeoutMs * replicasShare),
     });
     this.#producers.add(producer);
     return producer;
@@ -204,10 +207,16 @@ class KafkaBroker implements Broker {
       const request = nextRequest(waiting, batchBytesMax);
       const batches = Map.groupBy(request, ({ place }) => place);
       const sent = await this.#answer(producer.send(request), signal);
+      // A server has said so: others that wait are not concerned.
+      const fail = (place: string, error: Error): void => {
+        failures.set(place, error);
+        for (const { message } of batches.get(place) ?? [])
+          outcomes.set(message, outcomeOf('later', error.message));
+      };
       const noteAnswers = async ({ places, answers }: KafkaRequest): Promise<void> => {
         try {
           for (const [place, answer] of await this.#answer(answers, signal))
-            if (answer instanceof Error) failures.set(place, answer);
+            if (answer instanceof Error) fail(place, answer);
             else this.#note(batches.get(place) ?? [], answer, outcomes, searched);
         } catch (error) {
           for (const place of places) failures.set(place, error);
@@ -229,13 +238,16 @@ class KafkaBroker implements Broker {
   ): Promise<readonly KafkaRecord[]> {
     const { messageBytesMax = messageBytesMaxDefault } = this.#options;
     const counts = new Map<string, Awaited<ReturnType<KafkaProducer['partitionCountOf']>>>();
-    for (const [topic, [first]] of Map.groupBy(messages, (message) => this.#topic.of(message))) {
+    const ofTopics = [...Map.groupBy(messages, (message) => this.#topic.of(message))];
+    const count = async ([topic, [first]]: (typeof ofTopics)[number]): Promise<void> => {
       this.#lastTopic = topic;
-      const count = await this.#answer(producer.partitionCountOf(topic), signal, topicPatienceMs);
-      counts.set(topic, count);
-      if (typeof count === 'number' && first !== undefined && this.#topic.targetOf(first) === topic)
-        this.#partitionCounts.set(topic, count);
-    }
+      const found = await this.#answer(producer.partitionCountOf(topic), signal, topicPatienceMs);
+      counts.set(topic, found);
+      if (typeof found === 'number' && first !== undefined && this.#topic.targetOf(first) === topic)
+        this.#partitionCounts.set(topic, found);
+    };
+    // Each question about a missing topic is repeated for a while.
+    await Promise.all(ofTopics.map(count));
     const failedKeys = new Set<string>();
     return messages.flatMap((message) => {
       if (failedKeys.has(message.key)) return [];
@@ -243,10 +255,10 @@ class KafkaBroker implements Broker {
       const { byteLength } = message.body;
       const found = counts.get(topic) ?? 0;
       const tooLarge = `the body has ${byteLength} bytes, more than ${messageBytesMax}`;
-      const count = byteLength > messageBytesMax ? ({ kind: 'refused', reason: tooLarge } as const) : found;
-      if (typeof count === 'number') return [recordOf(message, topic, count)];
+      const answer = byteLength > messageBytesMax ? ({ kind: 'refused', reason: tooLarge } as const) : found;
+      if (typeof answer === 'number') return [recordOf(message, topic, answer)];
       failedKeys.add(message.key);
-      outcomes.set(message, outcomeOf(count.kind, count.reason));
+      outcomes.set(message, outcomeOf(answer.kind, answer.reason));
       return [];
     });
   }

@@ -74,6 +74,15 @@ describe('Redis', () => {
     expect(stored()).toEqual([['a1'], ['a2', 'a3']]);
   });
 
+  test('gets what it has confirmed only once if the next transaction of a call has no answer', async () => {
+    server.refuses = ({ stream }) => {
+      if (stream === 'u') server.cut();
+      return undefined;
+    };
+    const messages = [messageFor('t', 'a', 1), messageFor('t', 'b', 1), messageFor('u', 'a', 2)];
+    expect(await kindsOf(open(), messages)).toEqual(['confirmed', 'confirmed', 'later']);
+  });
+
   test('gets nothing of a model behind a message that it refuses, not even for another stream', async () => {
     server.refuses = ({ stream }) => (stream === 'u' ? 'WRONGTYPE no stream' : undefined);
     const messages = [

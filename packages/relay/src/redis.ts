@@ -95,7 +95,12 @@ class RedisBroker implements Broker {
       const next = this.#nextTransaction(waiting);
       this.#lastStream = next[0] && this.#stream.of(next[0]);
       const failedKeys = new Set<string>();
-      const replies = await this.#connection.answer(client, this.#executeApart(client, next));
+      const executing = this.#connection.answer(client, this.#executeApart(client, next));
+      const replies = await executing.catch((error: unknown) => {
+        // What is confirmed must not be stored again because others have no answer.
+        if ([...outcomes.values()].every(({ kind }) => kind !== 'confirmed')) throw error;
+        return next.map(() => (error instanceof Error ? error : new Error(String(error))));
+      });
       // A server that has become another one's replica, or holds other keys, closes no connection. One that refuses transactions to the user now
       // stores the entries all the same, and the next connection finds that out.
       if (client.isOpen && replies.some((reply) => isOfWrongServer(reply) || isOfTransactions(reply)))

@@ -218,6 +218,21 @@ describe('a message that alone is not taken', () => {
     expect(countedOf.length).toBeLessThanOrEqual(count + 1);
   });
 
+  test.each([
+    ['is there', false, []],
+    ['is away', true, 'BrokerUnavailableError'],
+  ])('waits alone beside another one without an answer if the broker %s: %s', async (_is, isDown, end) => {
+    const broker = new ScriptedBroker({ messagesMax: 100, timeoutMs: 30_000 });
+    broker.failsCall = () => true;
+    broker.isDown = isDown;
+    const publisher = relay({ name: 'to-broker', broker, clock: new VirtualClock() });
+    const batch = [newEnvelope(), newEnvelope()];
+    for (let call = 1; call <= 30; call++)
+      expect(await handle(publisher, ...batch)).toBe('BrokerUnavailableError');
+    await handle(publisher, ...batch);
+    expect(await handle(publisher, ...batch)).toEqual(end);
+  });
+
   test.each([1, 20])('does not hold up its slot for ever, among %i models', async (count) => {
     const { clock, counters, broker, countedOf, open } = await relayed();
     const models = await open(16 * 2 * (count + 2));
@@ -326,7 +341,37 @@ class SlowBroker extends ScriptedBroker {
   }
 }
 
+/** Confirms all messages of a call together, after some seconds, or never if it contains a certain one. */
+class BulkBroker extends ScriptedBroker {
+  readonly #clock: VirtualClock;
+  bad = '';
+
+  constructor(clock: VirtualClock) {
+    super({ messagesMax: 100, timeoutMs: 10_000 });
+    this.#clock = clock;
+  }
+
+  override async publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
+    const isBad = messages.some((message) => subjectOf(message) === this.bad);
+    await this.#clock.sleep(isBad ? 3_600_000 : 3_000, signal);
+    signal.throwIfAborted();
+    this.published.push(...messages);
+    return messages.map(() => ({ kind: 'confirmed' }) as const);
+  }
+}
+
 describe('a call whose time is over', () => {
+  test('leaves what another call of its batch has confirmed before', async () => {
+    const { clock, counters, broker, open } = await relayed((made) => new BulkBroker(made));
+    const models = await open(100);
+    const [bad, ...others] = models.filter(({ value }) => slotOf(value, 16) === slotOf(models[0]!.value, 16));
+    (broker as BulkBroker).bad = bad!.value;
+    await Promise.all([bad!, ...others].map((id) => counters.increase(id, 1)));
+    await clock.advance(1_800_000);
+    for (const { value } of others)
+      expect(broker.published.filter((each) => subjectOf(each) === value)).toHaveLength(1);
+  });
+
   test('leaves what was confirmed until then confirmed', async () => {
     const { clock, counters, broker, countedOf, open } = await relayed(
       (made) => new SlowBroker(made, () => 60),

@@ -51,7 +51,9 @@ export class ScriptedBroker implements Broker {
     return publishByKey(messages, signal, publishOne, { concurrency: 8, targetOf: this.targetOf });
   }
 
-  async ping(): Promise<void> {}
+  async ping(): Promise<void> {
+    if (this.isDown || this.isSilent) throw new Error('connection refused');
+  }
 
   async close(): Promise<void> {}
 

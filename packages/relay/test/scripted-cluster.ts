@@ -47,6 +47,8 @@ export class ScriptedCluster {
   /** Each call of `metadata`. */
   readonly metadata = vi.spyOn(Producer.prototype, 'metadata');
   readonly identities = vi.spyOn(Producer.prototype, 'initIdempotentProducer');
+  /** Called with how long each request lets the server wait for its replicas. */
+  onRequest: (waitMs: number) => void = () => undefined;
   /** How long a server reads nothing after a request. */
   throttleMs: (server: number) => number = () => 0;
   verdict: (batch: SentBatch) => BatchVerdict | undefined = () => ({});
@@ -80,7 +82,9 @@ export class ScriptedCluster {
       _answerTags: boolean,
       callback: (error: Error | null, response?: unknown) => void,
     ): void => {
-      const request = { server, version, batches: batchesIn(payload().buffer) };
+      const { batches, waitMs } = contentOf(payload().buffer);
+      this.onRequest(waitMs);
+      const request = { server, version, batches };
       this.requests.push(request);
       void this.#answer(request, callback);
     };
@@ -116,12 +120,12 @@ function serverOf(topic: string): number {
   return Number(topic.replace('t', ''));
 }
 
-function batchesIn(request: Buffer): readonly SentBatch[] {
+function contentOf(request: Buffer): { readonly batches: readonly SentBatch[]; readonly waitMs: number } {
   const reader = Reader.from(request);
   reader.readNullableString();
   reader.readInt16();
-  reader.readInt32();
-  return reader
+  const waitMs = reader.readInt32();
+  const batches = reader
     .readArray((each) => ({
       topic: each.readString(),
       parts: each.readArray((part) => ({ partition: part.readInt32(), bytes: part.readBytes() })),
@@ -132,4 +136,5 @@ function batchesIn(request: Buffer): readonly SentBatch[] {
         return { topic, partition, sequence, count: records.length };
       }),
     );
+  return { batches, waitMs };
 }

@@ -204,7 +204,7 @@ function copyOfSet(set: ReadonlySet<unknown>, copies: Copies, depth: number): ob
 }
 
 /** Params as the log has them, and as attempts get them. */
-export interface RecordedParams {
+interface RecordedParams {
   readonly json: string;
   /** A new value for each attempt, so that none sees what another one has changed. */
   readonly next: () => unknown;
