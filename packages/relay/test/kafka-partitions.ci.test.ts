@@ -11,17 +11,22 @@ import { skipTests } from './servers.js';
 const topic = 'in-two-places';
 const forever = new AbortController().signal;
 const readyMaxMs = 30_000;
+/** A server that is gone is soon taken for gone. */
+const properties = { 'broker.session.timeout.ms': 1_000, 'broker.heartbeat.interval.ms': 100 };
 
-const first = (await KafkaServer.start()) ?? skipTests('No Kafka: install java and mvn');
+const first = (await KafkaServer.start({ properties })) ?? skipTests('No Kafka: install java and mvn');
 
 describe.skipIf(first === undefined)('Kafka with two servers', () => {
   let second: KafkaServer | undefined;
   let admin: Admin;
+  /** Does not wait until a partition has a leader. */
+  let impatient: Admin;
   let broker: Broker;
   beforeAll(async () => {
-    second = await KafkaServer.start({ joins: first?.controllerPort ?? 0 });
+    second = await KafkaServer.start({ properties, joins: first?.controllerPort ?? 0 });
     const bootstrapServers = [first?.url.host ?? ''];
     admin = new Admin({ clientId: 'test', bootstrapBrokers: bootstrapServers, retries: 20, retryDelay: 250 });
+    impatient = new Admin({ clientId: 'test', bootstrapBrokers: bootstrapServers, retries: 0 });
     const assignments = [1, 2].map((server, partition) => ({ partition, brokers: [server] }));
     await admin.createTopics({ topics: [topic], partitions: -1, replicas: -1, assignments });
     const isLed = async () => {
@@ -37,10 +42,16 @@ describe.skipIf(first === undefined)('Kafka with two servers', () => {
   afterAll(async () => {
     await broker.close();
     await admin.close();
+    await impatient.close();
     await second?.stop();
     await first?.stop();
   });
 
+  const isLeaderless = () =>
+    impatient.metadata({ topics: [topic], forceUpdate: true }).then(
+      () => false,
+      () => true,
+    );
   const publish = async (messages: readonly BrokerMessage[]): Promise<readonly string[]> =>
     (await broker.publish(messages, forever)).map(({ kind }) => kind);
 
@@ -51,16 +62,26 @@ describe.skipIf(first === undefined)('Kafka with two servers', () => {
     expect(await publish(versionOf(1))).toEqual(confirmed);
     const targets = versionOf(2).map((message) => broker.targetOf?.(message));
     expect(new Set(targets)).toEqual(new Set([`${topic}:0`, `${topic}:1`]));
+    const stored: string[] = [];
+    const reader = new KafkaReader(topic, (partition) => partition === 0);
+    const readOn = () =>
+      reader.readOn(admin, 0, ({ attributes }) =>
+        stored.push(`${attributes['subject']} ${attributes['modelversion']}`),
+      );
+    // Later its client would not be told any more where the partition is.
+    await readOn();
     await second?.stop();
     const expected = targets.map((target) => (target === `${topic}:0` ? 'confirmed' : 'later'));
     expect(await publish(versionOf(2))).toEqual(expected);
     expect(await publish(versionOf(3))).toEqual(expected);
-    const stored: string[] = [];
-    const reader = new KafkaReader(topic, (partition) => partition === 0);
-    await reader.readOn(admin, 0, ({ attributes }) =>
-      stored.push(`${attributes['subject']} ${attributes['modelversion']}`),
-    );
+    // From now on the cluster knows that nobody leads the other partition, and the client throws.
+    await vi.waitUntil(isLeaderless, { timeout: readyMaxMs, interval: 50 });
+    expect(await publish(versionOf(4))).toEqual(expected);
+    expect(await publish(versionOf(5))).toEqual(expected);
+    await readOn();
     const living = models.filter((_model, index) => expected[index] === 'confirmed');
-    expect(stored).toEqual([1, 2, 3].flatMap((version) => living.map((model) => `${model} ${version}`)));
+    expect(stored).toEqual(
+      [1, 2, 3, 4, 5].flatMap((version) => living.map((model) => `${model} ${version}`)),
+    );
   });
 });

@@ -203,21 +203,14 @@ function copyOfSet(set: ReadonlySet<unknown>, copies: Copies, depth: number): ob
   return copy;
 }
 
-/** Params as the log has them, and as attempts get them. */
-interface RecordedParams {
-  readonly json: string;
-  /** A new value for each attempt, so that none sees what another one has changed. */
-  readonly next: () => unknown;
-}
-
 /** How an action's params are written to the log, and what its attempts get. */
 export interface ParamsCodec {
   /**
-   * Checks params, and writes them as JSON.
+   * Checks params, and writes them as JSON; `next` returns a new value for each attempt, so that none sees what another one has changed.
    *
    * @throws InvalidParamsError `invalid-params`, UnstorableValueError `unstorable-value`
    */
-  readonly record: (params: unknown) => RecordedParams;
+  readonly record: (params: unknown) => { readonly json: string; readonly next: () => unknown };
 }
 
 /**
