@@ -93,7 +93,7 @@ describe.skipIf(secured === undefined)('a relay to Kafka', () => {
     const { relay } = await publish({ ...missing, bootstrapServers: withPassword, tls, sasl });
     expect(relay.state.lastError).toMatchObject({
       code: 'broker-unavailable',
-      text: expect.stringContaining('has not created the topic') as string,
+      text: expect.stringContaining('has not been created so far') as string,
     });
   });
 
