@@ -359,7 +359,7 @@ export class EventRelay implements Relay {
     timeoutMs: number,
   ): Promise<readonly PublishOutcome[]> {
     signal.throwIfAborted();
-    // Signals made of others would cost as much as all the rest of a call with a single message.
+    // AbortSignal.any would cost as much as everything else in a call with a single message.
     const ended = new AbortController();
     const given = Promise.withResolvers<never>();
     const giveUp = (reason: unknown): void => {

@@ -176,7 +176,7 @@ export class KafkaProducer {
     });
     return [...Map.groupBy(places, ({ leader }) => leader)].map(([leader, led]) => {
       const answers = this.#request(brokers.get(leader), led, version);
-      // Whoever sends may have given up before.
+      // The caller may have given up by now, and a late failure must not end the process.
       answers.catch(() => undefined);
       return { places: led.map(({ place }) => place), answers };
     });
@@ -239,7 +239,7 @@ export class KafkaProducer {
     return new Map<string, KafkaAnswer | Error>(
       batches.map(({ place, count }) => {
         const answer = answers.get(place);
-        // Of a repeat, an error says nothing: the server may have stored the batch before, and looked at the topic's limit or rights since.
+        // An error that answers a repeat proves nothing: the first one may have been stored before a limit or a right was changed.
         if (answer === undefined || !isFinal(answer) || (isRepeated && answer.errorCode !== 0))
           return [place, new ProtocolError(answer?.errorCode ?? unknown)];
         if (answer.errorCode === 0)

@@ -99,7 +99,7 @@ class KafkaBroker implements Broker {
   readonly #topic: NameTemplate;
   /** How many partitions a topic had last, without those whose names have the id of a model. */
   readonly #partitionCounts = new Map<string, number>();
-  /** The target of a message is one and the same as long as the message exists. */
+  /** A message keeps its target, even if the number of partitions changes during the call. */
   readonly #targets = new WeakMap<BrokerMessage, string>();
   #lastTopic: string | undefined;
   /** How many producers there have been: each begins with the next bootstrap server. */
@@ -121,7 +121,7 @@ class KafkaBroker implements Broker {
       await this.#withProducer((producer) => this.#publishAll(producer, messages, outcomes, signal));
       return inOrder(messages, outcomes, heldBack);
     } catch (error) {
-      // What has an answer is not concerned by others that have none.
+      // Keeps the outcomes that are known, so that nothing confirmed is sent again.
       if (outcomes.size === 0) throw error;
       return inOrder(messages, outcomes, outcomeOf('later', reasonOf(error)));
     }
@@ -187,8 +187,7 @@ class KafkaBroker implements Broker {
   /**
    * Publishes messages, and notes what becomes of them.
    *
-   * @throws what went wrong first when a partition has failed, or the signal is aborted; nothing is noted of messages that may be published
-   * again
+   * @throws the first error when a partition has failed or the signal is aborted; messages without an answer have no outcome then
    */
   async #publishAll(
     producer: KafkaProducer,
@@ -207,7 +206,7 @@ class KafkaBroker implements Broker {
       const request = nextRequest(waiting, batchBytesMax);
       const batches = Map.groupBy(request, ({ place }) => place);
       const sent = await this.#answer(producer.send(request), signal);
-      // A server has said so: others that wait are not concerned.
+      // The server has answered, so only this partition waits.
       const fail = (place: string, error: Error): void => {
         failures.set(place, error);
         for (const { message } of batches.get(place) ?? [])

@@ -68,13 +68,13 @@ describe.skipIf(first === undefined)('Kafka with two servers', () => {
       reader.readOn(admin, 0, ({ attributes }) =>
         stored.push(`${attributes['subject']} ${attributes['modelversion']}`),
       );
-    // Later its client would not be told any more where the partition is.
+    // Reads the metadata while both partitions have a leader; later the client would throw.
     await readOn();
     await second?.stop();
     const expected = targets.map((target) => (target === `${topic}:0` ? 'confirmed' : 'later'));
     expect(await publish(versionOf(2))).toEqual(expected);
     expect(await publish(versionOf(3))).toEqual(expected);
-    // From now on the cluster knows that nobody leads the other partition, and the client throws.
+    // Once the cluster has noticed the loss, the client throws for the whole topic.
     await vi.waitUntil(isLeaderless, { timeout: readyMaxMs, interval: 50 });
     expect(await publish(versionOf(4))).toEqual(expected);
     expect(await publish(versionOf(5))).toEqual(expected);

@@ -13,7 +13,7 @@ export interface MemoryLease {
   readonly slot: number;
   readonly processId: string | undefined;
   readonly token: string;
-  /** The history in which a process got the lease; 0 if none has. In another history, nobody holds it until that process renews. */
+  /** The history in which a process got the lease; 0 if no process has. In any other history, the lease has no holder until that process renews it. */
   readonly timeline: number;
   readonly abandoned: boolean;
 }
