@@ -16,7 +16,7 @@ export interface DescribedTopics {
  */
 export async function described(
   client: Producer,
-  options: { readonly topics: string[]; readonly retries?: number },
+  options: { readonly topics: string[]; readonly retries?: number; readonly forceUpdate?: boolean },
 ): Promise<DescribedTopics> {
   try {
     return await client.metadata(options);

@@ -117,10 +117,12 @@ export class KafkaProducer {
    * How many partitions a topic has, or why it takes no records: `refused` if it can never be written, `later` if it does not exist now, or
    * may not be written now.
    *
+   * @param knownCount how many another producer has found: if this one knew of fewer before, it asks again
    * @throws what the client throws when nothing is known
    */
   async partitionCountOf(
     topic: string,
+    knownCount = 0,
   ): Promise<number | { readonly kind: 'refused' | 'later'; readonly reason: string }> {
     // A server closes the connection on which it is asked for a name that is much longer.
     if (topic.length > topicCharactersMax)
@@ -137,9 +139,11 @@ export class KafkaProducer {
         if (isUnknownTopic(error, topic)) return described(this.#client, { topics: [topic], retries: 0 });
         throw error;
       });
-      return (
-        topics.get(topic)?.partitionsCount ?? { kind: 'refused', reason: `the topic ${topic} is Kafka's own` }
-      );
+      const count = topics.get(topic)?.partitionsCount;
+      if (count === undefined) return { kind: 'refused', reason: `the topic ${topic} is Kafka's own` };
+      if (count >= knownCount) return count;
+      const renewed = await described(this.#client, { topics: [topic], forceUpdate: true });
+      return renewed.topics.get(topic)?.partitionsCount ?? count;
     } catch (error) {
       if (isUnknownTopic(error, topic)) {
         const what =

@@ -114,6 +114,32 @@ describe('Kafka', () => {
     expect(counts('t1')[0]).toBe(3);
   });
 
+  test('gets messages for the partitions that were added last, from older producers as well', async () => {
+    const broker = open();
+    const message = messageFor('t1', 'model', 1);
+    const partitions = () => cluster.requests.map(({ batches: [batch] }) => batch?.partition);
+    const publishTogether = (count: number) =>
+      Promise.all(Array.from({ length: count }, () => kindsOf(broker, [message])));
+    await publishTogether(3);
+    cluster.partitionCount = 8;
+    cluster.requests.splice(0);
+    // The last one is a new producer, which knows the new partitions first.
+    await publishTogether(4);
+    const [last] = partitions().slice(-1);
+    expect(partitions()).toEqual([0, 0, 0, last]);
+    expect(last).toBeGreaterThan(0);
+    cluster.requests.splice(0);
+    await publishTogether(4);
+    expect(partitions()).toEqual([last, last, last, last]);
+    // A topic that was created anew may have fewer.
+    cluster.partitionCount = 1;
+    cluster.requests.splice(0);
+    cluster.verdict = ({ partition }) => ({ errorCode: partition === 0 ? 0 : 3 });
+    await publishTogether(4);
+    for (let round = 0; round < 3; round++) await publishTogether(4);
+    expect(partitions().at(-1)).toBe(0);
+  });
+
   test('gets the calls of one caller from one producer, and those of two at the same time from two', async () => {
     const broker = open();
     for (let round = 0; round < 10; round++) await kindsOf(broker, messagesFor('t1', 1));

@@ -240,7 +240,8 @@ class KafkaBroker implements Broker {
     const ofTopics = [...Map.groupBy(messages, (message) => this.#topic.of(message))];
     const count = async ([topic, [first]]: (typeof ofTopics)[number]): Promise<void> => {
       this.#lastTopic = topic;
-      const found = await this.#answer(producer.partitionCountOf(topic), signal, topicPatienceMs);
+      const known = this.#partitionCounts.get(topic);
+      const found = await this.#answer(producer.partitionCountOf(topic, known), signal, topicPatienceMs);
       counts.set(topic, found);
       if (typeof found === 'number' && first !== undefined && this.#topic.targetOf(first) === topic)
         this.#partitionCounts.set(topic, found);

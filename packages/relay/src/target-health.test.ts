@@ -76,6 +76,33 @@ test('messages that have failed let those that have not try a target first, for 
   expect(health.waitOf('a', 't')).toEqual({ ms: 1_000, reason });
 });
 
+test('messages that do not come back do not keep a target from those that have failed', async () => {
+  const clock = new VirtualClock();
+  const health = new TargetHealth(clock);
+  fail(health, 't', 'a', 'b');
+  // Its slot may belong to another process from now on.
+  health.waitOf('gone', 't');
+  await clock.advance(13_000);
+  health.begin([['a', 't']]);
+  fail(health, 't', 'a', 'b');
+  await clock.advance(2_000);
+  expect(health.waitOf('a', 't')).toBeUndefined();
+});
+
+test('an outage begins with the first failure after which no target has taken anything', async () => {
+  const clock = new VirtualClock();
+  const health = new TargetHealth(clock);
+  fail(health, 'failed once', 'a');
+  await clock.advance(1_000);
+  health.taken('t', ['b'], health.begin([['b', 't']]));
+  expect(health.outageMs).toBeUndefined();
+  await clock.advance(1_000);
+  fail(health, 't', 'c');
+  await clock.advance(1_000);
+  fail(health, 'failed once', 'a');
+  expect(health.outageMs).toBe(1_000);
+});
+
 test('a target that is tried again is tried by one call, and others wait a second for it', async () => {
   const clock = new VirtualClock();
   const health = new TargetHealth(clock);

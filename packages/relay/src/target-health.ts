@@ -31,8 +31,8 @@ interface Failing {
   askedMs: number;
   /** Whether a call tries it. */
   isTried: boolean;
-  /** Whether messages that have not failed wait for it. */
-  isAwaited: boolean;
+  /** Until when messages that have not failed are expected to come back, of those that wait for it. */
+  awaitedUntilMs: number;
   /** When the last of them is to come back that is not to wait for longer. */
   turnMs: number;
 }
@@ -64,13 +64,13 @@ export class TargetHealth {
   }
 
   /**
-   * How long no target has taken anything, in milliseconds, since the first message for any of those that fail now has failed; `undefined` if
-   * one has, or none fails.
+   * The time since a target began to fail after which no target has taken anything, in milliseconds; `undefined` if none has begun to fail
+   * since the last message that was taken.
    */
   get outageMs(): number | undefined {
     const since = [...this.#failing.values()].map(({ sinceMs }) => sinceMs);
-    const isOutage = since.length > 0 && since.every((sinceMs) => sinceMs > this.#lastTakenMs);
-    return isOutage ? this.#clock.elapsedMs() - Math.min(...since) : undefined;
+    const unanswered = since.filter((sinceMs) => sinceMs > this.#lastTakenMs);
+    return unanswered.length > 0 ? this.#clock.elapsedMs() - Math.min(...unanswered) : undefined;
   }
 
   /** How long a message is not sent because of its target, in milliseconds, and why; `undefined` if it may be sent. */
@@ -79,11 +79,11 @@ export class TargetHealth {
     if (failing === undefined) return undefined;
     const hasFailed = this.failureCount(id) > 0;
     const nowMs = this.#clock.elapsedMs();
-    const isOthersTurn = failing.isAwaited && failing.retryMs <= nowMs;
+    const isOthersTurn = failing.awaitedUntilMs > nowMs && failing.retryMs <= nowMs;
     const retryMs = failing.retryMs + (isOthersTurn ? othersFirstMs : 0);
     const ms = (hasFailed ? Math.max(failing.untilMs, retryMs) : failing.untilMs) - nowMs;
     if (ms <= 0) return undefined;
-    if (!hasFailed) failing.isAwaited = true;
+    if (!hasFailed) failing.awaitedUntilMs = nowMs + lastWaitMs + newWaitMs;
     return { ms, reason: failing.reason };
   }
 
@@ -111,7 +111,7 @@ export class TargetHealth {
       if (failing === undefined || failing.downCount === 0) continue;
       failing.untilMs = nowMs + trialMs;
       failing.isTried = true;
-      if (this.failureCount(id) === 0) failing.isAwaited = false;
+      if (this.failureCount(id) === 0) failing.awaitedUntilMs = -Infinity;
     }
     return nowMs;
   }
@@ -200,7 +200,7 @@ export class TargetHealth {
       askedUntilMs: 0,
       askedMs: -Infinity,
       isTried: true,
-      isAwaited: false,
+      awaitedUntilMs: -Infinity,
       turnMs: -Infinity,
     };
     remember(this.#failing, target, failing);

@@ -2,6 +2,7 @@ import { Admin } from '@platformatic/kafka';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 
 import type { Broker, BrokerMessage } from '../src/index.js';
+import { partitionOf } from '../src/kafka-records.js';
 import { kafka } from '../src/kafka.js';
 import { messageFor } from './broker-suite.js';
 import { KafkaReader } from './kafka-reader.js';
@@ -54,6 +55,36 @@ describe.skipIf(first === undefined)('Kafka with two servers', () => {
     );
   const publish = async (messages: readonly BrokerMessage[]): Promise<readonly string[]> =>
     (await broker.publish(messages, forever)).map(({ kind }) => kind);
+
+  test('has all messages of a model in its new partition once one producer knows that partitions were added', async () => {
+    const growing = 'growing';
+    await admin.createTopics({ topics: [growing], partitions: 1, replicas: 1 });
+    const model = Array.from({ length: 99 }, (_unused, index) => `model-${index}`).find(
+      (key) => partitionOf(messageFor(growing, key, 1), 8) === 7,
+    );
+    const publishTogether = (count: number, version: number) =>
+      Promise.all(Array.from({ length: count }, () => publish([messageFor(growing, model ?? '', version)])));
+    await vi.waitUntil(
+      async () => (await publishTogether(2, 1)).flat().every((kind) => kind === 'confirmed'),
+      {
+        timeout: readyMaxMs,
+      },
+    );
+    await admin.createPartitions({ topics: [{ name: growing, count: 8, assignments: null }] });
+    const isReady = async () => {
+      const { topics } = await admin.metadata({ topics: [growing], forceUpdate: true });
+      return topics.get(growing)?.partitions.filter(({ leader }) => leader > 0).length === 8;
+    };
+    await vi.waitUntil(isReady, { timeout: readyMaxMs, interval: 50 });
+    // Some of these producers are new.
+    await publishTogether(8, 2);
+    await publishTogether(8, 3);
+    const versions: (string | undefined)[] = [];
+    await new KafkaReader(growing, (partition) => partition === 7).readOn(admin, 0, ({ attributes }) =>
+      versions.push(attributes['modelversion']),
+    );
+    expect(versions.filter((version) => version === '3')).toHaveLength(8);
+  });
 
   test('has each message once of the partition that is led, while the leader of another one is down', async () => {
     const models = Array.from({ length: 20 }, (_unused, index) => `model-${index}`);

@@ -39,8 +39,8 @@ export interface BatchVerdict {
 }
 
 /**
- * Servers of Kafka behind the client's own calls, which it replaces until the test is over: topic `t<number>` has one partition,
- * which the server of that number leads.
+ * Servers of Kafka behind the client's own calls, which it replaces until the test is over: the server of that number leads all partitions of
+ * topic `t<number>`. As in the client, each producer keeps what it was told of a topic.
  */
 export class ScriptedCluster {
   readonly requests: SentRequest[] = [];
@@ -51,6 +51,7 @@ export class ScriptedCluster {
   onRequest: (waitMs: number) => void = () => undefined;
   /** How long a server reads nothing after a request. */
   throttleMs: (server: number) => number = () => 0;
+  partitionCount = 1;
   verdict: (batch: SentBatch) => BatchVerdict | undefined = () => ({});
   /** The error of a request, instead of an answer. */
   failure: (request: SentRequest) => Error | undefined = () => undefined;
@@ -61,16 +62,26 @@ export class ScriptedCluster {
     const produce = { name: 'Produce', apiKey: 0, minVersion, maxVersion };
     this.identities.mockImplementation((async () => ({ producerId: 7n, producerEpoch: 3 })) as never);
     vi.spyOn(Producer.prototype, 'listApis').mockImplementation(async () => [produce]);
-    this.metadata.mockImplementation((async ({ topics = [] }: { readonly topics?: readonly string[] }) => ({
-      topics: new Map(
-        topics.map((topic) => [topic, { partitionsCount: 1, partitions: [{ leader: serverOf(topic) }] }]),
-      ),
-      brokers: new Map(topics.map((topic) => [serverOf(topic), { host: 'kafka', port: serverOf(topic) }])),
-    })) as never);
+    const told = new WeakMap<Producer, Map<string, unknown>>();
+    const describe = this.#describe;
+    this.metadata.mockImplementation(async function (this: Producer, { topics = [], forceUpdate = false }) {
+      const known = forceUpdate ? new Map() : (told.get(this) ?? new Map());
+      for (const topic of topics) known.set(topic, known.get(topic) ?? describe(topic));
+      told.set(this, known);
+      const servers = topics.map(
+        (topic) => [serverOf(topic), { host: 'kafka', port: serverOf(topic) }] as const,
+      );
+      return { topics: known, brokers: new Map(servers) };
+    } as never);
     vi.spyOn(ConnectionPool.prototype, 'get').mockImplementation(
       async ({ port }: { readonly port: number }) => this.#connectionTo(port),
     );
   }
+
+  readonly #describe = (topic: string) => {
+    const partitions = Array.from({ length: this.partitionCount }, () => ({ leader: serverOf(topic) }));
+    return { partitionsCount: this.partitionCount, partitions };
+  };
 
   #connectionTo(server: number): Connection {
     const send = (
