@@ -43,6 +43,13 @@ test('every test file is in a project, or it would never run', () => {
   expect(tests.filter((file) => !inProjects.has(file))).toEqual([]);
 });
 
+test('planted bugs apply to the sources, or nothing would search for them', () => {
+  const patches = globSync('instruments/planted-bugs/bugs/*.patch', { cwd: root });
+  expect(() =>
+    execFileSync('git', ['apply', '--check', ...patches], { cwd: root, stdio: 'pipe' }),
+  ).not.toThrow();
+});
+
 test('the number of source files stays small enough for one reader to know them', () => {
   const ofRelay = sources.filter((file) => file.startsWith('packages/relay/'));
   const ofStream = sources.filter((file) =>
