@@ -11,7 +11,7 @@ import {
   type Principal,
   ShardIdentifier,
 } from '../src/index.js';
-import { copyOfParams } from '../src/action/action-recorder.js';
+import { copyOfValue } from '../src/model/copied-value.js';
 import { type FakeDriver, type FakeTransactionManager, openFakeDatabases } from './fake-databases.js';
 import { FakeRepository } from './fake-repository.js';
 import { Address } from './order.js';
@@ -43,7 +43,7 @@ const passed = new Map<string, unknown>();
 
 /** A test may pass anything to its work, such as models; the log gets whatever JSON can represent of it. */
 const anything = z.codec(z.json(), z.unknown(), {
-  decode: (json) => copyOfParams(passed.get(JSON.stringify(json))),
+  decode: (json) => copyOfValue(passed.get(JSON.stringify(json))),
   encode: (params) => {
     const json = JSON.stringify(params, (_key, value: unknown) =>
       typeof value === 'bigint' ? value.toString() : value,

@@ -29,6 +29,7 @@ import { modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { KeySweep } from '../idempotency/key-cleanup.js';
 import { KeySearch } from '../idempotency/key-search.js';
+import { copyOfValue } from '../model/copied-value.js';
 import { Entity } from '../model/model.js';
 import { type EventClass, EventTypes } from '../model/model-event.js';
 import { type Observer, observeWith } from '../observer.js';
@@ -37,7 +38,7 @@ import { CombinedReads } from '../reads/read-batcher.js';
 import type { DatabaseRegistry } from '../storage/database-registry.js';
 import type { ModelMapper } from '../storage/repository.js';
 import { currentAttempt } from '../storage/transaction-manager.js';
-import { ActionRecorder, copyOfParams } from './action-recorder.js';
+import { ActionRecorder } from './action-recorder.js';
 import { ActionRegistry, type AnyAction } from './action-registry.js';
 import { type ActionClass, type ActionDeclaration, type Principal, actionNameOf } from './action.js';
 import type { ExecutionEnvironment } from './attempt.js';
@@ -189,7 +190,7 @@ export class ActionExecutor {
       throw new NestedExecutionError(registered.name, outer.actionName);
     const options = optionsOf('', executionConfigurationNames, configuration);
     // The record and every attempt get the same params, even if the caller's have getters that answer differently each time.
-    const copy = copyOfParams(params);
+    const copy = copyOfValue(params);
     return this.#environment.observe({ kind: 'execute', action: registered.name }, () => {
       const { record, newParams } = this.#recorder.record(registered, principal, copy, options);
       const execution = new Execution<Params, Result>(this.#environment, {

@@ -7,6 +7,7 @@ import { InvalidParamsError, LimitExceededError } from '../errors/action-errors.
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
+import { copyOfValue } from '../model/copied-value.js';
 import { checkText, exactJson } from '../model/exact-json.js';
 import { assertSchema, encodeBySchema, firstLostField, readBack } from '../model/round-trip.js';
 import type { ActionRecord } from '../storage/change-set.js';
@@ -127,86 +128,11 @@ function checkPrincipal(principal: Principal | undefined, action: string): void 
   }
 }
 
-/**
- * Copies params, so that a change to the original or to the copy does not affect the other: plain objects, lists, dates, maps,
- * sets and bytes, at every level.
- *
- * Instances of other classes are not copied. Ids, shards and decimals never change.
- */
-export function copyOfParams<Params>(params: Params): Params {
-  return copyOf(params, new Map(), 0) as Params;
-}
-
-/**
- * The values that were already copied, with their copies: params may contain a value twice, and may even be circular if no schema
- * checks them.
- */
-type Copies = Map<object, object>;
-
-/** Values below this level are not copied: such deeply nested params are refused when they are recorded. */
-const depthMax = 1_000;
-
-function copyOf(value: unknown, copies: Copies, depth: number): unknown {
-  if (typeof value !== 'object' || value === null || depth > depthMax) return value;
-  const known = copies.get(value);
-  if (known !== undefined) return known;
-  const prototype = Object.getPrototypeOf(value) as object | null;
-  if (Array.isArray(value)) return Array.isArray(prototype) ? copyOfList(value, copies, depth) : value;
-  switch (prototype) {
-    case null:
-      return copyOfFields(value, Object.assign(Object.create(null), value), copies, depth);
-    case Date.prototype:
-      return new Date(value as Date);
-    case Map.prototype:
-      return copyOfMap(value as Map<unknown, unknown>, copies, depth);
-    case Set.prototype:
-      return copyOfSet(value as Set<unknown>, copies, depth);
-    default:
-      if (value instanceof Uint8Array) return Uint8Array.prototype.slice.call(value);
-      return isOfObjects(prototype) ? copyOfFields(value, { ...value }, copies, depth) : value;
-  }
-}
-
-/** Whether a prototype is that of plain objects, in this realm or in another one, such as those of `node:vm`. */
-function isOfObjects(prototype: object): boolean {
-  return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype, 'hasOwnProperty');
-}
-
-/** @param copy a shallow copy of the value, whose fields are now replaced by copies */
-function copyOfFields(value: object, copy: Record<string, unknown>, copies: Copies, depth: number): object {
-  copies.set(value, copy);
-  // Assigns even to `__proto__`, because the copy already has it as an own property.
-  for (const key in copy) copy[key] = copyOf(copy[key], copies, depth + 1);
-  return copy;
-}
-
-function copyOfList(list: readonly unknown[], copies: Copies, depth: number): object {
-  const copy = [...list];
-  // Extra properties are kept, because recording the params refuses them.
-  if (Reflect.ownKeys(list).length !== list.length + 1) Object.assign(copy, list);
-  copies.set(list, copy);
-  for (const [index, item] of copy.entries()) copy[index] = copyOf(item, copies, depth + 1);
-  return copy;
-}
-
-function copyOfMap(map: ReadonlyMap<unknown, unknown>, copies: Copies, depth: number): object {
-  const copy = new Map<unknown, unknown>();
-  copies.set(map, copy);
-  for (const [key, item] of map) copy.set(copyOf(key, copies, depth + 1), copyOf(item, copies, depth + 1));
-  return copy;
-}
-
-function copyOfSet(set: ReadonlySet<unknown>, copies: Copies, depth: number): object {
-  const copy = new Set<unknown>();
-  copies.set(set, copy);
-  for (const item of set) copy.add(copyOf(item, copies, depth + 1));
-  return copy;
-}
-
 /** How an action's params are written to the log, and what its attempts get. */
 export interface ParamsCodec {
   /**
-   * Checks params, and writes them as JSON; `next` returns a new value for each attempt, so that none sees what another one has changed.
+   * Checks params, and writes them as JSON; `next` returns a copy for each attempt, so that none sees what another one has changed, except in
+   * instances of classes.
    *
    * @throws InvalidParamsError `invalid-params`, UnstorableValueError `unstorable-value`
    */
@@ -223,18 +149,17 @@ export interface ParamsCodec {
 export function paramsCodec(action: string, schema: z.ZodType | undefined): ParamsCodec {
   const path = `${action} params`;
   if (schema === undefined)
-    return { record: (params) => ({ json: plainJson(params, path), next: () => copyOfParams(params) }) };
+    return { record: (params) => ({ json: plainJson(params, path), next: () => copyOfValue(params) }) };
   assertSchema(schema, `params of ${action}`);
   return {
     record: (params) => {
       const encoded = encodeBySchema(schema, params, path);
       if (!encoded.success) throw invalid(action, encoded.error);
       const json = exactJson(encoded.data, path);
-      const read = (): unknown => readBack(schema, JSON.parse(json), path);
-      // The first attempt gets what was read to compare it.
-      const unused = [read()];
-      const lost = firstLostField(params, unused[0]);
-      if (lost === undefined) return { json, next: () => (unused.length > 0 ? unused.pop() : read()) };
+      const read = readBack(schema, JSON.parse(json), path);
+      const lost = firstLostField(params, read);
+      // Not read anew: a default or a codec may return something else each time, or the same object to every request.
+      if (lost === undefined) return { json, next: () => copyOfValue(read) };
       const position = lost.path.replace(/\[(\d+)\]/g, '.$1').slice(1);
       throw new InvalidParamsError(action, [{ path: position, message: lost.reason }]);
     },

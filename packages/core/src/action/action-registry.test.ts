@@ -142,6 +142,33 @@ describe('an action whose result is a model', () => {
     return new ActionRegistry(actions, [wallets]).get(OpenAction).resultCodec;
   }
 
+  test('is compared by its fields, even if it has a text of its own', () => {
+    class Noted extends Wallet {
+      override toString(): string {
+        return `wallet ${this.id.value}`;
+      }
+    }
+    class OpenNotedAction extends Action<null, Wallet> {
+      static readonly result = Noted;
+      protected async perform(): Promise<Wallet> {
+        return openWallet();
+      }
+    }
+    const given = new Noted(wallet);
+    const codec: ModelJsonCodec<Wallet> = {
+      encode: () => '{}',
+      decode: () => new Noted(Object.assign({}, given, { balance: 7n })),
+    };
+    const noted = Object.assign(new FakeRepository(Noted), { jsonCodec: () => codec });
+    const { resultCodec } = new ActionRegistry([new OpenNotedAction(clock)], [noted]).get(OpenNotedAction);
+    expect(() => resultCodec.encode(given)).toThrow(
+      expect.objectContaining({
+        code: 'unstorable-value',
+        path: expect.stringContaining('OpenNotedAction result.'),
+      }),
+    );
+  });
+
   test.each<[string, readonly ModelMapper[]]>([
     ['has no repository', [new FakeRepository(Order)]],
     ['has one that writes no JSON', [new FakeRepository(Wallet)]],

@@ -5,6 +5,7 @@ import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
 import { type ModelClass, modelNameOf } from '../id/model-class.js';
 import type { ResultCodec } from '../idempotency/keyed-request.js';
+import { copyOfValue } from '../model/copied-value.js';
 import { exactJson } from '../model/exact-json.js';
 import { assertSchema, encodeBySchema, firstDifference, readBack } from '../model/round-trip.js';
 import type { AnyEntity } from '../model/model.js';
@@ -150,7 +151,8 @@ function byRepository(path: string, model: ModelClass<unknown>, codec: ModelJson
       if (!(result instanceof model))
         throw new UnstorableValueError(path, `it is not an instance of ${modelNameOf(model)}`);
       const json = codec.encode(result as AnyEntity);
-      const difference = firstDifference(result, decoded(json));
+      // By their fields, because an entity may have a text of its own.
+      const difference = firstDifference(Object.assign({}, result), Object.assign({}, decoded(json)));
       if (difference === undefined) return json;
       throw new UnstorableValueError(
         `${path}${difference.path}`,
@@ -186,19 +188,23 @@ function bySchema(path: string, schema: z.ZodType): ResultCodec {
       const encoded = encodeBySchema(schema, result, path);
       if (!encoded.success) throw misfit(path, encoded.error);
       const json = encoded.data === undefined ? undefined : exactJson(encoded.data, path);
-      const different = firstDifference(result, readBack(schema, encoded.data, path));
+      const different = firstDifference(result, readBack(schema, parsed(json), path));
       if (different !== undefined) throw new UnstorableValueError(path + different.path, different.reason);
       return json;
     },
     decode: (json) => {
-      const decoded = schema.safeParse(json === undefined ? undefined : JSON.parse(json));
-      if (!decoded.success) throw misfit(path, decoded.error);
-      return decoded.data;
+      const decoded = schema.safeParse(parsed(json));
+      if (!decoded.success) throw misfit(path, decoded.error, 'the stored result does not fit its schema');
+      return copyOfValue(decoded.data);
     },
   };
 }
 
-function misfit(path: string, error: z.ZodError): UnstorableValueError {
+function parsed(json: string | undefined): unknown {
+  return json === undefined ? undefined : JSON.parse(json);
+}
+
+function misfit(path: string, error: z.ZodError, what = 'it does not fit its schema'): UnstorableValueError {
   const faults = error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('; ');
-  return new UnstorableValueError(path, `it does not fit its schema (${faults})`, { cause: error });
+  return new UnstorableValueError(path, `${what} (${faults})`, { cause: error });
 }

@@ -154,4 +154,44 @@ describe('with a schema', () => {
     }
     expect(given.names).toEqual([' ann ', 'bob']);
   });
+
+  test('gives each attempt a value of its own, even if it is the default of the schema', () => {
+    const withDefault = paramsCodec(
+      'TestAction',
+      z.object({
+        fees: z
+          .object({ steps: z.array(z.int()) })
+          .optional()
+          .default({ steps: [10, 20] }),
+      }),
+    );
+    for (const _request of [1, 2]) {
+      const { next } = withDefault.record({});
+      for (const _attempt of [1, 2]) {
+        const params = next() as { readonly fees: { readonly steps: number[] } };
+        expect(params.fees.steps).toEqual([10, 20]);
+        params.fees.steps.pop();
+      }
+    }
+  });
+
+  test('gives all attempts the same value, even if a default is another one each time', () => {
+    let count = 0;
+    const counted = z.object({
+      number: z
+        .int()
+        .optional()
+        .default(() => count++),
+    });
+    const { next } = paramsCodec('TestAction', counted).record({});
+    const given = next();
+    expect([next(), next()]).toEqual([given, given]);
+  });
+
+  test('accepts items that the schema puts into another order', () => {
+    const line = z.union([z.strictObject({ sku: z.string() }), z.strictObject({ fee: z.int() })]);
+    const sorted = z.array(line).overwrite((lines) => lines.toSorted((one) => ('sku' in one ? -1 : 1)));
+    const { json } = paramsCodec('TestAction', sorted).record([{ fee: 1 }, { sku: 'a' }]);
+    expect(json).toBe('[{"sku":"a"},{"fee":1}]');
+  });
 });

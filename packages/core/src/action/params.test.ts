@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { executorOf, mexico, openWallet, principal } from '../../test/test-executor.js';
 import { systemClock } from '../clock.js';
 import { TransientStorageError } from '../storage/storage-errors.js';
-import { copyOfParams } from './action-recorder.js';
+import { copyOfValue } from '../model/copied-value.js';
 import { Action, FrameworkAction } from './action.js';
 
 const lost = new TransientStorageError(mexico, 'the connection was lost');
@@ -117,7 +117,7 @@ describe('params that JSON cannot represent', () => {
 describe('a copy of params', () => {
   test('includes lists and plain objects of another realm', () => {
     const params = vm.runInNewContext('({ list: ["a", { b: [1] }] })') as { list: [string, { b: number[] }] };
-    const copy = copyOfParams(params);
+    const copy = copyOfValue(params);
     expect(copy).toStrictEqual({ list: ['a', { b: [1] }] });
     copy.list[1].b.push(2);
     copy.list.pop();
@@ -147,7 +147,7 @@ describe('a copy of params', () => {
       none: [null, undefined],
       [symbol]: { a: 1 },
     };
-    const copy = copyOfParams(params);
+    const copy = copyOfValue(params);
     expect(copy).toStrictEqual(params);
     for (const key of ['id', 'related', 'named'] as const) expect(copy[key]).toBe(params[key]);
     expect(Object.getPrototypeOf(copy.odd)).toBe(Object.prototype);
@@ -166,7 +166,7 @@ describe('a copy of params', () => {
     const params: { self?: object; readonly twice: readonly object[] } = { twice: [] };
     const part = {};
     Object.assign(params, { self: params, twice: [part, part] });
-    const copy = copyOfParams(params);
+    const copy = copyOfValue(params);
     expect(copy.self).toBe(copy);
     expect(copy.twice[0]).toBe(copy.twice[1]);
     expect(copy.twice[0]).not.toBe(part);
@@ -177,7 +177,7 @@ describe('a copy of params', () => {
     params.list.push(params.list);
     params.map.set('self', params.map);
     params.set.add(params.set);
-    const copy = copyOfParams(params);
+    const copy = copyOfValue(params);
     expect(copy.list[0]).toBe(copy.list);
     expect(copy.map.get('self')).toBe(copy.map);
     expect([...copy.set]).toEqual([copy.set]);

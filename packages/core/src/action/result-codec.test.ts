@@ -17,3 +17,23 @@ test.each<[string, () => unknown]>([
 ])('a result that does not fit its schema is not %s', (_what, work) => {
   expect(work).toThrow(expect.objectContaining({ code: 'unstorable-value', path: 'CountAction result' }));
 });
+
+test.each<[string, z.ZodType]>([
+  ['an unknown value', z.any()],
+  ['a union with undefined', z.string().or(z.undefined())],
+])('a result whose field is undefined is not written if %s could not be read without it', (_what, note) => {
+  const noted = resultCodec('NoteAction', z.object({ note }));
+  expect(() => noted.encode({ note: undefined })).toThrow(
+    expect.objectContaining({ code: 'unstorable-value', path: 'NoteAction result.note' }),
+  );
+});
+
+test('a repeat gets a result of its own, even if it is the default of the schema', () => {
+  const listed = resultCodec(
+    'ListAction',
+    z.object({ list: z.object({ of: z.array(z.int()) }).default({ of: [1] }) }),
+  );
+  const first = listed.decode('{}') as { readonly list: { readonly of: number[] } };
+  first.list.of.pop();
+  expect(listed.decode('{}')).toEqual({ list: { of: [1] } });
+});

@@ -147,7 +147,7 @@ describe('encodePayload', () => {
   });
 
   test.each([new Error('the codec is broken'), new RangeError('Invalid time value')])(
-    'passes on the error of a codec: %s',
+    'names the event whose codec throws: %s',
     (broken) => {
       const schema = z.codec(z.string(), z.string(), {
         decode: (text) => text,
@@ -155,9 +155,17 @@ describe('encodePayload', () => {
           throw broken;
         },
       });
-      expect(() => encodePayload(eventWith(schema, 'a'))).toThrow(broken);
+      expect(() => encodePayload(eventWith(schema, 'a'))).toThrow(
+        expect.objectContaining({ code: 'unstorable-value', path: 'OrderNotedEvent', cause: broken }),
+      );
     },
   );
+
+  test('refuses a field that is undefined if the schema could not read the event without it', () => {
+    expect(() => encodePayload(eventWith(z.string().or(z.undefined()), undefined))).toThrow(
+      expect.objectContaining({ code: 'unstorable-value', path: 'OrderNotedEvent.note' }),
+    );
+  });
 });
 
 describe('decodeEvent', () => {

@@ -154,6 +154,18 @@ describe('firstDifference', () => {
     ['a set', roles, new Set(['reader', 'writer'])],
     ['an instance with the same fields', money, new Money(1, 'EUR')],
     ['a negative zero', z.number(), -0],
+    ['what is not a number', z.number().or(z.nan()), Number.NaN],
+    [
+      'a map whose entries are read in another order',
+      z.codec(z.record(z.string(), z.int()), z.map(z.string(), z.int()), {
+        decode: (record) => new Map(Object.entries(record).toReversed()),
+        encode: (map) => Object.fromEntries(map),
+      }),
+      new Map([
+        ['zoe', 1],
+        ['al', 2],
+      ]),
+    ],
   ])('passes %s', (_what, schema, value) => {
     expect(firstDifference(value, roundTrip(schema, value))).toBeUndefined();
   });
@@ -189,6 +201,31 @@ describe('firstDifference', () => {
     ],
   ])('says %s', (_what, schema, value, reason) => {
     expect(firstDifference(value, roundTrip(schema, value))?.reason).toMatch(reason);
+  });
+
+  test('compares each instance once, even if they refer to each other', () => {
+    class Node {
+      readonly children: readonly Node[];
+      constructor(
+        readonly name: string,
+        depth: number,
+        readonly parent?: Node,
+      ) {
+        this.children = depth === 0 ? [] : ['a', 'b', 'c'].map((each) => new Node(each, depth - 1, this));
+      }
+    }
+    expect(firstDifference(new Node('root', 3), new Node('root', 3))).toBeUndefined();
+    const other = new Node('root', 3);
+    Object.assign(other.children[2]?.children[2] ?? {}, { name: 'd' });
+    expect(firstDifference(new Node('root', 3), other)).toMatchObject({
+      path: '.children[2].children[2].name',
+    });
+  });
+
+  test('finds a change at any depth', () => {
+    let [written, read]: unknown[] = [new Date(1), '1970'];
+    for (let depth = 0; depth < 500; depth++) [written, read] = [{ inside: written }, { inside: read }];
+    expect(firstDifference(written, read)).toBeDefined();
   });
 
   test('passes an instance if nothing is read back', () => {

@@ -54,7 +54,8 @@ function whyNot(error: unknown, name: string): unknown {
     const reason = 'its schema has an asynchronous check or codec; use synchronous ones';
     return new UnstorableValueError(name, reason, { cause: error });
   }
-  return error;
+  const reason = `its schema cannot write it (${String(error)})`;
+  return new UnstorableValueError(name, reason, { cause: error });
 }
 
 /**
@@ -91,89 +92,121 @@ export interface Difference {
   readonly reason: string;
 }
 
-interface Place {
-  readonly path: string;
-  readonly depth: number;
-  /** Whether other values may be read back, but no field may get lost. */
-  readonly mayChange: boolean;
-}
-
-/** Instances may refer to each other in a circle; encoded values are nested less deeply. */
-const depthMax = 64;
+/** Deeper values are not compared: JSON is refused before. */
+const depthMax = 1_000;
 
 /** Finds the first place where a value differs from what was read back; a field that is `undefined` counts as absent. */
 export function firstDifference(written: unknown, read: unknown): Difference | undefined {
-  return difference(written, read, { path: '', depth: 0, mayChange: false });
+  return new Comparison(false).difference(written, read, '');
 }
 
 /** Finds the first field that was not read back at all, as `z.object` drops unlisted keys; other values may have changed. */
 export function firstLostField(written: unknown, read: unknown): Difference | undefined {
-  return difference(written, read, { path: '', depth: 0, mayChange: true });
+  return new Comparison(true).difference(written, read, '');
 }
 
-function difference(written: unknown, read: unknown, place: Place): Difference | undefined {
-  if (written === read || place.depth > depthMax) return undefined;
-  if (!isObject(written) || !isObject(read)) return changed(place);
-  if (Array.isArray(written)) return Array.isArray(read) ? ofItems(written, read, place) : changed(place);
-  if (isPlain(written)) return isPlain(read) ? ofFields(written, read, place) : changed(place);
-  return ofInstances(written, read, place);
-}
+/** A comparison of a value that was written with what was read back. */
+class Comparison {
+  /** Whether other values may be read back, but no field may get lost. */
+  readonly #mayChange: boolean;
+  /** The objects that are or were compared, with what was read back. */
+  readonly #compared = new Map<object, object>();
+  #depth = 0;
 
-function changed({ path, mayChange }: Place): Difference | undefined {
-  if (mayChange) return undefined;
-  const reason =
-    'its schema reads back another value: change the value before, not with trim, overwrite, default or the like';
-  return { path, reason };
-}
-
-function ofItems(
-  written: readonly unknown[],
-  read: readonly unknown[],
-  place: Place,
-): Difference | undefined {
-  if (written.length !== read.length) return changed(place);
-  for (const [index, item] of written.entries()) {
-    const found = difference(item, read[index], within(place, `[${index}]`));
-    if (found !== undefined) return found;
+  constructor(mayChange: boolean) {
+    this.#mayChange = mayChange;
   }
-  return undefined;
+
+  difference(written: unknown, read: unknown, path: string): Difference | undefined {
+    if (written === read || (Number.isNaN(written) && Number.isNaN(read))) return undefined;
+    if (!isObject(written) || !isObject(read) || this.#depth > depthMax) return this.#changed(path);
+    // They may refer to each other in a circle. What was found to be different before has ended the comparison.
+    if (this.#compared.get(written) === read) return undefined;
+    this.#compared.set(written, read);
+    this.#depth++;
+    const found = this.#ofObjects(written, read, path);
+    this.#depth--;
+    return found;
+  }
+
+  #ofObjects(written: object, read: object, path: string): Difference | undefined {
+    if (Array.isArray(written))
+      return Array.isArray(read) ? this.#ofItems(written, read, path) : this.#changed(path);
+    if (isPlain(written)) return isPlain(read) ? this.#ofFields(written, read, path) : this.#changed(path);
+    return this.#ofInstances(written, read, path);
+  }
+
+  #changed(path: string): Difference | undefined {
+    if (this.#mayChange) return undefined;
+    const reason =
+      'its schema reads back another value: change the value before, not with trim, overwrite, default or the like';
+    return { path, reason };
+  }
+
+  #ofItems(written: readonly unknown[], read: readonly unknown[], path: string): Difference | undefined {
+    if (written.length !== read.length) return this.#changed(path);
+    for (const [index, item] of written.entries()) {
+      const found = this.difference(item, read[index], `${path}[${index}]`);
+      if (found === undefined) continue;
+      // A schema may put the items into another order.
+      const isMoved = this.#mayChange && read.some((other) => firstLostField(item, other) === undefined);
+      if (!isMoved) return found;
+    }
+    return undefined;
+  }
+
+  #ofFields(written: object, read: object, path: string): Difference | undefined {
+    const [given, fields] = [written as Fields, read as Fields];
+    for (const key of Object.keys(given)) {
+      const field = given[key];
+      if (field === undefined || field === fields[key]) continue;
+      const inner = `${path}.${key}`;
+      if (!Object.hasOwn(fields, key)) return lost(key, inner);
+      const found = this.difference(field, fields[key], inner);
+      if (found !== undefined) return found;
+    }
+    for (const key of Object.keys(fields))
+      if (fields[key] !== undefined && given[key] === undefined) return this.#changed(`${path}.${key}`);
+    return undefined;
+  }
+
+  #ofInstances(written: object, read: object, path: string): Difference | undefined {
+    if (isPlain(read)) {
+      if (this.#mayChange) return this.#ofFields(written, read, path);
+      const reason = `it is an instance of ${written.constructor.name}, but its schema would read back a plain object: use a codec`;
+      return { path, reason };
+    }
+    if (Object.getPrototypeOf(written) !== Object.getPrototypeOf(read)) return this.#changed(path);
+    if (written instanceof Map) return this.#ofEntries(written, read as typeof written, path);
+    if (written instanceof Set) return this.#ofItems([...written], [...(read as typeof written)], path);
+    const [text, readText] = [textOf(written), textOf(read)];
+    if (text !== undefined) return text === readText ? undefined : this.#changed(path);
+    return this.#ofFields(written, read, path);
+  }
+
+  /** The database keeps the keys of an object in an order of its own. */
+  #ofEntries(
+    written: ReadonlyMap<unknown, unknown>,
+    read: ReadonlyMap<unknown, unknown>,
+    path: string,
+  ): Difference | undefined {
+    if (![...written.keys()].every((key) => read.has(key)))
+      return this.#ofItems([...written], [...read], path);
+    if (written.size !== read.size) return this.#changed(path);
+    for (const [key, item] of written) {
+      const found = this.difference(item, read.get(key), `${path}[${String(key)}]`);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
 }
 
 type Fields = Readonly<Record<string, unknown>>;
-
-function ofFields(written: object, read: object, place: Place): Difference | undefined {
-  const [given, fields] = [written as Fields, read as Fields];
-  for (const key of Object.keys(given)) {
-    const field = given[key];
-    if (field === undefined || field === fields[key]) continue;
-    const inner = within(place, `.${key}`);
-    if (!Object.hasOwn(fields, key)) return lost(key, inner.path);
-    const found = difference(field, fields[key], inner);
-    if (found !== undefined) return found;
-  }
-  for (const key of Object.keys(fields))
-    if (fields[key] !== undefined && given[key] === undefined) return changed(within(place, `.${key}`));
-  return undefined;
-}
 
 function lost(key: string, path: string): Difference {
   return key === '__proto__'
     ? { path, reason: 'zod drops fields with this name whatever the schema says: rename the field' }
     : { path, reason: 'its schema lacks it, so it would be dropped: add it to the schema' };
-}
-
-function ofInstances(written: object, read: object, place: Place): Difference | undefined {
-  if (isPlain(read)) {
-    if (place.mayChange) return ofFields(written, read, place);
-    const reason = `it is an instance of ${written.constructor.name}, but its schema would read back a plain object: use a codec`;
-    return { path: place.path, reason };
-  }
-  if (Object.getPrototypeOf(written) !== Object.getPrototypeOf(read)) return changed(place);
-  if (written instanceof Map || written instanceof Set)
-    return ofItems([...written], [...(read as typeof written)], place);
-  const [text, readText] = [textOf(written), textOf(read)];
-  if (text !== undefined) return text === readText ? undefined : changed(place);
-  return ofFields(written, read, place);
 }
 
 /** What an instance says of itself, such as a date or a decimal: two of the same class with the same text are the same. */
@@ -186,10 +219,6 @@ function textOf(instance: object): string | undefined {
   }
   const { toString: plain } = Object.prototype as { readonly toString: unknown };
   return toString === plain ? undefined : toString.call(instance);
-}
-
-function within({ path, depth, mayChange }: Place, step: string): Place {
-  return { path: path + step, depth: depth + 1, mayChange };
 }
 
 function isObject(value: unknown): value is object {

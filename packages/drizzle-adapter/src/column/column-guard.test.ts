@@ -34,7 +34,7 @@ import {
 } from 'drizzle-orm/pg-core';
 import { describe, expect, test } from 'vitest';
 
-import { columnGuard } from './column-guard.js';
+import { columnGuard, columnWriter } from './column-guard.js';
 
 /** A custom type that turns a text with a capital first letter into SQL. */
 const lowered = customType<{ data: string; driverData: string }>({
@@ -45,6 +45,9 @@ const terminated = customType<{ data: string; driverData: string }>({
   dataType: () => 'text',
   toDriver: (value) => `${value}\u0000`,
 });
+
+const bytes = customType<{ data: Buffer; driverData: Buffer }>({ dataType: () => 'bytea' });
+const spot = customType<{ data: { lat: number }; driverData: { lat: number } }>({ dataType: () => 'jsonb' });
 
 const size = pgEnum('size', ['S', 'M']);
 enum Colour {
@@ -70,6 +73,9 @@ const table = pgTable('guarded', {
   settings: jsonb('settings'),
   lowered: lowered('lowered'),
   several: lowered('several').array(),
+  bytes: bytes('bytes'),
+  spot: spot('spot'),
+  manyBytes: bytes('many_bytes').array(),
   terminated: terminated('terminated'),
   day: date('day', { mode: 'date' }),
   lasting: interval('lasting'),
@@ -189,6 +195,7 @@ describe('columnGuard', () => {
     ['settings', [{ a: Number.NaN }, { a: 1n }, new Date(), [undefined]]],
     ['lowered', ['Abc', sql`lower('A')`, sql`lower('A')`.as('a')]],
     ['several', [['abc', 'Abc'], [undefined]]],
+    ['manyBytes', [[Buffer.from([255])]]],
     ['day', [new Date('0000-12-31'), new Date('+010000-01-01'), new Date('2026-01-01T01:00:00Z')]],
     ['lasting', ['14 mons', '4:05:06']],
     ['lastingHours', ['04:00:00']],
@@ -250,4 +257,15 @@ describe('columnGuard', () => {
       expect.objectContaining({ code: 'invariant-violation' }) as Error,
     );
   });
+});
+
+test.each<[Column, () => Buffer | { lat: number }, (value: never) => unknown]>([
+  ['bytes', () => Buffer.from('a'), (value: Buffer) => value.fill('z')],
+  ['spot', () => ({ lat: 1 }), (value: { lat: number }) => (value.lat = 2)],
+])('a value of the column %s is sent as it was staged, whatever becomes of it', (column, make, change) => {
+  const value = make();
+  const sent = columnWriter(table[column])(value, 'path');
+  const staged = JSON.stringify(sent);
+  change(value as never);
+  expect(JSON.stringify(sent)).toBe(staged);
 });

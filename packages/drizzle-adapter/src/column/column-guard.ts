@@ -10,6 +10,7 @@ import {
   PgChar,
   PgCidr,
   type PgColumn,
+  PgCustomColumn,
   PgDate,
   PgDateString,
   PgEnumColumn,
@@ -52,6 +53,7 @@ import {
   isUuid,
   shortestSingle,
 } from './canonical-text.js';
+import { ownValue } from './column-type.js';
 
 const dayMs = 24 * 60 * 60 * 1_000;
 
@@ -72,7 +74,8 @@ export function columnWriter(column: PgColumn): ColumnWriter {
   const guard = columnGuard(column);
   return (value, path) => {
     guard(value, path);
-    return column.mapToDriverValue(value);
+    // The caller may use its bytes or object for something else before the commit.
+    return ownValue(column.mapToDriverValue(value));
   };
 }
 
@@ -99,7 +102,7 @@ export type ColumnGuard = (value: unknown, path: string) => void;
  */
 export function columnGuard(column: PgColumn): ColumnGuard {
   if (is(column, PgValueColumn)) return valueWriter(column);
-  if (is(column, PgArray)) return arrayGuard(columnGuard(column.baseColumn), is(column.baseColumn, PgArray));
+  if (is(column, PgArray)) return arrayGuard(column.baseColumn);
   if (is(column, PgNumeric)) return numericGuard('string', column.precision, column.scale);
   if (is(column, PgNumericNumber)) return numericGuard('number', column.precision, column.scale);
   if (is(column, PgNumericBigInt)) return wholeNumericGuard(column);
@@ -163,7 +166,8 @@ function rewrittenGuard(isCanonical: IsCanonical, example: string): ColumnGuard 
   };
 }
 
-function arrayGuard(elementGuard: ColumnGuard, isNested: boolean): ColumnGuard {
+function arrayGuard(base: PgColumn): ColumnGuard {
+  const elementGuard = columnGuard(base);
   return (value, path) => {
     if (!Array.isArray(value)) throw new UnstorableValueError(path, 'it is not an array');
     // Goes by index, because forEach would skip holes.
@@ -172,7 +176,13 @@ function arrayGuard(elementGuard: ColumnGuard, isNested: boolean): ColumnGuard {
       const elementPath = `${path}[${index}]`;
       if (element === undefined) throw new UnstorableValueError(elementPath, 'it is undefined; write null');
       if (element !== null) elementGuard(element, elementPath);
-      if (isNested) checkRow(element, value[0], elementPath);
+      if (is(base, PgArray)) checkRow(element, value[0], elementPath);
+      // An array is sent as one text.
+      if (is(base, PgCustomColumn) && element !== null && typeof base.mapToDriverValue(element) === 'object')
+        throw new UnstorableValueError(
+          elementPath,
+          'a list can hold no bytes or objects: let toDriver return text',
+        );
     }
   };
 }
@@ -242,9 +252,8 @@ function numericGuard(
 
 function instantGuard(precision: number | undefined): ColumnGuard {
   return (value, path) => {
-    if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
+    if (!(value instanceof Date) || Number.isNaN(value.getTime()))
       throw new UnstorableValueError(path, 'it is not a valid Date');
-    }
     const year = value.getUTCFullYear();
     // Drizzle reads the text of a timestamp with `new Date`, which takes the years 1 to 99 for years of the 20th or 21st century.
     if (year < 100 || year > 9999)
@@ -257,9 +266,8 @@ function instantGuard(precision: number | undefined): ColumnGuard {
 
 /** A day is a Date at midnight UTC: the time of day would be lost. */
 const dayGuard: ColumnGuard = (value, path) => {
-  if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
+  if (!(value instanceof Date) || Number.isNaN(value.getTime()))
     throw new UnstorableValueError(path, 'it is not a valid Date');
-  }
   const year = value.getUTCFullYear();
   if (year < 1 || year > 9999)
     throw new UnstorableValueError(path, `the year ${year} is outside the range 1 to 9999`);

@@ -23,6 +23,7 @@ import type { Connection } from '../connection/connection.js';
 import { queryOf } from '../connection/storage-error.js';
 import type { ModelTable } from '../model-columns.js';
 import { ColumnOrder, idOrder } from '../column/column-order.js';
+import { ownValue } from '../column/column-type.js';
 import { ExactTextMemory } from '../column/stored-form.js';
 
 const deletedState = 'DELETED';
@@ -193,15 +194,6 @@ async function rowsOf(
   const { sql: text, params: values } = query.toSQL();
   const { rows } = await manager.query<unknown[]>({ text, values, rowMode: 'array', types: drizzleTypes });
   return rows;
-}
-
-/** Copies what the driver has made of a value if the column may pass it on unchanged: bytes, and objects such as points. */
-function ownValue(value: unknown): unknown {
-  if (Buffer.isBuffer(value)) return Buffer.from(value);
-  if (Array.isArray(value)) return value.map(ownValue);
-  const isPlain =
-    typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
-  return isPlain ? structuredClone(value) : value;
 }
 
 /**
