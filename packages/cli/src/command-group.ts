@@ -109,11 +109,11 @@ export function formatOf(
   return json === true ? 'json' : (output ?? terminal.defaultFormat);
 }
 
-const timeSchema = z.union([z.iso.date(), z.iso.datetime({ offset: true })]);
-
-/** Parses an option that is a point in time. `Date` would take the 30th of February for the 2nd of March. */
+/** Parses an option that is a point in time. */
 export function pointInTime(value: string): Date {
-  const { data, success } = timeSchema.safeParse(value);
-  if (success) return new Date(data);
+  const [day = ''] = /^\d{4}-\d\d-\d\d(?=$|T.*(Z|[+-]\d\d:?\d\d)$)/.exec(value) ?? [];
+  const date = new Date(value);
+  // `Date` would take the 30th of February for the 2nd of March.
+  if (z.iso.date().safeParse(day).success && !Number.isNaN(date.getTime())) return date;
   throw new InvalidArgumentError('It must be a date or a time, such as 2026-01-31 or 2026-01-31T12:00:00Z.');
 }

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
 import { runHere } from '../test/fixtures/command-here.js';
+import { pointInTime } from './command-group.js';
 import { catalogue } from './doctor/finding.js';
 
 const page = readFileSync(new URL('../../../docs/operations/command-line.md', import.meta.url), 'utf8');
@@ -29,6 +30,28 @@ test.each([
     stdout: '',
     stderr: expect.stringMatching(text) as string,
   });
+});
+
+test.each([
+  ['2026-01-31', '2026-01-31T00:00:00.000Z'],
+  ['2026-01-31T12:00Z', '2026-01-31T12:00:00.000Z'],
+  ['2026-01-31T12:00:30.5+0100', '2026-01-31T11:00:30.500Z'],
+  ['2026-01-31T12:00:00+01:00', '2026-01-31T11:00:00.000Z'],
+  ['2026-01-31T24:00:00Z', '2026-02-01T00:00:00.000Z'],
+])('the time %s is %s', (text, time) => {
+  expect(pointInTime(text).toISOString()).toBe(time);
+});
+
+test.each([
+  '2026-02-30',
+  '2026-02-30T12:00Z',
+  '2026-01-31T12:00',
+  '2026-01-31T12',
+  'tomorrow',
+  '31.1.2026',
+  '',
+])('the text %j is no time', (text) => {
+  expect(() => pointInTime(text)).toThrow('must be a date or a time');
 });
 
 test('each command has help, whose options and variables are documented', async () => {

@@ -3,7 +3,6 @@ import {
   BrokerUnavailableError,
   type DeliverableEvent,
   type EventSource,
-  type EventSourceState,
   MessageRefusedError,
   type Observe,
 } from '@framework/core/adapter';
@@ -20,18 +19,14 @@ import {
 import { type Broker, type BrokerMessage, type PublishOutcome, assertComplete } from './broker.js';
 import { messageOf } from './message.js';
 import { type AgainOutcome, isWanted, messagesAgain, publishInCalls } from './publish-again.js';
-import { MessageFailedError, type RelayError, TargetWaitsError, codeOf } from './relay-errors.js';
+import {
+  MessageFailedError,
+  type RelayError,
+  type RelayState,
+  TargetWaitsError,
+  codeOf,
+} from './relay-state.js';
 import { TargetHealth } from './target-health.js';
-
-/** How the last call of a relay's broker ended, in this process. */
-export interface RelayState {
-  /** `waiting`: the broker took nothing, and the events are published again. `idle`: nothing was published yet. */
-  readonly kind: 'idle' | 'publishing' | 'waiting';
-  /** The last error, and when it happened; `undefined` when there was none. */
-  readonly lastError: RelayError | undefined;
-  /** How the relay's source is doing, for each database; empty when the log is polled. */
-  readonly sources: readonly EventSourceState[];
-}
 
 /**
  * Publishes every event to a broker: at least once, those of one model in order. Pass it to a `Delivery` among the handlers.
@@ -71,7 +66,10 @@ export interface Relay extends BatchEventHandler<undefined> {
 /** How long batches of several models wait as a whole in an outage before each model waits by itself. */
 const wholeWaitMs = 10_000;
 /** How long a broker may take after the deadline of a call to return the outcomes that it knows. */
-export const lastWordsMs = 1_000;
+const lastWordsMs = 1_000;
+const pingMs = 1_000;
+/** How much longer delivery must wait than a call may take, so that the relay returns what became of its messages first. */
+export const handOverMs = lastWordsMs + pingMs + 1_000;
 /** After how many calls without an answer a batch is tried model by model: about 100 seconds if the connection is refused at once. */
 const unansweredMax = 30;
 const heldBack: PublishOutcome = { kind: 'held-back' };
@@ -148,7 +146,7 @@ export class EventRelay implements Relay {
       ...[...errors.values()].flatMap((error) => error ?? []),
     ];
     if (confirmed.size === 0 && heads.length > 1 && sent.every((error) => error instanceof TargetWaitsError))
-      this.#throwIfOutage(sent[0]);
+      this.#throwIfOutage(heads, sent[0]);
     for (const message of heads)
       failures.push({ eventId: message.id, error: errors.get(message) ?? this.#waitOf(message) });
     const [first] = failures;
@@ -247,12 +245,12 @@ export class EventRelay implements Relay {
   /** Whether the broker answers a ping in time. */
   async #isThere(): Promise<boolean> {
     const { promise: late, resolve } = Promise.withResolvers<boolean>();
-    const cancel = this.#clock.after(lastWordsMs, () => resolve(false));
-    const answered = this.broker.ping().then(
-      () => true,
-      () => false,
-    );
-    return Promise.race([answered, late]).finally(cancel);
+    const cancel = this.#clock.after(pingMs, () => resolve(false));
+    const ping = async (): Promise<boolean> => {
+      await this.broker.ping();
+      return true;
+    };
+    return Promise.race([ping().catch(() => false), late]).finally(cancel);
   }
 
   /** What became of a message that was sent and not confirmed. */
@@ -286,10 +284,10 @@ export class EventRelay implements Relay {
    * @param error why the first message that was sent waits; `undefined` if none was sent
    * @throws BrokerUnavailableError `broker-unavailable`
    */
-  #throwIfOutage(error: unknown): void {
+  #throwIfOutage([first]: readonly BrokerMessage[], error: unknown): void {
     const { outageMs } = this.#health;
-    if (outageMs === undefined || outageMs > wholeWaitMs) return;
-    const cause = error ?? new Error('The targets of all messages take nothing now');
+    if (first === undefined || outageMs === undefined || outageMs > wholeWaitMs) return;
+    const cause = error ?? this.#waitOf(first);
     this.#note('waiting', 'broker-unavailable', cause);
     throw new BrokerUnavailableError(this.name, { cause });
   }
@@ -335,7 +333,6 @@ export class EventRelay implements Relay {
       const outcomes = await this.#observe(publishing, () =>
         this.#publishWithDeadline(messages, signal, timeoutMs),
       );
-      assertComplete(messages, outcomes, (message) => this.#targetOf(message));
       this.#state = { ...this.#state, kind: 'publishing' };
       return new Map(messages.map((message, index) => [message, outcomes[index] ?? heldBack]));
     } catch (error) {
@@ -368,13 +365,16 @@ export class EventRelay implements Relay {
     };
     const onAbort = (): void => giveUp(signal.reason);
     let cancel = this.#clock.after(timeoutMs, () => {
-      const reason = new Error(`There was no answer within ${timeoutMs} ms`);
+      const reason = new Error(`There was no answer within ${Math.round(timeoutMs)} ms`);
       ended.abort(reason);
       cancel = this.#clock.after(lastWordsMs, () => giveUp(reason));
     });
     signal.addEventListener('abort', onAbort);
     try {
-      return await Promise.race([this.broker.publish(messages, ended.signal), given.promise]);
+      const outcomes = await Promise.race([this.broker.publish(messages, ended.signal), given.promise]);
+      // Once the time is over, some may not have had their turn.
+      if (!ended.signal.aborted) assertComplete(messages, outcomes, (message) => this.#targetOf(message));
+      return outcomes;
     } finally {
       signal.removeEventListener('abort', onAbort);
       cancel();

@@ -1,6 +1,6 @@
 export { type RelayOptions, relay } from './relay.js';
-export type { Relay, RelayState } from './event-relay.js';
-export type { RelayError } from './relay-errors.js';
+export type { Relay } from './event-relay.js';
+export type { RelayError, RelayState } from './relay-state.js';
 export {
   type Broker,
   type BrokerMessage,

@@ -1,30 +1,170 @@
-import { type Broker, type Producer, ResponseError, type metadataV12 } from '@platformatic/kafka';
+import {
+  type Broker,
+  type Producer,
+  ProtocolError,
+  ResponseError,
+  UserError,
+  type metadataV12,
+} from '@platformatic/kafka';
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** What is known of a topic. */
+interface DescribedTopic {
+  /** Another one once the topic was created anew; `undefined` if the server gives topics none. */
+  readonly id?: string | undefined;
+  readonly partitionsCount: number;
+  readonly partitions: readonly { readonly leader: number }[];
+}
 
 /** What is known of topics, and of the servers that lead their partitions, by their numbers. */
-export interface DescribedTopics {
-  readonly topics: ReadonlyMap<
-    string,
-    { readonly partitionsCount: number; readonly partitions: readonly { readonly leader: number }[] }
-  >;
+interface DescribedTopics {
+  /** An error for a topic of which the server says nothing else; none for topics of Kafka itself. */
+  readonly topics: ReadonlyMap<string, DescribedTopic | ProtocolError>;
   readonly brokers: ReadonlyMap<number, Broker>;
 }
 
-/**
- * What a server says of topics. A partition without a leader, after which the client throws, does not concern the others.
- *
- * @throws what the client throws when there is no answer, or one topic is unknown or may not be described
- */
-export async function described(
-  client: Producer,
-  options: { readonly topics: string[]; readonly retries?: number; readonly forceUpdate?: boolean },
-): Promise<DescribedTopics> {
-  try {
-    return await client.metadata(options);
-  } catch (error) {
-    const response = descriptionIn(error);
-    if (response === undefined || response.topics.some(({ errorCode }) => errorCode !== 0)) throw error;
-    return describedBy(response);
+/** How many partitions a topic has, or why it takes no records: `refused` if it can never be written, `later` if it takes none now. */
+export type PartitionCount = number | { readonly kind: 'refused' | 'later'; readonly reason: string };
+
+/** What one producer asks about topics. */
+export class KafkaTopics {
+  readonly #client: Producer;
+  readonly #autocreates: boolean;
+  readonly #ids = new Map<string, string>();
+
+  /** @param autocreates whether the server creates a topic that is asked for */
+  constructor(client: Producer, autocreates: boolean) {
+    this.#client = client;
+    this.#autocreates = autocreates;
   }
+
+  /**
+   * Says what a server says of topics. A topic that has an error, or a partition without a leader, does not concern the others.
+   *
+   * @param options.forceUpdate whether a server is asked again for what it has said within the last five seconds
+   * @throws Error when a topic was created anew since it was asked for first: the numbers of a producer belong to the one before
+   * @throws what the client throws when there is no answer, or a topic is unknown
+   */
+  async describe(
+    topics: readonly string[],
+    { forceUpdate = false }: { readonly forceUpdate?: boolean } = {},
+  ): Promise<DescribedTopics> {
+    const described = await this.#ask(topics, forceUpdate);
+    // An error has the answer about those only that were not known before.
+    if (!forceUpdate && topics.some((topic) => !described.topics.has(topic)))
+      return this.describe(topics, { forceUpdate: true });
+    for (const [topic, found] of described.topics) this.#assertSame(topic, found);
+    return described;
+  }
+
+  async #ask(topics: readonly string[], forceUpdate: boolean): Promise<DescribedTopics> {
+    let failure: unknown;
+    // The client also repeats what is answered already; only a connection may have been lost since it was used.
+    for (const retries of [0, lostConnectionRetries])
+      try {
+        return await this.#client.metadata({ topics: [...topics], retries, forceUpdate });
+      } catch (error) {
+        const response = descriptionIn(error);
+        if (response !== undefined) return describedBy(response);
+        failure = error;
+        if (isUnknownTopic(error)) break;
+      }
+    throw failure;
+  }
+
+  /**
+   * Finds how many partitions topics have. A topic that was created just now may not be known everywhere, and is asked for again for half a
+   * second.
+   *
+   * @param knownCountOf how many another producer has found: if this one knew of fewer before, it asks again
+   * @throws what the client throws when nothing is known
+   */
+  async partitionCounts(
+    topics: readonly string[],
+    knownCountOf: (topic: string) => number,
+  ): Promise<ReadonlyMap<string, PartitionCount>> {
+    const counts = new Map<string, PartitionCount>();
+    let asked = topics.filter((topic) => {
+      // A server closes the connection on which it is asked for a name that is much longer.
+      if (topic.length <= topicCharactersMax) return true;
+      const reason = `the name of the topic has ${topic.length} characters, more than ${topicCharactersMax}`;
+      counts.set(topic, { kind: 'refused', reason });
+      return false;
+    });
+    for (let attempt = 0; asked.length > 0; attempt++) {
+      const found = await this.#countsOf(asked, knownCountOf);
+      for (const [topic, count] of found) counts.set(topic, count ?? this.#missing(topic));
+      asked = asked.filter((topic) => found.get(topic) === undefined);
+      if (attempt === unknownTopicRetries) break;
+      if (asked.length > 0) await delay(retryDelayMs);
+    }
+    return counts;
+  }
+
+  /** @returns `undefined` for a topic that does not exist now */
+  async #countsOf(
+    topics: readonly string[],
+    knownCountOf: (topic: string) => number,
+  ): Promise<ReadonlyMap<string, PartitionCount | undefined>> {
+    try {
+      const { topics: found } = await this.describe(topics);
+      const isOld = topics.some((topic) => {
+        const count = countIn(found, topic);
+        return typeof count === 'number' && count < knownCountOf(topic);
+      });
+      const { topics: newest } = isOld
+        ? await this.describe(topics, { forceUpdate: true })
+        : { topics: found };
+      return new Map(topics.map((topic) => [topic, countIn(newest, topic)]));
+    } catch (error) {
+      if (!isUnknownTopic(error)) throw error;
+      if (topics.length === 1) return new Map(topics.map((topic) => [topic, undefined]));
+      // The client names one topic that is unknown, and keeps the rest of the answer to itself.
+      const middle = Math.ceil(topics.length / 2);
+      const halves = [topics.slice(0, middle), topics.slice(middle)];
+      const counts = await Promise.all(halves.map((half) => this.#countsOf(half, knownCountOf)));
+      return new Map(counts.flatMap((ofHalf) => [...ofHalf]));
+    }
+  }
+
+  #missing(topic: string): PartitionCount {
+    const what = this.#autocreates ? 'has not been created so far' : 'does not exist';
+    return { kind: 'later', reason: `the topic ${topic} ${what}` };
+  }
+
+  #assertSame(topic: string, found: DescribedTopic | ProtocolError | undefined): void {
+    if (found === undefined || found instanceof Error || found.id === undefined) return;
+    const known = this.#ids.get(topic);
+    this.#ids.set(topic, found.id);
+    if (known !== undefined && known !== found.id) throw new Error(`The topic ${topic} was created anew`);
+  }
+}
+
+const topicCharactersMax = 249;
+const lostConnectionRetries = 2;
+const unknownTopicRetries = 5;
+/** How long to wait before a question is repeated. */
+export const retryDelayMs = 100;
+/** How long {@link KafkaTopics.partitionCounts} waits between its questions, in addition to the time of the answers. */
+export const topicPatienceMs = unknownTopicRetries * retryDelayMs;
+const unknownTopic = 3;
+const invalidTopic = 17;
+
+/** @returns `undefined` for a topic that does not exist now */
+function countIn(topics: DescribedTopics['topics'], topic: string): PartitionCount | undefined {
+  const found = topics.get(topic);
+  if (found === undefined) return { kind: 'refused', reason: `the topic ${topic} is Kafka's own` };
+  if (!(found instanceof Error)) return found.partitionsCount;
+  const { apiCode } = found as { readonly apiCode?: number };
+  if (apiCode === unknownTopic) return undefined;
+  return {
+    kind: apiCode === invalidTopic ? 'refused' : 'later',
+    reason: `the topic ${topic}: ${found.message}`,
+  };
+}
+
+function isUnknownTopic(error: unknown): boolean {
+  return error instanceof UserError && error.message.startsWith('Unknown topic ');
 }
 
 /** The answer of a server about topics in an error of the client, which its declarations leave out. */
@@ -36,10 +176,13 @@ function descriptionIn(error: unknown): metadataV12.MetadataResponse | undefined
 }
 
 function describedBy({ topics, brokers }: metadataV12.MetadataResponse): DescribedTopics {
-  const known = topics.map(({ name, partitions }) => {
+  const known = new Map<string, DescribedTopic | ProtocolError>();
+  for (const { name, topicId: id, errorCode, isInternal, partitions } of topics) {
+    if (errorCode !== 0) known.set(name ?? '', new ProtocolError(errorCode));
+    if (errorCode !== 0 || isInternal) continue;
     const leaders = new Map(partitions.map(({ partitionIndex, leaderId }) => [partitionIndex, leaderId]));
     const numbered = partitions.map((_partition, index) => ({ leader: leaders.get(index) ?? -1 }));
-    return [name ?? '', { partitionsCount: partitions.length, partitions: numbered }] as const;
-  });
-  return { topics: new Map(known), brokers: new Map(brokers.map((each) => [each.nodeId, each])) };
+    known.set(name ?? '', { id, partitionsCount: partitions.length, partitions: numbered });
+  }
+  return { topics: known, brokers: new Map(brokers.map((each) => [each.nodeId, each])) };
 }

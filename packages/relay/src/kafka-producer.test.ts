@@ -280,13 +280,35 @@ function timerCount(): number {
   return process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length;
 }
 
-function unknown(topic: string): Error {
-  return new UserError(`Unknown topic ${topic}.`);
+/** How many partitions a topic has, as far as one producer says so that knows of none. */
+async function countOf(topic: string, asking = producer): Promise<unknown> {
+  return (await asking.partitionCounts([topic], () => 0)).get(topic);
+}
+
+/** The client throws for the first topic that is unknown, and says nothing of others. */
+function existOnly(...names: readonly string[]): void {
+  cluster.metadata.mockImplementation(async ({ topics = [] }) => {
+    const unknown = topics.find((topic) => !names.includes(topic));
+    if (unknown !== undefined) throw new UserError(`Unknown topic ${unknown}.`);
+    return {
+      topics: new Map(topics.map((topic) => [topic, { partitionsCount: 1, partitions: [{ leader: 1 }] }])),
+      brokers: new Map([[1, { host: 'kafka', port: 1 }]]),
+    } as never;
+  });
+}
+
+const partition = { errorCode: 0, leaderEpoch: 0, replicaNodes: [], isrNodes: [], offlineReplicas: [] };
+
+/** An answer of a server about topics, after which the client throws. */
+function answeredWith(...topics: readonly object[]): Error {
+  const response = { brokers: [{ nodeId: 1, host: 'kafka', port: 1, rack: null }], topics };
+  const error = new ResponseError(3, 12, { '/topics/0/partitions/0': [5, null] }, response);
+  return new MultipleErrors('failed', [new Error('first'), error]);
 }
 
 describe('the partitions of a topic', () => {
   test('are those that the cluster has', async () => {
-    expect(await producer.partitionCountOf('t1')).toBe(1);
+    expect(await countOf('t1')).toBe(1);
   });
 
   test.each([
@@ -295,85 +317,140 @@ describe('the partitions of a topic', () => {
     [250, false],
     [40_000, false],
   ])('are queried if its name has %i characters: %s', async (length, isAsked) => {
-    const found = await producer.partitionCountOf('x'.repeat(length));
+    const found = await countOf('x'.repeat(length));
     expect(found === 1).toBe(isAsked);
     expect(cluster.metadata.mock.calls.length > 0).toBe(isAsked);
     expect(JSON.stringify(found).includes(`${length} characters`)).toBe(!isAsked);
   });
 
   test('are known although one of them has no leader, after which the client throws', async () => {
-    const partition = { leaderEpoch: 0, replicaNodes: [], isrNodes: [], offlineReplicas: [] };
-    const response = {
-      brokers: [{ nodeId: 1, host: 'kafka', port: 1, rack: null }],
-      topics: [
-        {
-          errorCode: 0,
-          name: 't1',
-          partitions: [
-            { ...partition, errorCode: 5, partitionIndex: 1, leaderId: -1 },
-            { ...partition, errorCode: 0, partitionIndex: 0, leaderId: 1 },
-          ],
-        },
-      ],
-    };
-    const error = new ResponseError(3, 12, { '/topics/0/partitions/0': [5, null] }, response);
-    cluster.metadata.mockRejectedValue(new MultipleErrors('failed', [new Error('first'), error]));
-    expect(await producer.partitionCountOf('t1')).toBe(2);
+    const partitions = [
+      { ...partition, errorCode: 5, partitionIndex: 1, leaderId: -1 },
+      { ...partition, partitionIndex: 0, leaderId: 1 },
+    ];
+    cluster.metadata.mockRejectedValue(answeredWith({ errorCode: 0, name: 't1', partitions }));
+    expect(await countOf('t1')).toBe(2);
+    expect(cluster.metadata).toHaveBeenCalledTimes(1);
     expect(await send([recordFor('t1')])).toHaveProperty('size', 1);
-    response.topics[0]!.errorCode = 29;
-    expect(await producer.partitionCountOf('t1').catch(() => 'unknown')).not.toBe(2);
   });
 
-  test('that is unknown are queried once more, and that answer counts', async () => {
-    cluster.metadata.mockRejectedValueOnce(unknown('t1'));
-    expect(await producer.partitionCountOf('t1')).toBe(1);
-    expect(cluster.metadata.mock.calls).toEqual([
-      [{ topics: ['t1'], retries: 5 }],
-      [{ topics: ['t1'], retries: 0 }],
-    ]);
-    cluster.metadata.mockRejectedValue(unknown('t1'));
-    expect(await producer.partitionCountOf('t1')).toEqual({
-      kind: 'later',
-      reason: 'the topic t1 does not exist',
+  test('are known although the answer about another topic is an error without them', async () => {
+    const led = (name: string) => ({
+      errorCode: 0,
+      name,
+      partitions: [{ ...partition, partitionIndex: 0, leaderId: 1 }],
     });
+    const leaderless = {
+      errorCode: 0,
+      name: 't2',
+      partitions: [{ ...partition, errorCode: 72, partitionIndex: 0, leaderId: -1 }],
+    };
+    // The client asks only for what it did not know before.
+    cluster.metadata.mockImplementation(async ({ forceUpdate = false }) => {
+      throw forceUpdate ? answeredWith(led('t1'), leaderless) : answeredWith(leaderless);
+    });
+    const requests = await producer.send([recordFor('t1'), recordFor('t2')]);
+    const answers = await Promise.all(requests.map((request) => request.answers));
+    const all = new Map<string, unknown>(answers.flatMap((each) => [...each]));
+    expect(all.get('t1:0')).toMatchObject({ errorCode: 0 });
+    expect(all.get('t2:0')).toMatchObject({ message: 'Kafka names no leader of t2:0' });
+  });
+
+  test('are asked for together, and again only for topics that are missing', async () => {
+    const topics = Array.from({ length: 64 }, (_unused, index) => `t${index}`);
+    existOnly(...topics.slice(0, 62));
+    const counts = await producer.partitionCounts(topics, () => 0);
+    expect(topics.slice(0, 62).map((topic) => counts.get(topic))).toEqual(topics.slice(0, 62).map(() => 1));
+    for (const missing of topics.slice(62))
+      expect(counts.get(missing)).toEqual({ kind: 'later', reason: `the topic ${missing} does not exist` });
+    // Halves down to the two, and these again.
+    expect(cluster.metadata.mock.calls.length).toBeLessThan(40);
+    cluster.metadata.mockClear();
+    await producer.partitionCounts(topics.slice(0, 62), () => 0);
+    expect(cluster.metadata).toHaveBeenCalledTimes(1);
+  });
+
+  test('are asked for again while a topic is unknown', async () => {
+    existOnly();
+    const counting = countOf('t1');
+    await vi.waitUntil(() => cluster.metadata.mock.calls.length > 1);
+    existOnly('t1');
+    expect(await counting).toBe(1);
   });
 
   test('that is unknown so far are awaited if the server may create it', async () => {
     const creating = new KafkaProducer({ ...options, autocreateTopics: true });
-    cluster.metadata.mockRejectedValue(unknown('t1'));
-    expect(await creating.partitionCountOf('t1')).toEqual({
+    existOnly();
+    expect(await countOf('t1', creating)).toEqual({
       kind: 'later',
       reason: 'the topic t1 has not been created so far',
     });
     await creating.end();
   });
 
-  test('are not refused because another topic is unknown, whose name begins in the same way', async () => {
-    const long = 't'.repeat(200);
-    cluster.metadata.mockRejectedValue(unknown(`${long}b`));
-    await expect(producer.partitionCountOf(`${long}a`)).rejects.toThrow('Unknown topic');
-  });
-
   test('of Kafka itself are refused', async () => {
-    cluster.metadata.mockResolvedValue({ topics: new Map() } as never);
-    expect(await producer.partitionCountOf('__consumer_offsets')).toMatchObject({ kind: 'refused' });
+    cluster.metadata.mockResolvedValue({ topics: new Map([['__consumer_offsets', undefined]]) } as never);
+    expect(await countOf('__consumer_offsets')).toMatchObject({ kind: 'refused' });
   });
 
-  test('are refused or awaited by the errors about it, however deep they are, and by no others', async () => {
-    const refusing: (readonly [number, string])[] = [];
+  test('are refused or awaited by the error of the topic, and those of others are known', async () => {
+    const kinds = new Map<number, unknown>();
     for (const { code } of Object.values(protocolErrors)) {
-      const error = new MultipleErrors('failed', [
-        new MultipleErrors('failed', [new ProtocolError(code)]),
-        new Error('other'),
-      ]);
-      cluster.metadata.mockRejectedValue(error);
-      const found = await producer.partitionCountOf('t1').catch(() => undefined);
-      if (typeof found === 'object') refusing.push([code, found.kind]);
+      if (code === 0) continue;
+      const well = {
+        errorCode: 0,
+        name: 't2',
+        partitions: [{ ...partition, partitionIndex: 0, leaderId: 1 }],
+      };
+      const bad = { errorCode: code, name: 't1', partitions: [] };
+      cluster.metadata.mockRejectedValue(answeredWith(bad, well));
+      const counts = await producer.partitionCounts(['t1', 't2'], () => 0);
+      expect(counts.get('t2')).toBe(1);
+      kinds.set(code, (counts.get('t1') as { readonly kind: string }).kind);
     }
-    expect(refusing.toSorted(([one], [other]) => one - other)).toEqual([
-      [17, 'refused'],
-      [29, 'later'],
-    ]);
+    const refused = [...kinds].filter(([, kind]) => kind !== 'later');
+    expect(refused).toEqual([[17, 'refused']]);
+  });
+
+  test('are asked for once more after a lost connection, whose last error counts', async () => {
+    cluster.metadata.mockRejectedValueOnce(lostConnection());
+    expect(await countOf('t1')).toBe(1);
+    cluster.metadata.mockRejectedValue(lostConnection());
+    await expect(countOf('t1')).rejects.toMatchObject({ code: 'PLT_KFK_NETWORK' });
+  });
+});
+
+/** All topics have this id from now on. */
+function describeWith(id: string): void {
+  cluster.metadata.mockImplementation(async ({ topics = [] }) => {
+    const described = { id, partitionsCount: 1, partitions: [{ leader: 1 }] };
+    return {
+      topics: new Map(topics.map((topic) => [topic, described])),
+      brokers: new Map([[1, { host: 'kafka', port: 1 }]]),
+    } as never;
+  });
+}
+
+describe('a topic that was created anew', () => {
+  test('gets nothing from a producer whose numbers belong to the one before', async () => {
+    describeWith('one');
+    await send([recordFor('t1')]);
+    describeWith('two');
+    await expect(producer.send([recordFor('t1', 2)])).rejects.toThrow('created anew');
+    expect(cluster.requests).toHaveLength(1);
+  });
+
+  test('gets nothing from it either if that shows only after a connection was lost', async () => {
+    describeWith('one');
+    await send([recordFor('t1')]);
+    cluster.failure = () => {
+      describeWith('two');
+      return lostConnection();
+    };
+    expect(await failureOf(send([recordFor('t1', 2)]))).toMatchObject({
+      message: expect.stringContaining('created anew'),
+    });
+    expect(cluster.requests).toHaveLength(2);
   });
 });
 

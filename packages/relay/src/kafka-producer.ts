@@ -8,7 +8,6 @@ import {
   type ProducerOptions,
   ProtocolError,
   ResponseError,
-  UserError,
   Writer,
   compressionsAlgorithms,
   metadataV12,
@@ -19,7 +18,7 @@ import {
 import { setTimeout as delay } from 'node:timers/promises';
 
 import { guard, socketOf } from './kafka-connection.js';
-import { described } from './kafka-metadata.js';
+import { KafkaTopics, type PartitionCount } from './kafka-metadata.js';
 import { type KafkaRecord, batchOf, placeOf } from './kafka-records.js';
 import { unlessAborted } from './unless-aborted.js';
 
@@ -54,6 +53,7 @@ export interface KafkaRequest {
 export class KafkaProducer {
   readonly #client: Producer;
   readonly #options: KafkaClientOptions;
+  readonly #topics: KafkaTopics;
   /** The number of the next record, by partition. */
   readonly #sequences = new Map<string, number>();
   #identity: ProducerInfo | undefined;
@@ -61,14 +61,18 @@ export class KafkaProducer {
   /** Until when a server has asked it to be silent, on the clock of `performance`. */
   #silentUntilMs = 0;
   readonly #ended = new AbortController();
+  /** How many connections there have been. */
+  #connectionCount = 0;
   /** Why the last connection was lost, if it was: a request on it only learns that it is closed. */
   #loss: Error | undefined;
 
   constructor(options: KafkaClientOptions) {
     this.#options = options;
     this.#client = new Producer({ ...options, idempotent: true });
+    this.#topics = new KafkaTopics(this.#client, options.autocreateTopics === true);
     this.#client.connections.on('connecting', ({ connection }) => {
       guard(connection);
+      this.#connectionCount++;
       this.#loss = undefined;
       connection.on('error', (error) => {
         this.#loss = error;
@@ -113,48 +117,12 @@ export class KafkaProducer {
     if (ms > 0) await unlessAborted(delay(ms, undefined, { signal: this.#ended.signal }), signal);
   }
 
-  /**
-   * How many partitions a topic has, or why it takes no records: `refused` if it can never be written, `later` if it does not exist now, or
-   * may not be written now.
-   *
-   * @param knownCount how many another producer has found: if this one knew of fewer before, it asks again
-   * @throws what the client throws when nothing is known
-   */
-  async partitionCountOf(
-    topic: string,
-    knownCount = 0,
-  ): Promise<number | { readonly kind: 'refused' | 'later'; readonly reason: string }> {
-    // A server closes the connection on which it is asked for a name that is much longer.
-    if (topic.length > topicCharactersMax)
-      return {
-        kind: 'refused',
-        reason: `the name of the topic has ${topic.length} characters, more than ${topicCharactersMax}`,
-      };
-    try {
-      const { topics } = await described(this.#client, {
-        topics: [topic],
-        retries: unknownTopicRetries,
-      }).catch((error: unknown) => {
-        // The client says so if one of its attempts had this answer: what counts is the last one.
-        if (isUnknownTopic(error, topic)) return described(this.#client, { topics: [topic], retries: 0 });
-        throw error;
-      });
-      const count = topics.get(topic)?.partitionsCount;
-      if (count === undefined) return { kind: 'refused', reason: `the topic ${topic} is Kafka's own` };
-      if (count >= knownCount) return count;
-      const renewed = await described(this.#client, { topics: [topic], forceUpdate: true });
-      return renewed.topics.get(topic)?.partitionsCount ?? count;
-    } catch (error) {
-      if (isUnknownTopic(error, topic)) {
-        const what =
-          this.#options.autocreateTopics === true ? 'has not been created so far' : 'does not exist';
-        return { kind: 'later', reason: `the topic ${topic} ${what}` };
-      }
-      const refusal = leavesOf(error).find(({ apiCode = 0 }) => topicRefusals.has(apiCode));
-      if (refusal === undefined) throw error;
-      const kind = refusal.apiCode === codes.invalidTopic ? 'refused' : 'later';
-      return { kind, reason: `the topic ${topic}: ${refusal.message}` };
-    }
+  /** As {@link KafkaTopics.partitionCounts}. */
+  partitionCounts(
+    topics: readonly string[],
+    knownCountOf: (topic: string) => number,
+  ): Promise<ReadonlyMap<string, PartitionCount>> {
+    return this.#topics.partitionCounts(topics, knownCountOf);
   }
 
   /**
@@ -169,12 +137,13 @@ export class KafkaProducer {
     const version = this.#version;
     const stamp = { ...this.#identity, timestampMs: Date.now() };
     const topicNames = [...new Set(records.map(({ topic }) => topic))];
-    const { topics, brokers } = await described(this.#client, { topics: topicNames });
+    const { topics, brokers } = await this.#topics.describe(topicNames);
     const places = [...Map.groupBy(records, ({ place }) => place)].map(([place, batch]) => {
       const [{ topic, partition } = { topic: '', partition: 0 }] = batch;
       const sequence = this.#sequences.get(place) ?? 0;
       const compression = compressionsAlgorithms[this.#options.compression ?? 'none'];
-      const leader = topics.get(topic)?.partitions[partition]?.leader ?? -1;
+      const found = topics.get(topic);
+      const leader = found instanceof Error ? -1 : (found?.partitions[partition]?.leader ?? -1);
       const bytes = batchOf(batch, { ...stamp, sequence }, compression);
       return { place, topic, partition, leader, count: batch.length, bytes };
     });
@@ -226,8 +195,16 @@ export class KafkaProducer {
     if (leader === undefined)
       return new Map(batches.map(({ place }) => [place, new Error(`Kafka names no leader of ${place}`)]));
     const { timeout = 0 } = this.#options;
-    const sendOnce = async () =>
-      responseTo(await this.#client.connections.get(leader), batches, version, timeout);
+    let connectionCount = this.#connectionCount;
+    const sendOnce = async () => {
+      const connection = await this.#client.connections.get(leader);
+      // The cluster may be another one by now, where the numbers of this producer belong to somebody else.
+      if (this.#connectionCount > connectionCount) {
+        connectionCount = this.#connectionCount;
+        await this.#topics.describe([...new Set(batches.map(({ topic }) => topic))], { forceUpdate: true });
+      }
+      return responseTo(connection, batches, version, timeout);
+    };
     let isRepeated = false;
     const { responses, throttleTimeMs } = await sendOnce().catch((error: unknown) => {
       if (!(error instanceof NetworkError)) throw error;
@@ -295,13 +272,6 @@ const unknown = -1;
 /** What a server says of the rights to a topic, each of which is a bit, if it does not say them. */
 const rightsUnknown = -(2 ** 31);
 const writeRight = 1 << 4;
-const topicCharactersMax = 249;
-/** A topic that was created just now may not be known everywhere. */
-const unknownTopicRetries = 5;
-/** How long the client waits before it tries again. */
-export const retryDelayMs = 100;
-/** How long {@link KafkaProducer.partitionCountOf} waits between its questions, in addition to the time of the answers. */
-export const topicPatienceMs = unknownTopicRetries * retryDelayMs;
 const topicRefusals: ReadonlySet<number> = new Set([codes.invalidTopic, codes.topicAuthorizationFailed]);
 const produceKey = 0;
 const allInSyncReplicas = -1;
@@ -314,10 +284,6 @@ const versions = [9, 10, 11] as const;
 function isFinal(answer: KafkaAnswer): boolean {
   const { errorCode } = answer;
   return errorCode === 0 || isTooLarge(answer) || isInvalid(answer) || topicRefusals.has(errorCode);
-}
-
-function isUnknownTopic(error: unknown, topic: string): boolean {
-  return error instanceof UserError && error.message === `Unknown topic ${topic}.`;
 }
 
 async function responseTo(

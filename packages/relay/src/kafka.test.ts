@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import { leftBehind } from '../../core/test/left-behind.js';
 import { messageFor } from '../test/broker-suite.js';
-import { ScriptedCluster } from '../test/scripted-cluster.js';
+import { ScriptedCluster, lostConnection } from '../test/scripted-cluster.js';
 import { unhandledRejections } from '../test/unhandled.js';
 import type { Broker, BrokerMessage } from './index.js';
 import { type KafkaOptions, kafka } from './kafka.js';
@@ -157,7 +157,7 @@ describe('Kafka', () => {
       cluster.failure = () => undefined;
       for (const _call of [1, 2]) await kindsOf(broker, messagesFor('t1', 1));
       cluster.failure = () => new Error('refused');
-      await expect(kindsOf(broker, messagesFor('t1', 1))).rejects.toThrow('refused');
+      expect(await kindsOf(broker, messagesFor('t1', 1))).toEqual(['later']);
       expect(closed).toHaveBeenCalledTimes(round);
       expect(cluster.identities).toHaveBeenCalledTimes(round);
       // The numbers of another producer begin again.
@@ -204,7 +204,7 @@ describe('Kafka', () => {
     const broker = open();
     cluster.failure = () => new Error('refused');
     const left = await leftBehind(async () => {
-      await expect(kindsOf(broker, messagesFor('t1', 1))).rejects.toThrow('refused');
+      expect(await kindsOf(broker, messagesFor('t1', 1))).toEqual(['later']);
       cluster.metadata.mockRejectedValueOnce(new Error('no answer'));
       await expect(broker.ping()).rejects.toThrow('no answer');
     });
@@ -225,7 +225,8 @@ describe('Kafka', () => {
     await expect.poll(() => cluster.requests.length).toBe(1);
     caller.abort(new Error('given up'));
     await expect(givenUp).rejects.toThrow('given up');
-    await expect(kindsOf(open({ timeoutMs: 50 }), messagesFor('t1', 1))).rejects.toThrow('50 ms');
+    const [outcome] = await open({ timeoutMs: 50 }).publish(messagesFor('t1', 1), forever);
+    expect(outcome).toMatchObject({ kind: 'later', reason: expect.stringContaining('50 ms') });
     answer.resolve();
     expect(await unhandled()).toEqual([]);
   });
@@ -301,6 +302,18 @@ describe('Kafka', () => {
     cluster.verdict = () => ({});
     expect(await kindsOf(broker, messages.slice(1, 4))).toEqual(['confirmed', 'confirmed', 'confirmed']);
     expect(cluster.identities).toHaveBeenCalledTimes(2);
+  });
+
+  test('lets a partition alone wait whose leader gives no answer, if another server answers', async () => {
+    cluster.failure = lostConnection;
+    const messages = [messageFor('t1', 'a', 1), messageFor('t1', 'a', 2), messageFor('t1', 'b', 1)];
+    expect(await kindsOf(open(), messages)).toEqual(['later', 'held-back', 'later']);
+    const noAnswer = new Error('no answer');
+    cluster.failure = () => {
+      cluster.metadata.mockRejectedValue(noAnswer);
+      return lostConnection();
+    };
+    await expect(kindsOf(open(), messages)).rejects.toThrow('no answer');
   });
 
   test('lets models of a partition alone wait that answers that it has too few replicas', async () => {

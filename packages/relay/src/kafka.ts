@@ -10,9 +10,8 @@ import {
   isInvalid,
   isTooLarge,
   refusalOf,
-  retryDelayMs,
-  topicPatienceMs,
 } from './kafka-producer.js';
+import { retryDelayMs, topicPatienceMs } from './kafka-metadata.js';
 import {
   type KafkaRecord,
   nextRequest,
@@ -200,7 +199,8 @@ class KafkaBroker implements Broker {
     const batchBytesMax = (topic: string): number =>
       Math.min(searched.get(topic) ?? Infinity, this.#lowered.get(topic)?.bytesMax ?? batchBytesMaxDefault);
     await producer.rest(signal);
-    let waiting = await this.#records(producer, messages, outcomes, signal);
+    const records = await this.#records(producer, messages, outcomes, signal);
+    let waiting = records;
     while (waiting.length > 0) {
       await producer.rest(signal);
       const request = nextRequest(waiting, batchBytesMax);
@@ -225,7 +225,18 @@ class KafkaBroker implements Broker {
       waiting = unsettled(waiting, outcomes, failures);
     }
     const [failure] = failures.values();
-    if (failure !== undefined) throw failure;
+    if (failure === undefined) return;
+    // If another server answers, only these partitions wait.
+    if (outcomes.size === 0 && (await this.#isThere(producer, signal)))
+      for (const { message } of records) outcomes.set(message, outcomeOf('later', reasonOf(failure)));
+    throw failure;
+  }
+
+  async #isThere(producer: KafkaProducer, signal: AbortSignal): Promise<boolean> {
+    return this.#answer(producer.ping(undefined), signal).then(
+      () => true,
+      () => false,
+    );
   }
 
   /** The records of messages that can be published, as far as is known; notes what becomes of others. */
@@ -236,18 +247,16 @@ class KafkaBroker implements Broker {
     signal: AbortSignal,
   ): Promise<readonly KafkaRecord[]> {
     const { messageBytesMax = messageBytesMaxDefault } = this.#options;
-    const counts = new Map<string, Awaited<ReturnType<KafkaProducer['partitionCountOf']>>>();
-    const ofTopics = [...Map.groupBy(messages, (message) => this.#topic.of(message))];
-    const count = async ([topic, [first]]: (typeof ofTopics)[number]): Promise<void> => {
-      this.#lastTopic = topic;
-      const known = this.#partitionCounts.get(topic);
-      const found = await this.#answer(producer.partitionCountOf(topic, known), signal, topicPatienceMs);
-      counts.set(topic, found);
-      if (typeof found === 'number' && first !== undefined && this.#topic.targetOf(first) === topic)
+    const topics = [...new Set(messages.map((message) => this.#topic.of(message)))];
+    this.#lastTopic = topics.at(-1);
+    const asking = producer.partitionCounts(topics, (topic) => this.#partitionCounts.get(topic) ?? 0);
+    const counts = await this.#answer(asking, signal, topicPatienceMs);
+    for (const message of messages) {
+      const topic = this.#topic.of(message);
+      const found = counts.get(topic);
+      if (typeof found === 'number' && this.#topic.targetOf(message) === topic)
         this.#partitionCounts.set(topic, found);
-    };
-    // Each question about a missing topic is repeated for a while.
-    await Promise.all(ofTopics.map(count));
+    }
     const failedKeys = new Set<string>();
     return messages.flatMap((message) => {
       if (failedKeys.has(message.key)) return [];

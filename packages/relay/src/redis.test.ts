@@ -83,6 +83,30 @@ describe('Redis', () => {
     expect(await kindsOf(open(), messages)).toEqual(['confirmed', 'confirmed', 'later']);
   });
 
+  test('gets what it has confirmed only once if the time of a call is over before the next transaction', async () => {
+    const call = new AbortController();
+    server.refuses = () => {
+      server.isSilent = true;
+      return undefined;
+    };
+    server.onSilence = () => call.abort(new Error('its time is over'));
+    const patient = open({ timeoutMs: 3_000 });
+    expect(
+      await patient.publish([messageFor('t', 'a', 1), messageFor('u', 'a', 2)], call.signal),
+    ).toMatchObject([{ kind: 'confirmed' }, { kind: 'later', reason: 'its time is over' }]);
+  });
+
+  test('gets what it has confirmed only once if it refuses one stream, and another one has no answer', async () => {
+    server.refusesAll = (entries) =>
+      entries.some(({ stream }) => stream === 'u') ? 'EXECABORT Transaction discarded' : undefined;
+    server.refuses = ({ stream }) => {
+      if (stream === 'v') server.cut();
+      return undefined;
+    };
+    const messages = ['t', 'u', 'v'].map((stream) => messageFor(stream, stream, 1));
+    expect(await kindsOf(open(), messages)).toEqual(['confirmed', 'later', 'later']);
+  });
+
   test('gets nothing of a model behind a message that it refuses, not even for another stream', async () => {
     server.refuses = ({ stream }) => (stream === 'u' ? 'WRONGTYPE no stream' : undefined);
     const messages = [

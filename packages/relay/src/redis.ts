@@ -10,6 +10,7 @@ import {
 } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
 import { NameTemplate } from './name-template.js';
+import { unlessAborted } from './unless-aborted.js';
 
 /** How a relay reaches Redis. */
 export interface RedisOptions {
@@ -32,6 +33,8 @@ export interface RedisOptions {
 
 const messageBytesMaxDefault = 32 * 1024 * 1024;
 const timeoutMsDefault = 30_000;
+/** How long an answer is awaited when the time of a call is over: less than the second that the relay leaves for what is known by then. */
+const graceMs = 500;
 const streamRule = { of: 'stream', pattern: /[^]/, words: 'not be empty' } as const;
 
 /**
@@ -95,11 +98,10 @@ class RedisBroker implements Broker {
       const next = this.#nextTransaction(waiting);
       this.#lastStream = next[0] && this.#stream.of(next[0]);
       const failedKeys = new Set<string>();
-      const executing = this.#connection.answer(client, this.#executeApart(client, next));
-      const replies = await executing.catch((error: unknown) => {
+      const replies = await this.#executeApart(client, next, signal).catch((error: unknown) => {
         // What is confirmed must not be stored again because others have no answer.
         if ([...outcomes.values()].every(({ kind }) => kind !== 'confirmed')) throw error;
-        return next.map(() => (error instanceof Error ? error : new Error(String(error))));
+        return next.map(() => errorOf(error));
       });
       // A server that has become another one's replica, or holds other keys, closes no connection. One that refuses transactions to the user now
       // stores the entries all the same, and the next connection finds that out.
@@ -177,25 +179,39 @@ class RedisBroker implements Broker {
   /**
    * Executes one transaction; if Redis has refused it as a whole, one for each stream, because it may have refused it for one of them only,
    * such as one that the user may not write.
+   *
+   * @throws what the client throws, and the signal's reason, when there is no answer to the first transaction
    */
-  async #executeApart(client: Client, messages: readonly BrokerMessage[]): Promise<readonly unknown[]> {
-    const replies = await this.#execute(client, messages);
+  async #executeApart(
+    client: Client,
+    messages: readonly BrokerMessage[],
+    signal: AbortSignal,
+  ): Promise<readonly unknown[]> {
+    const replies = await this.#execute(client, messages, signal);
     const [first] = replies;
     const isRefused = first instanceof Error && replies.every((reply) => reply === first);
     const streams = Map.groupBy(messages, (message) => this.#stream.of(message));
     if (!isRefused || streams.size === 1 || isOfWrongServer(first) || isOfTransactions(first)) return replies;
     const apart = new Map<BrokerMessage, unknown>();
-    for (const ofStream of streams.values()) {
-      const own = await this.#execute(client, ofStream);
+    const execute = async (ofStream: readonly BrokerMessage[]): Promise<void> => {
+      const own = await this.#execute(client, ofStream, signal).catch((error: unknown) =>
+        ofStream.map(() => errorOf(error)),
+      );
       for (const [index, message] of ofStream.entries()) apart.set(message, own[index]);
-    }
+    };
+    await Promise.all(Array.from(streams.values(), execute));
     return messages.map((message) => apart.get(message));
   }
 
-  #execute(client: Client, messages: readonly BrokerMessage[]): Promise<readonly unknown[]> {
+  async #execute(
+    client: Client,
+    messages: readonly BrokerMessage[],
+    signal: AbortSignal,
+  ): Promise<readonly unknown[]> {
     const transaction = client.multi();
     for (const message of messages) this.#add(transaction, message);
-    return transaction.exec().catch((error: unknown) => repliesOf(error, messages.length));
+    const executing = transaction.exec().catch((error: unknown) => repliesOf(error, messages.length));
+    return unlessAborted(this.#connection.answer(client, executing), signal, graceMs);
   }
 
   #add(transaction: ReturnType<Client['multi']>, message: BrokerMessage): void {
@@ -219,6 +235,10 @@ function outcomeOf(reply: unknown): PublishOutcome {
   if (!(reply instanceof Error)) return confirmed;
   const reason = reply.message;
   return refusals.test(reason) ? { kind: 'refused', reason } : { kind: 'later', of: 'target', reason };
+}
+
+function errorOf(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
 }
 
 /** Whether a server has answered that another one must be asked. */

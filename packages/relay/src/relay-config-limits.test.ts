@@ -184,8 +184,8 @@ describe('a section of relays', () => {
       { name: 'b', timeoutMs: 77, aliases: ['former'], nats: sections.nats },
     );
     expect(relays.map(optionsOf)).toMatchObject([
-      { batchMax: 100, timeoutMs: 502_000 },
-      { batchMax: 100, timeoutMs: 2_077, aliases: ['former'] },
+      { batchMax: 100, timeoutMs: 503_000 },
+      { batchMax: 100, timeoutMs: 3_077, aliases: ['former'] },
     ]);
     expect(relays.map(({ name, aliases }) => [name, aliases])).toEqual([
       ['a', []],

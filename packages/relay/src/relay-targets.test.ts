@@ -127,6 +127,18 @@ describe('a target that takes nothing', () => {
     },
   );
 
+  test('keeps its own reason in the state of the relay after a call without messages', async () => {
+    const broker = new ScriptedBroker({ messagesMax: 100, timeoutMs: 30_000 });
+    broker.takesLater = () => ({});
+    const publisher = relay({ name: 'to-broker', broker, clock: new VirtualClock() });
+    const batch = [newEnvelope(), newEnvelope()];
+    expect(await handle(publisher, ...batch)).toBe('BrokerUnavailableError');
+    const sentCount = broker.sent.length;
+    expect(await handle(publisher, ...batch)).toBe('BrokerUnavailableError');
+    expect(broker.sent).toHaveLength(sentCount);
+    expect(publisher.state.lastError?.text).toContain('not now');
+  });
+
   test('is sent nothing before the time for which it asks', async () => {
     const { clock, counters, broker, open } = await relayed();
     const models = await open(100);
@@ -219,12 +231,21 @@ describe('a message that alone is not taken', () => {
   });
 
   test.each([
-    ['is there', false, []],
-    ['is away', true, 'BrokerUnavailableError'],
-  ])('waits alone beside another one without an answer if the broker %s: %s', async (_is, isDown, end) => {
+    ['is there', (broker: ScriptedBroker) => broker, []],
+    ['is away', (broker: ScriptedBroker) => (broker.isDown = true), 'BrokerUnavailableError'],
+    [
+      'throws at once',
+      (broker: ScriptedBroker) => {
+        broker.ping = () => {
+          throw new Error('not connected');
+        };
+      },
+      'BrokerUnavailableError',
+    ],
+  ])('waits alone beside another one without an answer if the broker %s', async (_is, prepare, end) => {
     const broker = new ScriptedBroker({ messagesMax: 100, timeoutMs: 30_000 });
     broker.failsCall = () => true;
-    broker.isDown = isDown;
+    prepare(broker);
     const publisher = relay({ name: 'to-broker', broker, clock: new VirtualClock() });
     const batch = [newEnvelope(), newEnvelope()];
     for (let call = 1; call <= 30; call++)
@@ -324,10 +345,13 @@ class SlowBroker extends ScriptedBroker {
   readonly #clock: VirtualClock;
   readonly #msOf: (message: BrokerMessage) => number;
 
-  constructor(clock: VirtualClock, msOf: (message: BrokerMessage) => number) {
+  readonly #concurrency: number | undefined;
+
+  constructor(clock: VirtualClock, msOf: (message: BrokerMessage) => number, concurrency?: number) {
     super({ messagesMax: 100, timeoutMs: 2_000 });
     this.#clock = clock;
     this.#msOf = msOf;
+    this.#concurrency = concurrency;
   }
 
   override publish(messages: readonly BrokerMessage[], signal: AbortSignal) {
@@ -337,7 +361,9 @@ class SlowBroker extends ScriptedBroker {
       this.sent.push(message.id);
       this.published.push(message);
     };
-    return publishByKey(messages, signal, publishOne);
+    const targetOf = (message: BrokerMessage) => this.targetOf?.(message) ?? '';
+    const concurrency = this.#concurrency ?? messages.length;
+    return publishByKey(messages, signal, publishOne, { concurrency, targetOf });
   }
 }
 
@@ -382,6 +408,25 @@ describe('a call whose time is over', () => {
     expect(broker.firstVersions(model!.value)).toHaveLength(100);
     expect(broker.sent).toHaveLength(100);
     expect(countedOf).toEqual([]);
+  });
+
+  test('leaves what was confirmed confirmed, although others have not had their turn', async () => {
+    const clock = new VirtualClock();
+    const broker = new SlowBroker(clock, (message) => (message.topic === 'slow' ? 500 : 1), 4);
+    broker.targetOf = ({ topic }) => topic;
+    const publisher = relay({
+      name: 'to-broker',
+      broker,
+      clock,
+      timeoutMs: 100,
+      topic: ({ eventId }) => topics.get(eventId) ?? '',
+    });
+    const batch = Array.from({ length: 12 }, newEnvelope);
+    const topics = new Map(batch.map(({ eventId }, index) => [eventId, index < 8 ? 'slow' : 'quick']));
+    const handling = handle(publisher, batch[8]!, batch[9]!, ...batch.slice(0, 8), batch[10]!);
+    await clock.advance(1_000);
+    expect(await handling).toEqual([]);
+    expect(broker.published.map(({ id }) => id)).toEqual([batch[8]!.eventId, batch[9]!.eventId]);
   });
 
   test('does not hold up its slot for ever because one message is never answered', async () => {

@@ -402,11 +402,11 @@ describe('a relay to one broker', () => {
   const context = { attempt: 1, signal, execute: never };
 
   test.each([
-    // Delivery waits two seconds longer than the relay.
-    [{}, {}, { batchMax: undefined, timeoutMs: 32_000 }],
-    [{ messagesMax: 5 }, {}, { batchMax: 5, timeoutMs: 32_000 }],
-    [{ timeoutMs: 7 }, {}, { batchMax: undefined, timeoutMs: 2_007 }],
-    [{ messagesMax: 5, timeoutMs: 7 }, { timeoutMs: 9 }, { batchMax: 5, timeoutMs: 2_009 }],
+    // Delivery waits three seconds longer than the relay.
+    [{}, {}, { batchMax: undefined, timeoutMs: 33_000 }],
+    [{ messagesMax: 5 }, {}, { batchMax: 5, timeoutMs: 33_000 }],
+    [{ timeoutMs: 7 }, {}, { batchMax: undefined, timeoutMs: 3_007 }],
+    [{ messagesMax: 5, timeoutMs: 7 }, { timeoutMs: 9 }, { batchMax: 5, timeoutMs: 3_009 }],
     [{}, { timeoutMs: 2 ** 31 - 1 }, { batchMax: undefined, timeoutMs: 2 ** 31 - 1 }],
     [{}, { timeoutMs: -1 }, { batchMax: undefined, timeoutMs: -1 }],
     [{}, { timeoutMs: 1.5 }, { batchMax: undefined, timeoutMs: 1.5 }],

@@ -3,12 +3,10 @@ import { type Observer, observeWith } from '@framework/core/adapter';
 import type { EventEnvelope, EventHandlerOptions } from '@framework/events';
 
 import { type Broker, timerMsMax } from './broker.js';
-import { EventRelay, type Relay, lastWordsMs } from './event-relay.js';
+import { EventRelay, type Relay, handOverMs } from './event-relay.js';
 import { defaultTopic } from './message.js';
 
 const timeoutMsDefault = 30_000;
-/** How much longer delivery waits than the relay, which must return the outcomes of its messages first. */
-const handOverMs = lastWordsMs + 1_000;
 
 /** What a relay publishes, where, and from which event on. */
 export interface RelayOptions extends Pick<EventHandlerOptions, 'aliases' | 'startFrom' | 'source'> {

@@ -126,7 +126,7 @@ test('publishes to a server that is older than the one which answers first, as i
 test('waits for a topic of which a server says first that it is missing, and then that nobody leads it', async () => {
   let askedCount = 0;
   server.describes = () => (askedCount++ === 0 ? 3 : 5);
-  await expect(publish('a')).rejects.toThrow('leader');
+  expect(await publish('a')).toEqual(['later']);
   server.describes = () => 0;
   expect(await publish('a')).toEqual(['confirmed']);
 });

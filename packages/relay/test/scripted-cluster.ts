@@ -8,6 +8,7 @@ import {
   type Writer,
   readRecordsBatch,
 } from '@platformatic/kafka';
+import { EventEmitter } from 'node:events';
 import { vi } from 'vitest';
 
 /** More than any test needs. */
@@ -73,17 +74,36 @@ export class ScriptedCluster {
       );
       return { topics: known, brokers: new Map(servers) };
     } as never);
-    vi.spyOn(ConnectionPool.prototype, 'get').mockImplementation(
-      async ({ port }: { readonly port: number }) => this.#connectionTo(port),
-    );
+    const connect = this.#connect;
+    vi.spyOn(ConnectionPool.prototype, 'get').mockImplementation(async function (
+      this: ConnectionPool,
+      { port }: { readonly port: number },
+    ) {
+      return connect(this, port);
+    });
   }
+
+  /** As in the client, a pool says when it connects to a server, first and after a loss. */
+  readonly #connect = (pool: ConnectionPool, server: number): Connection => {
+    const connected = this.#connected.get(pool) ?? new Set();
+    this.#connected.set(pool, connected);
+    if (!connected.has(server)) {
+      const connection = Object.assign(new EventEmitter(), { send: () => true, close: () => undefined });
+      pool.emit('connecting', { connection });
+      connected.add(server);
+    }
+    return this.#connectionTo(server, () => connected.delete(server));
+  };
+
+  /** The servers to which a pool is connected. */
+  readonly #connected = new WeakMap<ConnectionPool, Set<number>>();
 
   readonly #describe = (topic: string) => {
     const partitions = Array.from({ length: this.partitionCount }, () => ({ leader: serverOf(topic) }));
     return { partitionsCount: this.partitionCount, partitions };
   };
 
-  #connectionTo(server: number): Connection {
+  #connectionTo(server: number, lose: () => void): Connection {
     const send = (
       _api: number,
       version: number,
@@ -97,7 +117,10 @@ export class ScriptedCluster {
       this.onRequest(waitMs);
       const request = { server, version, batches };
       this.requests.push(request);
-      void this.#answer(request, callback);
+      void this.#answer(request, (error, response) => {
+        if (error instanceof NetworkError) lose();
+        callback(error, response);
+      });
     };
     return { send } as unknown as Connection;
   }

@@ -19,7 +19,11 @@ export class ScriptedRedis {
   refuses: (entry: RedisEntry) => string | undefined = () => undefined;
   /** The error of whole transactions. */
   aborts: string | undefined;
+  /** The error of a whole transaction, if it is refused because of its entries. */
+  refusesAll: (entries: readonly RedisEntry[]) => string | undefined = () => undefined;
   isSilent = false;
+  /** Called with each command that gets no answer. */
+  onSilence: () => void = () => undefined;
   /** What it says of itself. */
   info = 'redis_mode:standalone\r\nrole:master\r\n';
   readonly #server: Server;
@@ -60,6 +64,7 @@ export class ScriptedRedis {
       for (let read = commandIn(received); read !== undefined; read = commandIn(received)) {
         received = received.subarray(read.bytes);
         const [name] = read.words;
+        if (this.isSilent) this.onSilence();
         if (!this.isSilent && name === 'PING' && isInTransaction) {
           queued.push('PING');
           socket.write('+QUEUED\r\n');
@@ -91,7 +96,8 @@ export class ScriptedRedis {
     const commands = queued.splice(0);
     if (commands[0] === 'PING') return '*1\r\n+PONG\r\n';
     const entries = commands.filter((command) => command !== 'PING');
-    if (this.aborts !== undefined) return `-${this.aborts}\r\n`;
+    const aborts = this.aborts ?? this.refusesAll(entries);
+    if (aborts !== undefined) return `-${aborts}\r\n`;
     this.transactions.push(entries);
     const answers = entries.map((entry, index) => {
       const error = this.refuses(entry);

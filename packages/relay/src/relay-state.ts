@@ -1,4 +1,15 @@
+import type { EventSourceState } from '@framework/core/adapter';
 import { RetryLaterError } from '@framework/events';
+
+/** How the last call of a relay's broker ended, in this process. */
+export interface RelayState {
+  /** `waiting`: the broker took nothing, and the events are published again. `idle`: nothing was published yet. */
+  readonly kind: 'idle' | 'publishing' | 'waiting';
+  /** The last error, and when it happened; `undefined` when there was none. */
+  readonly lastError: RelayError | undefined;
+  /** How the relay's source is doing, for each database; empty when the log is polled. */
+  readonly sources: readonly EventSourceState[];
+}
 
 /** What has kept a relay from publishing. */
 export interface RelayError {
