@@ -41,6 +41,8 @@ export interface KafkaAdditions {
   readonly properties?: Readonly<Record<string, string | number | boolean>>;
   /** The port of another server's controller, whose cluster it joins as the second server. Default: a cluster of its own. */
   readonly joins?: number;
+  /** The ports of a server that has been stopped, which this one takes. Default: free ones. */
+  readonly ports?: readonly [port: number, controllerPort: number];
   /** Passwords by the names of their users, who are known by SCRAM. */
   readonly users?: Readonly<Record<string, string>>;
 }

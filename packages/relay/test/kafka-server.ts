@@ -58,7 +58,7 @@ export class KafkaServer {
     });
     if (classPath === undefined) return undefined;
     const folder = await mkdtemp(join(tmpdir(), 'kafka-'));
-    const [port = 0, controllerPort = 0] = await freePorts(2);
+    const [port = 0, controllerPort = 0] = additions.ports ?? (await freePorts(2));
     await formatKafka(classPath, { folder, port, controllerPort }, additions);
     const log = await open(join(folder, 'server.log'), 'a');
     const { command, args } = kafkaProgram(classPath, folder);
