@@ -43,6 +43,9 @@ describe('the timeout of a call', () => {
       override sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
         return super.sleep(Math.max(1, durationMs), signal);
       }
+      override after(durationMs: number, work: () => void): () => void {
+        return super.after(Math.max(1, durationMs), work);
+      }
     }
     class TimerBench extends DeliveryBench {
       override readonly clock = new TimerClock();

@@ -7,8 +7,8 @@ export class CallDeadlines<Call extends object> {
   readonly #onExpired: (call: Call) => void;
   /** The calls in the order in which they began, so that the first one expires first. */
   readonly #startedMs = new Map<Call, number>();
-  /** Ends the timer; `undefined` while there is none. */
-  #timer: AbortController | undefined;
+  /** Cancels the timer; `undefined` while there is none. */
+  #cancelTimer: (() => void) | undefined;
 
   /** @param onExpired called with each call that takes too long, and must remove it */
   constructor(timeoutMs: number, clock: Clock, onExpired: (call: Call) => void) {
@@ -23,7 +23,7 @@ export class CallDeadlines<Call extends object> {
 
   add(call: Call): void {
     this.#startedMs.set(call, this.#clock.elapsedMs());
-    if (this.#timer === undefined) void this.#watch();
+    if (this.#cancelTimer === undefined) this.#watch();
   }
 
   /** Stops watching a call; returns false if it was already removed. */
@@ -33,20 +33,14 @@ export class CallDeadlines<Call extends object> {
 
   /** Ends the timer; calls that are added later are watched again. */
   stop(): void {
-    this.#timer?.abort();
-    this.#timer = undefined;
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
   }
 
-  /** Waits without holding a call or an iterator of the map: either would keep calls in memory that have ended. */
-  async #watch(): Promise<void> {
-    const timer = new AbortController();
-    this.#timer = timer;
-    for (let leftMs = this.#expire(); leftMs !== undefined; leftMs = this.#expire()) {
-      await this.#clock.sleep(leftMs, timer.signal);
-      if (timer.signal.aborted) return;
-    }
-    // An expired call may have stopped this timer, and another call begun the next one.
-    if (!timer.signal.aborted) this.#timer = undefined;
+  /** Expires calls, and sets the timer for the next one. It holds none of them: it would keep it in memory after its end. */
+  #watch(): void {
+    const leftMs = this.#expire();
+    this.#cancelTimer = leftMs === undefined ? undefined : this.#clock.after(leftMs, () => this.#watch());
   }
 
   /**
@@ -105,10 +99,10 @@ export class AbandonedCalls {
   readonly #options: AbandonedCallsOptions;
   readonly #onRoom = new Set<() => void>();
   readonly #countByHandler = new Map<string, number>();
-  readonly #stopped = new AbortController();
   #count = 0;
-  /** Aborted when there is room again; `undefined` while nothing waits for that. */
-  #room: AbortController | undefined;
+  /** Cancels the request for a restart that is due; `undefined` while there is room. */
+  #cancelRequest: (() => void) | undefined;
+  #isStopped = false;
 
   constructor(options: AbandonedCallsOptions) {
     this.#options = options;
@@ -127,7 +121,9 @@ export class AbandonedCalls {
   add(handler: string): void {
     this.#count++;
     this.#countByHandler.set(handler, (this.#countByHandler.get(handler) ?? 0) + 1);
-    if (this.full && this.#room === undefined) void this.#wait();
+    if (!this.full || this.#isStopped) return;
+    const { clock, forMs } = this.#options;
+    this.#cancelRequest ??= clock.after(forMs, () => this.#requestRestart());
   }
 
   remove(handler: string): void {
@@ -137,27 +133,21 @@ export class AbandonedCalls {
     if (left === 0) this.#countByHandler.delete(handler);
     else this.#countByHandler.set(handler, left);
     if (!wasFull || this.full) return;
-    this.#room?.abort();
+    this.#cancelRequest?.();
+    this.#cancelRequest = undefined;
     for (const listener of this.#onRoom) listener();
   }
 
   /** Requests no restart from now on, because the process is ending anyway. */
   stop(): void {
-    this.#stopped.abort();
+    this.#isStopped = true;
+    this.#cancelRequest?.();
   }
 
-  async #wait(): Promise<void> {
-    const { clock, forMs, onRestartNeeded } = this.#options;
-    const room = (this.#room = new AbortController());
-    await clock.sleep(forMs, AbortSignal.any([room.signal, this.#stopped.signal]));
-    this.#room = undefined;
-    if (this.#stopped.signal.aborted) return;
-    if (!room.signal.aborted) {
-      this.#stopped.abort();
-      onRestartNeeded({ abandonedCount: this.#count, countByHandler: new Map(this.#countByHandler) });
-    } else if (this.full) {
-      await this.#wait();
-    }
+  #requestRestart(): void {
+    this.#isStopped = true;
+    const countByHandler = new Map(this.#countByHandler);
+    this.#options.onRestartNeeded({ abandonedCount: this.#count, countByHandler });
   }
 }
 

@@ -2,6 +2,7 @@ import type { Clock } from '@framework/core';
 import type { DeliverableEvent } from '@framework/core/adapter';
 
 import type { EngineSettings } from '../delivery-settings.js';
+import { within } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
 import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
 
@@ -64,10 +65,10 @@ export class QuarantineGate {
   readonly #clock: Clock;
   /** The running attempts, including those that were alone before. */
   readonly #running = new Set<Promise<void>>();
-  readonly #waiting: (() => Promise<void>)[] = [];
   /** Set while an attempt is alone, or waits for the running ones to end. */
   #closed: Promise<void> | undefined;
-  #takesTurns = false;
+  /** Resolves at the end of the last turn that an attempt has to be alone; `undefined` if there is none. */
+  #lastTurn: Promise<void> | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -85,49 +86,32 @@ export class QuarantineGate {
    * @param work gets a signal that is aborted when it is no longer alone: at once if the others do not end in time
    * @param aloneMs the longest time that it waits, and the longest time that it is alone
    */
-  runAlone(work: (alone: AbortSignal) => Promise<void>, aloneMs: number): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#waiting.push(async () => {
-        await this.#within(aloneMs, Promise.all(this.#running));
-        const over = new AbortController();
-        // If the process ends, the cause may be something that is still running.
-        if (this.#running.size > 0) over.abort();
-        const running = this.#run(() => work(over.signal));
-        running.then(resolve, reject);
-        if (!over.signal.aborted) await this.#within(aloneMs, running);
-        over.abort();
-      });
-      if (!this.#takesTurns) void this.#takeTurns();
-    });
+  async runAlone(work: (alone: AbortSignal) => Promise<void>, aloneMs: number): Promise<void> {
+    const turn = Promise.withResolvers<void>();
+    const earlier = this.#lastTurn;
+    this.#lastTurn = turn.promise;
+    if (earlier !== undefined) {
+      await earlier;
+      // Work that has waited for the gate begins before this attempt closes it again.
+      await Promise.resolve();
+    }
+    this.#closed = turn.promise;
+    await within(this.#clock, aloneMs, Promise.allSettled(this.#running));
+    const over = new AbortController();
+    // If the process ends, the cause may be something that is still running.
+    if (this.#running.size > 0) over.abort();
+    const running = this.#run(() => work(over.signal));
+    if (!over.signal.aborted) await within(this.#clock, aloneMs, Promise.allSettled([running]));
+    over.abort();
+    this.#closed = undefined;
+    if (this.#lastTurn === turn.promise) this.#lastTurn = undefined;
+    turn.resolve();
+    await running;
   }
 
   #run(work: () => Promise<void>): Promise<void> {
     const running = work().finally(() => this.#running.delete(running));
     this.#running.add(running);
     return running;
-  }
-
-  async #takeTurns(): Promise<void> {
-    this.#takesTurns = true;
-    for (let turn = this.#waiting.shift(); turn !== undefined; turn = this.#waiting.shift()) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#closed = promise;
-      await turn();
-      this.#closed = undefined;
-      resolve();
-      // Work that has waited for the gate begins before the next attempt closes it.
-      await promise;
-    }
-    this.#takesTurns = false;
-  }
-
-  async #within(durationMs: number, work: Promise<unknown>): Promise<void> {
-    const over = new AbortController();
-    const ended = work.then(
-      () => undefined,
-      () => undefined,
-    );
-    await Promise.race([ended, this.#clock.sleep(durationMs, over.signal)]);
-    over.abort();
   }
 }
