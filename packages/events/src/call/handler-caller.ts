@@ -15,7 +15,7 @@ import {
 } from '@framework/core/adapter';
 
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
-import { partialFailure } from './attempt-failure.js';
+import { type AttemptFailure, type AttemptFailureHook, partialFailure } from './attempt-failure.js';
 import type { HandlerContext, HandlerExecution } from '../handler/event-handler.js';
 import type { EnvelopeFactory } from '../handler/row-envelope.js';
 import { type AbandonedCalls, CallDeadlines, type TurnTime } from './call-deadlines.js';
@@ -42,14 +42,23 @@ interface CalledSlot {
   readonly held: boolean;
 }
 
-interface RunningCall {
+/** A call that is to be made. */
+interface Call {
+  readonly events: readonly DeliverableEvent[];
+  readonly attempt: number;
   readonly slot: CalledSlot;
-  readonly context: CallContext;
   /** Ends the wait for the call, which itself may still be running. */
   readonly onOutcome: (outcome: CallOutcome) => void;
+}
+
+interface RunningCall extends Pick<Call, 'slot' | 'onOutcome'> {
+  readonly context: CallContext;
   /** Ends what an observer sees of the call, for this reason. */
   readonly onGivenUp: (reason: unknown) => void;
 }
+
+type ReportedFailure = Pick<AttemptFailure, 'event' | 'attempt' | 'error' | 'retryAfterMs'> &
+  Partial<Pick<AttemptFailure, 'counted' | 'eventCount'>>;
 
 interface HandlerCallerOptions {
   readonly handler: DatabaseHandler;
@@ -61,6 +70,8 @@ interface HandlerCallerOptions {
     /** The time that all handlers of the process share in a turn of the event loop. */
     readonly turn: TurnTime;
     readonly observe: Observe;
+    /** Called for every call that did not succeed; never throws. */
+    readonly onAttemptFailed: AttemptFailureHook;
   };
   /** Loads what was left out of large events. */
   readonly log: Pick<DeliveryLog, 'load'>;
@@ -74,7 +85,7 @@ export class HandlerCaller {
   readonly #options: HandlerCallerOptions;
   readonly #running: CallDeadlines<RunningCall>;
   /** Calls that wait for a turn of the event loop in which there is time left. */
-  readonly #waiting: (() => void)[] = [];
+  readonly #waiting: Call[] = [];
 
   constructor(options: HandlerCallerOptions) {
     this.#options = options;
@@ -91,14 +102,25 @@ export class HandlerCaller {
     return this.#options.handler.name;
   }
 
-  /** Calls the handler with the events, at least one, all from one slot. Never rejects. */
-  call(
-    events: readonly [DeliverableEvent, ...DeliverableEvent[]],
-    attempt: number,
-    slot: CalledSlot,
-  ): Promise<CallOutcome> {
-    const isLarge = events.some(({ omitted }) => omitted === true);
-    return isLarge ? this.#loadAndCall(events, attempt, slot) : this.#call(events, attempt, slot);
+  /** Calls the handler with events from one slot; without any, there is nothing to do. Never rejects. */
+  call(events: readonly DeliverableEvent[], attempt: number, slot: CalledSlot): Promise<CallOutcome> {
+    return new Promise((onOutcome) => {
+      const call = { events, attempt, slot, onOutcome };
+      if (events.some(({ omitted }) => omitted === true)) void this.#load(call);
+      else this.#enter(call);
+    });
+  }
+
+  /** Reports that a call did not succeed: by default one with a single event, which counts as an attempt. */
+  report({ counted = true, eventCount = 1, ...failure }: ReportedFailure): void {
+    const willRetry = failure.retryAfterMs !== undefined;
+    this.#options.context.onAttemptFailed({
+      handler: this.handler,
+      ...failure,
+      eventCount,
+      counted,
+      willRetry,
+    });
   }
 
   /** Abandons the calls for a slot that was lost, or all calls. */
@@ -110,61 +132,43 @@ export class HandlerCaller {
   }
 
   /** Large events are in memory only during their call, whose timeout begins when the database has returned them. */
-  async #loadAndCall(
-    events: readonly [DeliverableEvent, ...DeliverableEvent[]],
-    attempt: number,
-    slot: CalledSlot,
-  ): Promise<CallOutcome> {
-    const large = events.filter(({ omitted }) => omitted === true);
+  async #load(call: Call): Promise<void> {
+    const { events, slot, onOutcome } = call;
     let loaded: readonly DeliverableEvent[];
     try {
-      loaded = await this.#options.log.load(large);
+      loaded = await this.#options.log.load(events.filter(({ omitted }) => omitted === true));
     } catch (error) {
-      return slot.held ? { kind: 'failed', error } : dropped;
+      return onOutcome(slot.held ? { kind: 'failed', error } : dropped);
     }
-    // The slot's events may belong to another process by now.
-    if (!slot.held) return dropped;
     const byId = new Map(loaded.map((event) => [event.id, event]));
-    const [first = events[0], ...others] = events.map((event) => byId.get(event.id) ?? event);
-    return this.#call([first, ...others], attempt, slot);
+    this.#enter({ ...call, events: events.map((event) => byId.get(event.id) ?? event) });
   }
 
   /**
    * Begins a call, or leaves it to a later turn if this turn's time is spent: that was last checked before the call was prepared,
    * perhaps in another turn.
    */
-  #call(
-    events: readonly [DeliverableEvent, ...DeliverableEvent[]],
-    attempt: number,
-    slot: CalledSlot,
-  ): Promise<CallOutcome> {
-    return new Promise((onOutcome) => {
-      const begin = (): void => this.#begin(events, attempt, slot, onOutcome);
-      if (this.#options.context.turn.spent) this.#waiting.push(begin);
-      else begin();
-    });
+  #enter(call: Call): void {
+    if (this.#options.context.turn.spent) this.#waiting.push(call);
+    else this.#begin(call);
   }
 
   #resume(): void {
     const { turn } = this.#options.context;
     while (!turn.spent) {
-      const begin = this.#waiting.shift();
-      if (begin === undefined) return;
-      begin();
+      const call = this.#waiting.shift();
+      if (call === undefined) return;
+      this.#begin(call);
     }
   }
 
-  #begin(
-    events: readonly [DeliverableEvent, ...DeliverableEvent[]],
-    attempt: number,
-    slot: CalledSlot,
-    onOutcome: (outcome: CallOutcome) => void,
-  ): void {
+  #begin({ events, attempt, slot, onOutcome }: Call): void {
+    const [event] = events;
+    if (event === undefined) return onOutcome(done);
     // Both may have changed while the call was being prepared.
     if (!slot.held) return onOutcome(dropped);
     const { handler, executor, envelopes, mayCall } = this.#options;
     if (!mayCall()) return onOutcome(heldBack);
-    const [event] = events;
     const shard = envelopes.shardOf(event.modelId);
     const context = new CallContext({ handler: handler.id, event, shard, attempt, executor });
     const ended = Promise.withResolvers<void>();
@@ -178,7 +182,7 @@ export class HandlerCaller {
       events: events.map(observedEvent),
     } as const;
     const observed = this.#options.context.observe(handling, () => {
-      const invoked = this.#invoke(events, attempt, context);
+      const invoked = this.#invoke(event, events, context);
       invoked.then(ended.resolve, ended.reject);
       invoked.then(
         () => this.#settle(call, done),
@@ -191,18 +195,18 @@ export class HandlerCaller {
   }
 
   async #invoke(
-    events: readonly [DeliverableEvent, ...DeliverableEvent[]],
-    attempt: number,
+    event: DeliverableEvent,
+    events: readonly DeliverableEvent[],
     context: CallContext,
   ): Promise<void> {
     const { envelopes } = this.#options;
     const { handler, eventClasses } = this.#options.handler;
-    const envelopeOf = (event: DeliverableEvent) =>
-      envelopes.envelope(event, eventClasses?.get(event.type), attempt);
+    const envelopeOf = (row: DeliverableEvent) =>
+      envelopes.envelope(row, eventClasses?.get(row.type), context.attempt);
     await this.#options.context.turn.measure(() =>
       'handleBatch' in handler
         ? handler.handleBatch(events.map(envelopeOf), context)
-        : handler.handle(envelopeOf(events[0]), context),
+        : handler.handle(envelopeOf(event), context),
     );
   }
 

@@ -91,7 +91,6 @@ export class EventDispatch {
     context.turn.onNextTurn(() => this.#queues.resume());
     this.#events = new EventStep({
       context,
-      handler: handler.id,
       policy,
       caller,
       failures: writes.fail,

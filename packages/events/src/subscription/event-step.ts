@@ -1,5 +1,5 @@
 import { InvariantViolationError } from '@framework/core';
-import type { AttemptCounts, BlockedFailure } from '@framework/core/adapter';
+import type { AttemptCounts, BlockedFailure, DeliverableEvent } from '@framework/core/adapter';
 
 import { type AttemptVerdict, askedWaitMs, attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
@@ -17,35 +17,27 @@ export interface LeftEvents {
   readonly waitMs: number | undefined;
 }
 
+interface EventStepOptions {
+  readonly context: WorkerContext;
+  readonly policy: HandlerPolicy;
+  readonly caller: HandlerCaller;
+  readonly failures: BlockedWrites['fail'];
+  /** Called when models of a slot have been blocked, with the events that were kept until then. */
+  readonly onBlocked: (slot: HeldSlot, kept: readonly EventWork[]) => void;
+}
+
 /** Handles events as they come from the log; blocks the model of an event that fails. */
 export class EventStep {
-  readonly #context: WorkerContext;
-  readonly #handler: string;
-  readonly #policy: HandlerPolicy;
-  readonly #caller: HandlerCaller;
-  readonly #failures: BlockedWrites['fail'];
-  readonly #onBlocked: (slot: HeldSlot, left: readonly EventWork[]) => void;
+  readonly #options: EventStepOptions;
 
-  constructor(options: {
-    readonly context: WorkerContext;
-    readonly handler: string;
-    readonly policy: HandlerPolicy;
-    readonly caller: HandlerCaller;
-    readonly failures: BlockedWrites['fail'];
-    /** Called when models of a slot have been blocked, with the events that were kept until then. */
-    readonly onBlocked: (slot: HeldSlot, left: readonly EventWork[]) => void;
-  }) {
-    this.#context = options.context;
-    this.#handler = options.handler;
-    this.#policy = options.policy;
-    this.#caller = options.caller;
-    this.#failures = options.failures;
-    this.#onBlocked = options.onBlocked;
+  constructor(options: EventStepOptions) {
+    this.#options = options;
   }
 
   /** How many events of a queue are taken together at most, and with how many bytes. */
   get takeMax(): { readonly count: number; readonly bytes: number } {
-    return { count: this.#policy.batchMax, bytes: this.#context.settings.batchBytesMax };
+    const { policy, context } = this.#options;
+    return { count: policy.batchMax, bytes: context.settings.batchBytesMax };
   }
 
   /**
@@ -56,83 +48,65 @@ export class EventStep {
    * @returns those that must be tried again together
    */
   async run(works: readonly EventWork[], attempt: number): Promise<LeftEvents | undefined> {
+    const { context, policy, caller } = this.#options;
     const handled: EventWork[] = [];
     for (const work of works) {
       if (!work.slot.held) continue;
       if (isLeft(work)) leave(work);
       else handled.push(work);
     }
-    const [next, ...others] = handled;
-    return next && this.#handle([next, ...others], attempt);
-  }
-
-  async #handle(
-    works: readonly [EventWork, ...EventWork[]],
-    attempt: number,
-  ): Promise<LeftEvents | undefined> {
-    const [{ slot, event }, ...others] = works;
-    if (this.#context.ended.aborted) return undefined;
-    const outcome = await this.#caller.call([event, ...others.map((work) => work.event)], attempt, slot);
-    if (outcome.kind === 'done') finish(works);
-    if (outcome.kind === 'held-back') return { works, waitMs: undefined };
-    if (outcome.kind === 'partly-failed') await this.#blockFailed(works, outcome.errors);
+    const [first] = handled;
+    if (first === undefined || context.ended.aborted) return undefined;
+    const { slot, event } = first;
+    const events = handled.map((work) => work.event);
+    const outcome = await caller.call(events, attempt, slot);
+    if (outcome.kind === 'done') finish(handled);
+    if (outcome.kind === 'held-back') return { works: handled, waitMs: undefined };
+    if (outcome.kind === 'partly-failed') await this.#blockFailed(handled, slot, outcome.errors);
     if (outcome.kind !== 'failed') return undefined;
-    if (!this.#policy.waitsWhenFailed) {
-      await this.#block(works, outcome.error);
-      return undefined;
+    const { error } = outcome;
+    const eventCount = handled.length;
+    if (policy.waitsWhenFailed) {
+      const waitMs = uncountedWaitMs(policy, attempt, error, context.random());
+      caller.report({ event, eventCount, attempt, error, counted: false, retryAfterMs: waitMs });
+      return { works: handled, waitMs };
     }
-    const waitMs = uncountedWaitMs(this.#policy, attempt, outcome.error, this.#context.random());
-    this.#tell(works[0], works.length, outcome.error, { attempts: 0, retryAfterMs: waitMs }, attempt);
-    return { works, waitMs };
-  }
-
-  /** Blocks the models of all events of a call that failed as a whole. */
-  async #block(works: readonly [EventWork, ...EventWork[]], error: unknown): Promise<void> {
-    const failed = this.#failed(works.length, error, verdictOf(this.#policy, error));
-    this.#tell(works[0], works.length, error, failed);
-    await this.#blockAs(works, () => failed);
-    const { slot } = works[0];
-    for (const [key, own] of Map.groupBy(works, ({ event }) => modelKey(event)))
-      slot.blocked.get(key)?.halve(own.map(({ event }) => event));
+    const failed = this.#failed(event, eventCount, error);
+    await this.#block(handled, slot, () => failed);
+    for (const [key, own] of Map.groupBy(events, modelKey)) slot.blocked.get(key)?.halve(own);
+    return undefined;
   }
 
   /** Blocks the models of the events that are known to have failed; all other events are done. */
-  async #blockFailed(
-    works: readonly [EventWork, ...EventWork[]],
+  #blockFailed(
+    works: readonly EventWork[],
+    slot: HeldSlot,
     errors: ReadonlyMap<string, unknown>,
   ): Promise<void> {
-    const models = new Set(
-      works.filter(({ event }) => errors.has(event.id)).map(({ event }) => modelKey(event)),
-    );
-    finish(works.filter(({ event }) => !models.has(modelKey(event))));
-    const failed = works.filter(({ event }) => models.has(modelKey(event)));
-    await this.#blockAs(
-      failed,
-      (work) => {
-        const error = errors.get(work.event.id);
-        const state = this.#failed(1, error, attemptVerdict(error));
-        this.#tell(work, 1, error, state);
-        return state;
-      },
-      ({ event }) => !errors.has(event.id),
-    );
+    const isDone = ({ event }: EventWork): boolean => !errors.has(event.id);
+    return this.#block(works, slot, ({ event }) => this.#failed(event, 1, errors.get(event.id)), isDone);
   }
 
   /**
+   * Blocks models, each at its first event that is not done; a model without one is done.
+   *
    * @param works those of each model in order
-   * @param stateOf how the first event of each model that is not done has failed
+   * @param stateOf how such a first event has failed
    */
-  async #blockAs(
+  async #block(
     works: readonly EventWork[],
+    slot: HeldSlot,
     stateOf: (work: EventWork) => FailedState,
     isDone: (work: EventWork) => boolean = () => false,
   ): Promise<void> {
-    const [first] = works;
-    if (first === undefined) return;
-    const { slot } = first;
+    const { handler, token } = slot;
+    const { failures, onBlocked } = this.#options;
     const blocked = [...Map.groupBy(works, ({ event }) => modelKey(event)).values()].flatMap((own) => {
       const head = own.find((work) => !isDone(work));
-      if (head === undefined) return [];
+      if (head === undefined) {
+        finish(own);
+        return [];
+      }
       const { event } = head;
       const doneIds = own
         .slice(own.indexOf(head))
@@ -140,46 +114,35 @@ export class EventStep {
         .map((work) => work.event.id);
       const recovery = slot.recoveryOf(event, 'blocking');
       recovery.interrupt();
-      const state = { handler: this.#handler, token: slot.token, event, attempt: undefined };
-      const failure = { ...state, ...stateOf(head), doneIds: [...recovery.doneIdsFrom(event), ...doneIds] };
-      return { recovery, failure };
+      const failed = { handler, token, event, attempt: undefined, ...stateOf(head) };
+      const failure = { ...failed, doneIds: [...recovery.doneIdsFrom(event), ...doneIds] };
+      return { recovery, failure, own };
     });
-    if (!(await this.#failures.add(slot, ...blocked.map(({ failure }) => failure))) || !slot.held) return;
+    if (!(await failures.add(slot, ...blocked.map(({ failure }) => failure))) || !slot.held) return;
     const kept = blocked.flatMap(({ recovery, failure }) => recovery.wait(failure.event, failure.doneIds));
-    for (const work of works) leave(work);
-    this.#onBlocked(slot, kept);
+    for (const { own } of blocked) for (const work of own) leave(work);
+    onBlocked(slot, kept);
   }
 
   /**
    * How the events of a failed call are blocked. If there are several, it is not known yet which one caused the failure: each is tried
    * alone before one of them uses an attempt.
+   *
+   * @param event the first one, or the only one
    */
-  #failed(eventCount: number, thrown: unknown, verdict: AttemptVerdict): FailedState {
-    const { random } = this.#context;
-    const failed = failedState(this.#policy, { attempts: 0, uncounted: 0 }, thrown, verdict, random());
-    if (verdict === 'outage' || eventCount === 1) return failed;
-    const { error, uncounted } = failed;
-    const afterMs = retryAfterMs(this.#policy.retry, 1, random());
-    return { attempts: 0, uncounted, error, dead: false, retryAfterMs: afterMs };
-  }
-
-  #tell(
-    { event }: EventWork,
-    eventCount: number,
-    error: unknown,
-    { attempts, retryAfterMs: afterMs }: Pick<FailedState, 'attempts' | 'retryAfterMs'>,
-    attempt = 1,
-  ): void {
-    this.#context.onAttemptFailed({
-      handler: this.#caller.handler,
-      event,
-      eventCount,
-      attempt,
-      error,
-      counted: attempts > 0,
-      willRetry: afterMs !== undefined,
-      retryAfterMs: afterMs,
-    });
+  #failed(event: DeliverableEvent, eventCount: number, thrown: unknown): FailedState {
+    const { policy, context, caller } = this.#options;
+    const verdict = attemptVerdict(thrown);
+    let failed = failedState(policy, { attempts: 0, uncounted: 0 }, thrown, verdict, context.random());
+    if (verdict !== 'outage' && eventCount > 1) {
+      const { error, uncounted } = failed;
+      const afterMs = retryAfterMs(policy.retry, 1, context.random());
+      failed = { attempts: 0, uncounted, error, dead: false, retryAfterMs: afterMs };
+    }
+    const { attempts, retryAfterMs: afterMs } = failed;
+    const counted = attempts > 0;
+    caller.report({ event, eventCount, attempt: 1, error: thrown, counted, retryAfterMs: afterMs });
+    return failed;
   }
 }
 
@@ -284,11 +247,4 @@ function uncountedWaitMs(
 /** Whether a handler wants the events of an `event_type`. */
 export function wantsEvent({ eventTypes }: HandlerPolicy, type: string): boolean {
   return eventTypes?.has(type) ?? true;
-}
-
-/**
- * What a failed call of the handler means for its events: with `whenBatchFails: 'wait'`, whatever it threw counts as an outage.
- */
-export function verdictOf({ waitsWhenFailed }: HandlerPolicy, thrown: unknown): AttemptVerdict {
-  return waitsWhenFailed ? 'outage' : attemptVerdict(thrown);
 }

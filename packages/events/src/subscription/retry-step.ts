@@ -16,7 +16,7 @@ import { retryAfterMs } from '../handler/event-handler.js';
 import type { LoopWatch } from '../slots/lease-keeper.js';
 import { type WorkerContext, StoreBackoff, untilAborted } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
-import { type FailedState, type HandlerPolicy, failedState, verdictOf, wantsEvent } from './event-step.js';
+import { type FailedState, type HandlerPolicy, failedState, wantsEvent } from './event-step.js';
 import type { HeldSlot } from '../slots/held-slot.js';
 
 type FailedCall = Extract<CallOutcome, { readonly kind: 'failed' | 'partly-failed' }>;
@@ -159,16 +159,17 @@ export class RetryStep {
       const at = count === 0 ? head : atEvent(head, events[count]);
       if (count > 0 && slot.isLeaving) return { outcome: { kind: 'held-back' }, at, position, count };
       const part = this.#partOf(events, count, together);
-      const [first, ...others] = part.filter(({ type }) => wantsEvent(this.#policy, type));
-      const outcome = first && (await this.#caller.call([first, ...others], head.attempts + 1, slot));
-      if (outcome?.kind === 'failed' && part.length > 1) {
+      const wanted = part.filter(({ type }) => wantsEvent(this.#policy, type));
+      const outcome = await this.#caller.call(wanted, head.attempts + 1, slot);
+      if (outcome.kind === 'failed' && part.length > 1) {
         // It is not known yet which of them has failed: each is called alone, and only then uses an attempt.
-        this.#tell(at, head.attempts + 1, outcome.error, 0, { counted: false, eventCount: part.length });
+        const told = { event: at.event, attempt: head.attempts + 1, error: outcome.error, retryAfterMs: 0 };
+        this.#caller.report({ ...told, counted: false, eventCount: part.length });
         together = 1;
         continue;
       }
-      if (outcome?.kind === 'partly-failed') return partOf(outcome, { head, part, count });
-      if (outcome !== undefined && outcome.kind !== 'done') return { outcome, at, position, count };
+      if (outcome.kind === 'partly-failed') return partOf(outcome, { head, part, count });
+      if (outcome.kind !== 'done') return { outcome, at, position, count };
       position = positionAfter(part.at(-1) ?? position);
       count += part.length;
     }
@@ -229,9 +230,8 @@ export class RetryStep {
    */
   async #giveUp(head: TriedHead, slot: HeldSlot): Promise<void> {
     const key = chanceKey(head);
-    const thrown = new Error(
-      `The process ended, or its event loop was blocked, during attempt ${head.attempts}`,
-    );
+    const { event, attempts, uncounted } = head;
+    const thrown = new Error(`The process ended, or its event loop was blocked, during attempt ${attempts}`);
     const error = errorText(thrown);
     if (!this.#lastChances.delete(key)) {
       this.#lastChances.add(key);
@@ -239,8 +239,7 @@ export class RetryStep {
       await this.#record(head, undefined, slot, { ...postponed(head), error, retryAfterMs: leaseMs });
       return;
     }
-    this.#tell(head, head.attempts, thrown, undefined);
-    const { attempts, uncounted } = head;
+    this.#caller.report({ event, attempt: attempts, error: thrown, retryAfterMs: undefined });
     await this.#record(head, undefined, slot, {
       attempts,
       uncounted,
@@ -271,25 +270,16 @@ export class RetryStep {
   }
 
   #failed(head: TriedHead, failure: FailedCall): FailedState {
+    const { event, attempts } = head;
     const isPartial = failure.kind === 'partly-failed';
-    const thrown = isPartial ? failure.errors.get(head.event.id) : failure.error;
-    const verdict = isPartial ? attemptVerdict(thrown) : verdictOf(this.#policy, thrown);
-    const failed = failedState(this.#policy, head, thrown, verdict, this.#context.random());
-    this.#tell(head, head.attempts + 1, thrown, failed.retryAfterMs, { counted: verdict !== 'outage' });
+    const error = isPartial ? failure.errors.get(event.id) : failure.error;
+    // A batch that waits when it fails counts whatever it throws as an outage.
+    const verdict = this.#policy.waitsWhenFailed && !isPartial ? 'outage' : attemptVerdict(error);
+    const failed = failedState(this.#policy, head, error, verdict, this.#context.random());
+    const { retryAfterMs: afterMs } = failed;
+    const counted = verdict !== 'outage';
+    this.#caller.report({ event, attempt: attempts + 1, error, counted, retryAfterMs: afterMs });
     return failed;
-  }
-
-  #tell(
-    { event }: Pick<TriedHead, 'event'>,
-    attempt: number,
-    error: unknown,
-    afterMs: number | undefined,
-    { counted = true, eventCount = 1 } = {},
-  ): void {
-    const willRetry = afterMs !== undefined;
-    const handler = this.#caller.handler;
-    const told = { handler, event, eventCount, attempt, error, counted, willRetry, retryAfterMs: afterMs };
-    this.#context.onAttemptFailed(told);
   }
 
   /** Records how an attempt has failed; returns false if the slot was lost before. */
@@ -319,7 +309,8 @@ export class RetryStep {
     if (attempt.counted && number >= this.#policy.retry.attemptsMax) return;
     const { leaseMs } = this.#context.settings;
     const message = `The event loop was blocked during attempt ${number}, so that the lease of ${leaseMs} ms was not renewed in time`;
-    this.#tell({ event }, number, new Error(message), 0, { counted: attempt.counted });
+    const { counted } = attempt;
+    this.#caller.report({ event, attempt: number, error: new Error(message), counted, retryAfterMs: 0 });
   }
 
   /** Takes the attempt back; an outage of the database delays that. */
