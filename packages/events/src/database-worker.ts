@@ -1,5 +1,5 @@
 import type { ActionExecutor, ModelClass, ShardIdentifier } from '@framework/core';
-import type { DatabaseDelivery, DeliveryStore, EventFeed, KnownHandler } from '@framework/core/adapter';
+import type { DatabaseDelivery, EventFeed, KnownHandler } from '@framework/core/adapter';
 
 import type { AbandonedCalls } from './call/call-deadlines.js';
 import { eventBytesMax } from './delivery-settings.js';
@@ -9,15 +9,13 @@ import { EnvelopeFactory } from './handler/row-envelope.js';
 import type { DatabaseFailure } from './operator/blocked-page.js';
 import { onPause } from './operator/delivery-operator.js';
 import { CursorLoader } from './subscription/cursor-loader.js';
-import { type SlotWork, handOver } from './subscription/hand-over.js';
 import { CursorSaver } from './slots/cursor-saver.js';
 import { LeaseKeeper, type LeaseLossHook, LoopWatch } from './slots/lease-keeper.js';
 import { blockedWrites } from './subscription/batched-writes.js';
-import type { SubscriptionDependencies } from './subscription/event-dispatch.js';
-import { handlerPolicy } from './subscription/event-step.js';
 import { LogPoll, LogReader, keepPartitions } from './subscription/log-reader.js';
 import type { QuarantineGate } from './subscription/quarantine.js';
 import { RetryLoop } from './subscription/retry-loop.js';
+import { type SubscriptionDependencies, handlerPolicy } from './subscription/subscription-dependencies.js';
 import { Subscription } from './subscription/subscription.js';
 import { CommitNotifications, listenForNotifications } from './notifications.js';
 import { type WorkerContext, OutageReport, untilAborted, untilDone, within } from './worker-context.js';
@@ -49,25 +47,20 @@ export interface StartFailure extends DatabaseFailure {
 
 /** Delivers the events of one database to all handlers, independently of every other database. */
 export class DatabaseWorker {
-  readonly #database: DatabaseDelivery;
-  readonly #store: DeliveryStore;
-  readonly #handlers: EventHandlerRegistry;
+  readonly #options: DatabaseWorkerOptions;
   readonly #context: WorkerContext;
   readonly #stopping = new AbortController();
   readonly #ended = new AbortController();
   readonly #outage: OutageReport;
-  readonly #watch: LoopWatch;
   readonly #keeper: LeaseKeeper;
   readonly #loader: CursorLoader;
-  readonly #saver: CursorSaver;
   readonly #retries: RetryLoop;
   readonly #notifications: CommitNotifications;
   readonly #poll: LogPoll;
   /** The subscriptions, by the permanent ids of their handlers, which the database assigns when they are registered. */
   readonly #subscriptions = new Map<string, Subscription>();
   readonly #registrar: HandlerRegistrar;
-  readonly #slotWork: SlotWork;
-  readonly #around: SubscriptionDependencies;
+  readonly #shared: SubscriptionDependencies;
   /** The logs of the handlers with a source of their own, by their permanent ids. */
   readonly #fedLogs = new Map<string, { readonly reader: LogReader; readonly feed: EventFeed }>();
   readonly #registered = Promise.withResolvers<void>();
@@ -80,61 +73,42 @@ export class DatabaseWorker {
 
   /** @throws InvariantViolationError `invariant-violation` when a handler declares a limit that is out of range */
   constructor(options: DatabaseWorkerOptions) {
-    const { database, executor, handlers, processId, knownShards, gate } = options;
-    const { store, shards } = database;
+    const { executor, handlers, processId, knownShards, gate, abandoned } = options;
+    const { store, shards } = options.database;
     const { leases, cursors, log, blocked } = store;
-    const outage = new OutageReport({
+    this.#options = options;
+    this.#outage = new OutageReport({
       onError: options.context.onError,
       onRecovered: () => options.onRecovered(shards),
     });
-    this.#outage = outage;
-    const onError = (error: unknown): void => outage.failed(error);
-    const context = {
-      ...options.context,
-      onError,
-      stopping: this.#stopping.signal,
-      ended: this.#ended.signal,
-    };
+    const onError = (error: unknown): void => this.#outage.failed(error);
+    const signals = { stopping: this.#stopping.signal, ended: this.#ended.signal };
+    const context = { ...options.context, onError, ...signals };
     const { clock, settings } = context;
+    this.#context = context;
     for (const handler of handlers.handlers) handlerPolicy(handler, settings);
     // The rejection is reported to callers who wait for it, and there may be none.
     this.#registered.promise.catch(() => undefined);
-    this.#database = database;
-    this.#store = store;
-    this.#handlers = handlers;
-    this.#context = context;
     const onLost = (tokens: readonly string[]): void => this.#keeper.drop(tokens);
     const onBlocked = (): void => this.#retries.wake();
-    const onRenewed = (gained: readonly HeldSlot[]): void => this.#renewed(gained);
     const reader = new LogReader(log, settings);
     const watch = new LoopWatch(clock, settings.leaseMs);
-    this.#watch = watch;
+    const saver = new CursorSaver(context, cursors, onLost);
+    const writes = blockedWrites(context, blocked, onLost);
+    const envelopes = new EnvelopeFactory(shards, options.models);
+    const ofDatabase = { context, blocked, writes, log, reader, saver, watch, onBlocked };
+    this.#shared = { ...ofDatabase, executor, envelopes, abandoned };
     this.#keeper = new LeaseKeeper({
       context,
       leases,
       processId,
       shards: knownShards,
       watch,
-      onRenewed,
-      onSurplus: (slots) => void this.#guarded(() => handOver(slots, this.#slotWork)),
+      onRenewed: (gained) => this.#renewed(gained),
+      onSurplus: (slots) => void this.#guarded(() => this.#handOver(slots)),
       onLost: (slots, cause) =>
         options.onLeaseLost({ shards, cause, slotsByHandler: this.#slotsByHandler(slots) }),
     });
-    this.#saver = new CursorSaver(context, cursors, onLost);
-    const writes = blockedWrites(context, blocked, onLost);
-    this.#around = {
-      context,
-      blocked,
-      writes,
-      executor,
-      log,
-      envelopes: new EnvelopeFactory(shards, options.models),
-      abandoned: options.abandoned,
-      reader,
-      saver: this.#saver,
-      watch,
-      onBlocked,
-    };
     const subscriptions = this.#subscriptions;
     this.#registrar = new HandlerRegistrar(cursors, handlers.handlers, subscriptions);
     this.#loader = new CursorLoader({
@@ -142,13 +116,11 @@ export class DatabaseWorker {
       cursors,
       blocked,
       settled: () =>
-        Promise.all([this.#saver.settled(), ...Object.values(writes).map((write) => write.answered())]),
+        Promise.all([saver.settled(), ...Object.values(writes).map((write) => write.answered())]),
       subscriptions,
       onBlocked,
     });
     this.#retries = new RetryLoop({ context, blocked, keeper: this.#keeper, subscriptions, gate });
-    const [keeper, saver, retries] = [this.#keeper, this.#saver, this.#retries];
-    this.#slotWork = { context, keeper, saver, moves: writes.move, retries, subscriptions };
     this.#notifications = new CommitNotifications({
       channel: store.notifications,
       intervalMs: settings.notifyCoalesceMs,
@@ -171,7 +143,9 @@ export class DatabaseWorker {
 
   /** Begins; if the database is down, it tries again until the database is available. */
   start(): void {
-    this.#ignorePauses = onPause(this.#store, (handler, paused) => this.#loader.setPaused(handler, paused));
+    this.#ignorePauses = onPause(this.#options.database.store, (handler, paused) =>
+      this.#loader.setPaused(handler, paused),
+    );
     void this.#guarded(() => this.#run());
   }
 
@@ -188,12 +162,12 @@ export class DatabaseWorker {
    */
   async settled(): Promise<StartFailure | undefined> {
     const refused = Promise.withResolvers<StartFailure>();
-    const { shards } = this.#database;
+    const { shards } = this.#options.database;
     const onRefused = (error: unknown): void =>
       refused.resolve({ shards, error, handlers: this.#registrar.missing });
     this.#onRefused.add(onRefused);
     // If this rejects, so does the registration of the handlers, which is awaited below.
-    this.#database.ready(onRefused).catch(() => undefined);
+    this.#options.database.ready(onRefused).catch(() => undefined);
     const isRegistered = this.#registered.promise.then(() => undefined);
     return Promise.race([isRegistered, refused.promise]).finally(() => this.#onRefused.delete(onRefused));
   }
@@ -218,37 +192,31 @@ export class DatabaseWorker {
     const subscriptions = [...this.#subscriptions.values()];
     for (const slot of this.#keeper.slots) slot.leave();
     for (const subscription of subscriptions) subscription.stop();
-    await within(
-      clock,
-      timeoutMs,
-      Promise.all([
-        ...subscriptions.map((subscription) => subscription.dispatch.idle()),
-        this.#retries.idle(),
-      ]),
-    );
+    await within(clock, timeoutMs, this.#idle());
     this.#ended.abort();
     for (const subscription of subscriptions) subscription.dispatch.drop(new Error('Delivery has stopped'));
-    this.#saver.stop();
+    this.#shared.saver.stop();
     this.#notifications.stop();
     this.#ignorePauses();
-    await within(
-      clock,
-      timeoutMs,
-      // Abandoned attempts are taken back first, so that the next holder of the slots does not see them counted.
-      within(
-        clock,
-        timeoutMs / 2,
-        Promise.all([
-          ...subscriptions.map((subscription) => subscription.dispatch.idle()),
-          this.#retries.idle(),
-        ]),
-      )
-        .then(() => within(clock, timeoutMs / 4, this.#around.writes.move.answered()))
-        .then(() => this.#guarded(() => this.#saver.save(true)))
-        .then(() => sourcesClosed)
-        // A database that was unavailable has no leases of this process to give back.
-        .then(() => (this.#hasBegun ? this.#keeper.stop() : undefined)),
-    );
+    await within(clock, timeoutMs, this.#giveBackAll(timeoutMs, sourcesClosed));
+  }
+
+  /** Abandoned attempts are taken back first, so that the next holder of the slots does not see them counted. */
+  async #giveBackAll(timeoutMs: number, sourcesClosed: Promise<unknown>): Promise<void> {
+    const { clock } = this.#context;
+    const { writes, saver } = this.#shared;
+    await within(clock, timeoutMs / 2, this.#idle());
+    await within(clock, timeoutMs / 4, writes.move.answered());
+    await this.#guarded(() => saver.save(true));
+    await sourcesClosed;
+    // A database that was unavailable has no leases of this process to give back.
+    if (this.#hasBegun) await this.#keeper.stop();
+  }
+
+  /** Resolves when nothing is being handled, and no model is being recovered. */
+  async #idle(): Promise<void> {
+    const subscriptions = [...this.#subscriptions.values()];
+    await Promise.all([...subscriptions.map(({ dispatch }) => dispatch.idle()), this.#retries.idle()]);
   }
 
   async #run(): Promise<void> {
@@ -265,11 +233,12 @@ export class DatabaseWorker {
   async #deliver(): Promise<void> {
     const context = this.#context;
     this.#hasBegun = true;
-    const { notifications, partitions } = this.#store;
+    const { watch, saver } = this.#shared;
+    const { notifications, partitions } = this.#options.database.store;
     const loops = [
-      () => this.#watch.run(this.#ended.signal),
+      () => watch.run(this.#ended.signal),
       () => this.#keeper.run([...this.#subscriptions.keys()]),
-      () => this.#saver.run(),
+      () => saver.run(),
       () => this.#retries.run(),
       () => this.#poll.run(),
       () => listenForNotifications(context, notifications, () => this.#poll.wake()),
@@ -280,7 +249,7 @@ export class DatabaseWorker {
 
   /** Waits until migrations are applied: before that, every query would be refused. */
   async #becomeReady(): Promise<void> {
-    await Promise.race([this.#database.ready(), untilAborted(this.#context.stopping)]);
+    await Promise.race([this.#options.database.ready(), untilAborted(this.#context.stopping)]);
   }
 
   /** Registers all handlers. Those that the database does not register for now hold up no others, and join them later. */
@@ -301,7 +270,7 @@ export class DatabaseWorker {
 
   /** Delivers to handlers that the database has registered, given by their permanent ids and names. */
   #join(ids: ReadonlyMap<string, string>): void {
-    const joined = this.#handlers.handlers.flatMap((handler) => {
+    const joined = this.#options.handlers.handlers.flatMap((handler) => {
       const id = ids.get(handler.name);
       if (id === undefined || this.#subscriptions.has(id)) return [];
       const subscription = new Subscription({ ...handler, id }, this.#dependencies(handler, id));
@@ -315,8 +284,8 @@ export class DatabaseWorker {
 
   /** Opens the source of a handler that has one. */
   #dependencies({ options: { source } }: RegisteredHandler, id: string): SubscriptionDependencies {
-    if (source === undefined) return this.#around;
-    const { store, shards } = this.#database;
+    if (source === undefined) return this.#shared;
+    const { store, shards } = this.#options.database;
     const { clock, settings, onError } = this.#context;
     const feed = source.open({
       store,
@@ -333,7 +302,7 @@ export class DatabaseWorker {
     });
     const reader = new LogReader(feed.log, settings);
     this.#fedLogs.set(id, { reader, feed });
-    return { ...this.#around, reader };
+    return { ...this.#shared, reader };
   }
 
   async #closeSource(id: string): Promise<void> {
@@ -373,6 +342,31 @@ export class DatabaseWorker {
       void this.#guarded(() => this.#closeSource(id));
     }
     this.#join(ids);
+  }
+
+  /** Hands over slots beyond the share of this process, each as soon as everything is finished there. */
+  async #handOver(slots: readonly HeldSlot[]): Promise<void> {
+    this.#retries.leave();
+    for (const subscription of this.#subscriptions.values()) subscription.leave();
+    await Promise.all(slots.map((slot) => this.#finishAndGiveBack(slot)));
+  }
+
+  /**
+   * Finishes what was read from a slot, for at most the time of a lease, and then only the calls that are running, for as long again.
+   * Then saves the position there, so that the next holder repeats nothing that is done, and gives the slot back. Longer calls are
+   * aborted, as by a stop: the other events of their slot do not wait for them any longer.
+   */
+  async #finishAndGiveBack(slot: HeldSlot): Promise<void> {
+    const { clock, settings, stopping } = this.#context;
+    const { writes, saver } = this.#shared;
+    const idle = slot.idle();
+    await within(clock, settings.leaseMs, idle);
+    this.#subscriptions.get(slot.handler)?.dispatch.leave((each) => each === slot);
+    await within(clock, settings.leaseMs, idle);
+    await writes.move.answered();
+    await untilDone(this.#context, stopping, () => saver.save(true));
+    // A stop gives all slots back at once.
+    if (!stopping.aborted) await this.#keeper.giveBack([slot]);
   }
 
   #slotsByHandler(slots: readonly HeldSlot[]): ReadonlyMap<string, readonly number[]> {

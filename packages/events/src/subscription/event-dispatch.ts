@@ -1,34 +1,17 @@
-import type { ActionExecutor } from '@framework/core';
-import type {
-  BlockedAttempt,
-  BlockedHead,
-  BlockedModel,
-  BlockedModels,
-  DeliverableEvent,
-  DeliveryLog,
-} from '@framework/core/adapter';
+import type { DeliverableEvent } from '@framework/core/adapter';
 
 import { askedMaxMs } from '../call/attempt-failure.js';
-import type { AbandonedCalls } from '../call/call-deadlines.js';
 import { HandlerCaller } from '../call/handler-caller.js';
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
-import type { EnvelopeFactory } from '../handler/row-envelope.js';
-import type { CursorSaver } from '../slots/cursor-saver.js';
-import type { LoopWatch } from '../slots/lease-keeper.js';
-import type { WorkerContext } from '../worker-context.js';
-import type { BlockedWrites } from './batched-writes.js';
-import {
-  EventStep,
-  type HandlerPolicy,
-  type LeftEvents,
-  finish,
-  handlerPolicy,
-  isLeft,
-  wantsEvent,
-} from './event-step.js';
+import { EventStep, type LeftEvents, finish, isLeft } from './event-step.js';
 import { type KeyedQueue, KeyedQueues, isTurnOfRetries, takeEvents } from './keyed-queue.js';
-import type { LogReader } from './log-reader.js';
-import { type AttemptEnd, type DoneAttempt, RetryStep, type RetryWork } from './retry-step.js';
+import { type AttemptEnd, RetryStep, type RetryWork } from './retry-step.js';
+import {
+  type HandlerDependencies,
+  type SubscriptionDependencies,
+  handlerPolicy,
+  wantsEvent,
+} from './subscription-dependencies.js';
 import { type Load, UnfinishedEvents, loadOf, nothing } from './unfinished-events.js';
 import {
   type EventWork,
@@ -41,77 +24,52 @@ import {
 /** Dispatches the work of one handler: models in parallel, the work of each model one after the other. */
 export class EventDispatch {
   readonly unfinished: UnfinishedEvents;
-  readonly #around: SubscriptionDependencies;
-  readonly #policy: HandlerPolicy;
+  /** Tries the heads of blocked models. */
+  readonly retries: RetryStep;
+  readonly #deps: HandlerDependencies;
   readonly #onRoom: () => void;
-  readonly #caller: HandlerCaller;
   readonly #queues: KeyedQueues;
   readonly #events: EventStep;
-  readonly #retries: RetryStep;
   /** The queues, each of one slot, whose first events failed and wait to be tried again in the same batch. */
   readonly #waiting = new Map<KeyedQueue, Waiting>();
   #startsSoon = false;
   #paused = false;
 
-  constructor(options: {
-    readonly handler: DatabaseHandler;
-    readonly around: SubscriptionDependencies;
-    /** Called when more may be read. */
-    readonly onRoom: () => void;
-  }) {
-    const { handler, around } = options;
-    const { context, blocked, writes, onBlocked } = around;
+  /** @param onRoom called when more may be read */
+  constructor(handler: DatabaseHandler, deps: SubscriptionDependencies, onRoom: () => void) {
+    const { context, abandoned } = deps;
     const policy = handlerPolicy(handler, context.settings);
-    this.#around = around;
-    this.#policy = policy;
-    this.#onRoom = options.onRoom;
+    this.#onRoom = onRoom;
     this.unfinished = new UnfinishedEvents({
       settings: context.settings,
       waiting: () => [...this.#waiting].map(waitingLoad),
-      onRoom: options.onRoom,
+      onRoom,
     });
     const caller = new HandlerCaller({
+      ...deps,
       handler,
-      executor: around.executor,
-      envelopes: around.envelopes,
       timeoutMs: policy.timeoutMs,
-      context,
-      log: around.log,
-      abandoned: around.abandoned,
-      mayCall: () => !this.#paused && !around.abandoned.full && !context.ended.aborted,
+      mayCall: () => !this.#paused && !abandoned.full && !context.ended.aborted,
     });
-    this.#caller = caller;
+    this.#deps = { ...deps, policy, caller };
     this.#queues = new KeyedQueues({
       concurrency: policy.concurrency,
-      mayStart: () => !around.abandoned.full && !context.turn.spent && !this.#paused,
+      mayStart: () => !abandoned.full && !context.turn.spent && !this.#paused,
       step: (queue) => this.#step(queue),
       onError: context.onError,
     });
-    around.abandoned.onRoom(() => this.#queues.resume());
+    abandoned.onRoom(() => this.#queues.resume());
     context.turn.onNextTurn(() => this.#queues.resume());
-    this.#events = new EventStep({
-      context,
-      policy,
-      caller,
-      failures: writes.fail,
-      onBlocked: (slot, kept) => {
-        this.#leaveKept(slot, kept);
-        onBlocked();
-      },
+    this.#events = new EventStep(this.#deps, (slot, kept) => {
+      this.#leaveKept(slot, kept);
+      deps.onBlocked();
     });
-    this.#retries = new RetryStep({
-      context,
-      blocked,
-      writes,
-      policy,
-      caller,
-      watch: around.watch,
-    });
+    this.retries = new RetryStep(this.#deps);
   }
 
   /** Whether the handler wants an event. */
   wants({ type }: DeliverableEvent): boolean {
-    return wantsEvent(this.#policy, type);
+    return wantsEvent(this.#deps.policy, type);
   }
 
   /** The slots from which nothing more may be read, because their events wait to be tried again, or are being tried again. */
@@ -121,17 +79,17 @@ export class EventDispatch {
 
   /** The longest wait for an attempt, in milliseconds. A longer one means that the clock of the database was set back. */
   get waitMaxMs(): number {
-    return Math.max(this.#policy.retry.backoffMaxMs, askedMaxMs, this.#around.context.settings.leaseMs);
+    return Math.max(this.#deps.policy.retry.backoffMaxMs, askedMaxMs, this.#deps.context.settings.leaseMs);
   }
 
   /** How many heads of blocked models may be tried at the same time, so that new events have room left. */
   get retriesMax(): number {
-    return Math.max(1, Math.floor(this.#policy.concurrency / 2));
+    return Math.max(1, Math.floor(this.#deps.policy.concurrency / 2));
   }
 
   /** How many heads of one slot may be taken: two if the slot is a single queue, one being tried and the next. */
   get retriesOfSlotMax(): number {
-    return this.#policy.batches ? 2 : Infinity;
+    return this.#deps.policy.batches ? 2 : Infinity;
   }
 
   /**
@@ -172,7 +130,7 @@ export class EventDispatch {
 
   /** Opens a model, and continues with the events that were kept until then. */
   open(model: ModelRecovery): void {
-    const { done, next } = model.open(this.#around.reader.generation);
+    const { done, next } = model.open(this.#deps.reader.generation);
     this.unfinished.setAside(model.slot, eventsOf([...done, ...next]), -1);
     finish(done);
     this.unfinished.count(next, 1);
@@ -190,16 +148,6 @@ export class EventDispatch {
     return new Promise((onEnded) => {
       this.#queues.retry(this.#keyOf(work.head.event), { ...work, onEnded });
     });
-  }
-
-  /** Ends an attempt whose success was not written before its slot was lost. */
-  endUnrecorded(head: BlockedHead, done: DoneAttempt): Promise<void> {
-    return this.#retries.endUnrecorded(head, done);
-  }
-
-  /** Takes back an attempt that is not made. */
-  giveBack(model: BlockedModel, attempt: BlockedAttempt): Promise<void> {
-    return this.#retries.giveBack(model, attempt);
   }
 
   /** Makes no further call while the handler is paused, not even with events that were read; running calls may finish. */
@@ -230,7 +178,7 @@ export class EventDispatch {
 
   /** Abandons the calls for a slot that was lost, or every call. */
   drop(reason: unknown, slot?: HeldSlot): void {
-    this.#caller.drop(reason, slot);
+    this.#deps.caller.drop(reason, slot);
     this.leave((each) => slot === undefined || each === slot);
     if (slot !== undefined)
       for (const recovery of slot.blocked.values())
@@ -249,7 +197,7 @@ export class EventDispatch {
   }
 
   #keyOf(event: DeliverableEvent): string {
-    return this.#policy.batches ? `${event.slot}` : modelKey(event);
+    return this.#deps.policy.batches ? `${event.slot}` : modelKey(event);
   }
 
   /** Tries a head, or handles events. */
@@ -265,7 +213,7 @@ export class EventDispatch {
   async #runRetry(work: RetryWork): Promise<void> {
     let end: AttemptEnd = 'left';
     try {
-      end = await this.#retries.run(work);
+      end = await this.retries.run(work);
     } finally {
       work.onEnded(end);
     }
@@ -283,7 +231,7 @@ export class EventDispatch {
 
   #startSoon(): void {
     this.#startsSoon = true;
-    this.#around.context.clock.after(0, () => {
+    this.#deps.context.clock.after(0, () => {
       this.#startsSoon = false;
       this.#queues.resume();
     });
@@ -302,7 +250,7 @@ export class EventDispatch {
       // This includes abandoned calls: the next holder of their slot reads the events again.
       this.#waiting.delete(queue);
       this.unfinished.count(works, -1);
-      if (this.#around.context.ended.aborted) leaveBatches(works);
+      if (this.#deps.context.ended.aborted) leaveBatches(works);
       if (left !== undefined) this.unfinished.count(left.works, 1);
       if (left !== undefined) {
         queue.events = [...left.works, ...queue.events];
@@ -321,7 +269,7 @@ export class EventDispatch {
 
   /** Retries the same events after a while; meanwhile only their slot waits. */
   #wait(queue: KeyedQueue, { works }: LeftEvents, waiting: Waiting, waitMs: number): void {
-    const { clock } = this.#around.context;
+    const { clock } = this.#deps.context;
     const ends = works.map(({ slot }) => slot.leaving);
     this.#waiting.set(queue, waiting);
     void this.#queues.holdUntil(queue, clock.sleep(waitMs, AbortSignal.any([...new Set(ends)])));
@@ -353,21 +301,4 @@ function isDrainedLate({ slot, batch }: EventWork): boolean {
 
 function eventsOf(works: readonly EventWork[]): readonly DeliverableEvent[] {
   return works.map(({ event }) => event);
-}
-
-/** What the subscriptions of one database share. */
-export interface SubscriptionDependencies {
-  readonly context: WorkerContext;
-  readonly blocked: Pick<BlockedModels, 'giveBack' | 'read'>;
-  readonly executor: Pick<ActionExecutor, 'execute'>;
-  readonly log: Pick<DeliveryLog, 'load'>;
-  readonly envelopes: EnvelopeFactory;
-  /** The abandoned calls of all handlers of the process. */
-  readonly abandoned: AbandonedCalls;
-  readonly reader: LogReader;
-  readonly saver: CursorSaver;
-  readonly writes: BlockedWrites;
-  readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
-  /** Called when a blocked model may be due. */
-  readonly onBlocked: () => void;
 }

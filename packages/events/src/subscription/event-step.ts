@@ -1,14 +1,9 @@
-import { InvariantViolationError } from '@framework/core';
 import type { AttemptCounts, BlockedFailure, DeliverableEvent } from '@framework/core/adapter';
 
 import { type AttemptVerdict, askedWaitMs, attemptVerdict, errorText } from '../call/attempt-failure.js';
-import type { HandlerCaller } from '../call/handler-caller.js';
-import { type EngineSettings, type SettingName, settingIssue } from '../delivery-settings.js';
-import type { RegisteredHandler } from '../handler/event-handler-registry.js';
-import { type HandlerRetry, retryAfterMs, set } from '../handler/event-handler.js';
-import type { WorkerContext } from '../worker-context.js';
-import type { BlockedWrites } from './batched-writes.js';
+import { retryAfterMs } from '../handler/event-handler.js';
 import { type EventWork, type HeldSlot, modelKey } from '../slots/held-slot.js';
+import type { HandlerDependencies, HandlerPolicy } from './subscription-dependencies.js';
 
 /** Events that are neither done nor blocked, and must be tried again together. */
 export interface LeftEvents {
@@ -17,26 +12,20 @@ export interface LeftEvents {
   readonly waitMs: number | undefined;
 }
 
-interface EventStepOptions {
-  readonly context: WorkerContext;
-  readonly policy: HandlerPolicy;
-  readonly caller: HandlerCaller;
-  readonly failures: BlockedWrites['fail'];
-  /** Called when models of a slot have been blocked, with the events that were kept until then. */
-  readonly onBlocked: (slot: HeldSlot, kept: readonly EventWork[]) => void;
-}
-
 /** Handles events as they come from the log; blocks the model of an event that fails. */
 export class EventStep {
-  readonly #options: EventStepOptions;
+  readonly #deps: HandlerDependencies;
+  readonly #onBlocked: (slot: HeldSlot, kept: readonly EventWork[]) => void;
 
-  constructor(options: EventStepOptions) {
-    this.#options = options;
+  /** @param onBlocked called when models of a slot have been blocked, with the events that were kept until then */
+  constructor(deps: HandlerDependencies, onBlocked: (slot: HeldSlot, kept: readonly EventWork[]) => void) {
+    this.#deps = deps;
+    this.#onBlocked = onBlocked;
   }
 
   /** How many events of a queue are taken together at most, and with how many bytes. */
   get takeMax(): { readonly count: number; readonly bytes: number } {
-    const { policy, context } = this.#options;
+    const { policy, context } = this.#deps;
     return { count: policy.batchMax, bytes: context.settings.batchBytesMax };
   }
 
@@ -48,7 +37,7 @@ export class EventStep {
    * @returns those that must be tried again together
    */
   async run(works: readonly EventWork[], attempt: number): Promise<LeftEvents | undefined> {
-    const { context, policy, caller } = this.#options;
+    const { context, policy, caller } = this.#deps;
     const handled: EventWork[] = [];
     for (const work of works) {
       if (!work.slot.held) continue;
@@ -100,7 +89,6 @@ export class EventStep {
     isDone: (work: EventWork) => boolean = () => false,
   ): Promise<void> {
     const { handler, token } = slot;
-    const { failures, onBlocked } = this.#options;
     const blocked = [...Map.groupBy(works, ({ event }) => modelKey(event)).values()].flatMap((own) => {
       const head = own.find((work) => !isDone(work));
       if (head === undefined) {
@@ -114,14 +102,15 @@ export class EventStep {
         .map((work) => work.event.id);
       const recovery = slot.recoveryOf(event, 'blocking');
       recovery.interrupt();
-      const failed = { handler, token, event, attempt: undefined, ...stateOf(head) };
+      const failed = { handler, token, event, attempt: undefined, ...rowOf(stateOf(head)) };
       const failure = { ...failed, doneIds: [...recovery.doneIdsFrom(event), ...doneIds] };
       return { recovery, failure, own };
     });
-    if (!(await failures.add(slot, ...blocked.map(({ failure }) => failure))) || !slot.held) return;
+    if (!(await this.#deps.writes.fail.add(slot, ...blocked.map(({ failure }) => failure))) || !slot.held)
+      return;
     const kept = blocked.flatMap(({ recovery, failure }) => recovery.wait(failure.event, failure.doneIds));
     for (const { own } of blocked) for (const work of own) leave(work);
-    onBlocked(slot, kept);
+    this.#onBlocked(slot, kept);
   }
 
   /**
@@ -131,13 +120,13 @@ export class EventStep {
    * @param event the first one, or the only one
    */
   #failed(event: DeliverableEvent, eventCount: number, thrown: unknown): FailedState {
-    const { policy, context, caller } = this.#options;
+    const { policy, context, caller } = this.#deps;
     const verdict = attemptVerdict(thrown);
     let failed = failedState(policy, { attempts: 0, uncounted: 0 }, thrown, verdict, context.random());
     if (verdict !== 'outage' && eventCount > 1) {
       const { error, uncounted } = failed;
       const afterMs = retryAfterMs(policy.retry, 1, context.random());
-      failed = { attempts: 0, uncounted, error, dead: false, retryAfterMs: afterMs };
+      failed = { attempts: 0, uncounted, error, retryAfterMs: afterMs };
     }
     const { attempts, retryAfterMs: afterMs } = failed;
     const counted = attempts > 0;
@@ -146,8 +135,13 @@ export class EventStep {
   }
 }
 
-/** How an event has failed, as its row says it. */
-export type FailedState = Pick<BlockedFailure, 'attempts' | 'uncounted' | 'error' | 'retryAfterMs' | 'dead'>;
+/** How an event has failed. Without a time until the next attempt, it is a dead letter. */
+export type FailedState = Pick<BlockedFailure, 'attempts' | 'uncounted' | 'error' | 'retryAfterMs'>;
+
+/** What the row of a failed event says about it. */
+export function rowOf(state: FailedState): FailedState & Pick<BlockedFailure, 'dead'> {
+  return { ...state, dead: state.retryAfterMs === undefined };
+}
 
 /** How a failed call changes the counts of its event, and when the event is tried again. */
 export function failedState(
@@ -161,12 +155,16 @@ export function failedState(
   const error = errorText(thrown);
   if (verdict === 'outage') {
     const afterMs = uncountedWaitMs(policy, uncounted + 1, thrown, random);
-    return { attempts, uncounted: uncounted + 1, error, dead: false, retryAfterMs: afterMs };
+    return { attempts, uncounted: uncounted + 1, error, retryAfterMs: afterMs };
   }
   const made = attempts + 1;
   const dead = verdict === 'final' || made >= retry.attemptsMax;
-  const afterMs = dead ? undefined : retryAfterMs(retry, made, random);
-  return { attempts: made, uncounted, error, dead, retryAfterMs: afterMs };
+  return {
+    attempts: made,
+    uncounted,
+    error,
+    retryAfterMs: dead ? undefined : retryAfterMs(retry, made, random),
+  };
 }
 
 /** Whether an event stays in the log, because its model is blocked. */
@@ -184,50 +182,6 @@ export function finish(works: Iterable<EventWork>): void {
   for (const { onFinished } of works) onFinished();
 }
 
-/** How events are delivered to one handler: its own options, otherwise the settings. */
-export interface HandlerPolicy {
-  /** The `event_type`s that it wants; `undefined` when it wants every event. */
-  readonly eventTypes: ReadonlySet<string> | undefined;
-  /** Whether it receives several events of a slot at a time. */
-  readonly batches: boolean;
-  /** 1 unless it receives batches. */
-  readonly batchMax: number;
-  readonly waitsWhenFailed: boolean;
-  readonly concurrency: number;
-  readonly timeoutMs: number;
-  readonly retry: HandlerRetry;
-  /** The longest wait after a call that did not count, unless `retry.backoffMaxMs` is less. */
-  readonly outageBackoffMaxMs: number;
-}
-
-/**
- * Applies a handler's options to the settings.
- *
- * @throws InvariantViolationError `invariant-violation` when it declares a limit that is not a whole number within its range
- */
-export function handlerPolicy(
-  { handler, options, eventClasses }: RegisteredHandler,
-  settings: EngineSettings,
-): HandlerPolicy {
-  const { concurrency = 1, timeoutMs = 1, batchMax = 1, retry = {} } = options;
-  for (const [limit, value] of Object.entries({ concurrency, timeoutMs, batchMax, ...set(retry) })) {
-    const fault = settingIssue(limit as SettingName, value);
-    if (fault === undefined) continue;
-    throw new InvariantViolationError(`Handler ${options.name} declares ${limit} ${value}: it ${fault}`);
-  }
-  const batches = 'handleBatch' in handler;
-  return {
-    eventTypes: eventClasses && new Set(eventClasses.keys()),
-    batches,
-    batchMax: batches ? (options.batchMax ?? settings.batchMax) : 1,
-    waitsWhenFailed: batches && options.whenBatchFails === 'wait',
-    concurrency: options.concurrency ?? settings.concurrency,
-    timeoutMs: options.timeoutMs ?? settings.timeoutMs,
-    retry: { ...settings.retry, ...set(options.retry ?? {}) },
-    outageBackoffMaxMs: settings.outageBackoffMaxMs,
-  };
-}
-
 /**
  * How long to wait after a call that did not count, in milliseconds: as long as what was thrown asks for, or else the backoff of
  * outages, which earlier failed attempts do not lengthen.
@@ -242,9 +196,4 @@ function uncountedWaitMs(
   random: number,
 ): number {
   return askedWaitMs(thrown, random) ?? retryAfterMs(retry, calls, random, outageBackoffMaxMs);
-}
-
-/** Whether a handler wants the events of an `event_type`. */
-export function wantsEvent({ eventTypes }: HandlerPolicy, type: string): boolean {
-  return eventTypes?.has(type) ?? true;
 }

@@ -1,5 +1,4 @@
 import {
-  type BlockedModels,
   type BlockedMove,
   type DeliverableEvent,
   type ModelPosition,
@@ -7,10 +6,10 @@ import {
 } from '@framework/core/adapter';
 
 import { eventBytesMax } from '../delivery-settings.js';
-import { type WorkerContext, StoreBackoff, WakeSignal } from '../worker-context.js';
-import type { BlockedWrites } from './batched-writes.js';
-import type { EventDispatch } from './event-dispatch.js';
 import type { DrainedBatch, ModelRecovery } from '../slots/held-slot.js';
+import { StoreBackoff, WakeSignal } from '../worker-context.js';
+import type { EventDispatch } from './event-dispatch.js';
+import type { SubscriptionDependencies } from './subscription-dependencies.js';
 
 /** How many models one statement reads at most; each gets an equal part of what may be read. */
 const modelsMax = 100;
@@ -23,21 +22,14 @@ type Drained = Pick<EventDispatch, 'unfinished' | 'waitingSlots' | 'wants' | 'dr
 
 /** Drains the blocked models of one handler: reads the events behind their heads from the log, and lets them be handled. */
 export class ModelDrain {
-  readonly #context: WorkerContext;
-  readonly #moves: BlockedWrites['move'];
+  readonly #deps: SubscriptionDependencies;
   readonly #drained: Drained;
   readonly #reads: ModelReads;
 
-  constructor(
-    context: WorkerContext,
-    blocked: Pick<BlockedModels, 'read'>,
-    moves: BlockedWrites['move'],
-    drained: Drained,
-  ) {
-    this.#context = context;
-    this.#moves = moves;
+  constructor(deps: SubscriptionDependencies, drained: Drained) {
+    this.#deps = deps;
     this.#drained = drained;
-    this.#reads = new ModelReads(context, blocked, drained);
+    this.#reads = new ModelReads(deps, drained);
   }
 
   /** Reads on, because less is unfinished now. */
@@ -52,11 +44,11 @@ export class ModelDrain {
   async run(recovery: ModelRecovery): Promise<void> {
     const { slot } = recovery;
     if (await this.#isDrained(recovery)) {
-      const isEnded = await this.#moves.add(slot, { ...moveOf(recovery), ends: true });
+      const isEnded = await this.#deps.writes.move.add(slot, { ...moveOf(recovery), ends: true });
       if (isEnded && slot.held) this.#drained.open(recovery);
     } else {
       // What is done stays done for the next holder of the slot.
-      await this.#moves.add(slot, moveOf(recovery));
+      await this.#deps.writes.move.add(slot, moveOf(recovery));
       // What it has kept would hold up the cursor.
       if (slot.held && isDraining(recovery)) this.#drained.leaveModel(recovery);
     }
@@ -64,7 +56,7 @@ export class ModelDrain {
 
   /** @returns whether nothing is left; otherwise one of the events has failed, or the slot is being left or is lost */
   async #isDrained(recovery: ModelRecovery): Promise<boolean> {
-    const { clock, settings } = this.#context;
+    const { clock, settings } = this.#deps.context;
     const { slot } = recovery;
     let earlier = Promise.resolve(true);
     let isEmpty = false;
@@ -116,7 +108,7 @@ export class ModelDrain {
     recovery.position = next;
     recovery.pass(events);
     if (events.length > 0 && (hasMore || !recovery.hasCaughtUp))
-      void this.#moves.add(recovery.slot, moveOf(recovery));
+      void this.#deps.writes.move.add(recovery.slot, moveOf(recovery));
     return true;
   }
 
@@ -165,18 +157,16 @@ interface ReadRequest {
 
 /** Reads blocked models, many with one statement, while there is room for their events. */
 class ModelReads {
-  readonly #context: WorkerContext;
-  readonly #blocked: Pick<BlockedModels, 'read'>;
+  readonly #deps: SubscriptionDependencies;
   readonly #drained: Drained;
   readonly #requests: ReadRequest[] = [];
   readonly #room: WakeSignal;
   #readCount = 0;
 
-  constructor(context: WorkerContext, blocked: Pick<BlockedModels, 'read'>, drained: Drained) {
-    this.#context = context;
-    this.#blocked = blocked;
+  constructor(deps: SubscriptionDependencies, drained: Drained) {
+    this.#deps = deps;
     this.#drained = drained;
-    this.#room = new WakeSignal(context.clock);
+    this.#room = new WakeSignal(deps.context.clock);
   }
 
   /** Ends a wait for room. */
@@ -195,8 +185,8 @@ class ModelReads {
 
   async #readAll(): Promise<void> {
     this.#readCount++;
-    const { settings, stopping, onError } = this.#context;
-    const backoff = new StoreBackoff(this.#context);
+    const { settings, stopping, onError } = this.#deps.context;
+    const backoff = new StoreBackoff(this.#deps.context);
     // Requests from the same turn of the event loop are combined.
     await Promise.resolve();
     while (this.#requests.length > 0) {
@@ -211,7 +201,7 @@ class ModelReads {
       try {
         const models = asked.map(({ recovery: { leased }, position }) => ({ ...leased, position }));
         const found = await this.#drained.unfinished.reading(() =>
-          this.#blocked.read(models, limit, eventBytesMax(settings)),
+          this.#deps.blocked.read(models, limit, eventBytesMax(settings)),
         );
         backoff.succeeded();
         for (const [index, { recovery, answer }] of asked.entries()) {

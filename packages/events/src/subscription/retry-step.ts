@@ -3,7 +3,6 @@ import {
   type BlockedAttempt,
   type BlockedHead,
   type BlockedModel,
-  type BlockedModels,
   type DeliverableEvent,
   type ModelPosition,
   positionAfter,
@@ -11,13 +10,12 @@ import {
 } from '@framework/core/adapter';
 
 import { attemptVerdict, errorText } from '../call/attempt-failure.js';
-import type { CallOutcome, HandlerCaller } from '../call/handler-caller.js';
+import type { CallOutcome } from '../call/handler-caller.js';
 import { retryAfterMs } from '../handler/event-handler.js';
-import type { LoopWatch } from '../slots/lease-keeper.js';
-import { type WorkerContext, StoreBackoff, untilAborted } from '../worker-context.js';
-import type { BlockedWrites } from './batched-writes.js';
-import { type FailedState, type HandlerPolicy, failedState, wantsEvent } from './event-step.js';
 import type { HeldSlot } from '../slots/held-slot.js';
+import { StoreBackoff, untilAborted } from '../worker-context.js';
+import { type FailedState, failedState, rowOf } from './event-step.js';
+import { type HandlerDependencies, wantsEvent } from './subscription-dependencies.js';
 
 type FailedCall = Extract<CallOutcome, { readonly kind: 'failed' | 'partly-failed' }>;
 
@@ -79,45 +77,28 @@ export interface DoneAttempt {
  * ago, so recording the attempt makes sure that it is still the head.
  */
 export class RetryStep {
-  readonly #context: WorkerContext;
-  readonly #blocked: Pick<BlockedModels, 'giveBack'>;
-  readonly #writes: Pick<BlockedWrites, 'begin' | 'fail'>;
-  readonly #policy: HandlerPolicy;
-  readonly #caller: HandlerCaller;
-  readonly #watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
+  readonly #deps: HandlerDependencies;
   /** Heads without attempts left, whose last attempt may yet be taken back by a process that is alive. */
   readonly #lastChances = new Set<string>();
   /** Types of failed events that the handler does not want and that have been reported. */
   readonly #unwantedTypes = new Set<string>();
 
-  constructor(options: {
-    readonly context: WorkerContext;
-    readonly blocked: Pick<BlockedModels, 'giveBack'>;
-    readonly writes: Pick<BlockedWrites, 'begin' | 'fail'>;
-    readonly policy: HandlerPolicy;
-    readonly caller: HandlerCaller;
-    readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
-  }) {
-    this.#context = options.context;
-    this.#blocked = options.blocked;
-    this.#writes = options.writes;
-    this.#policy = options.policy;
-    this.#caller = options.caller;
-    this.#watch = options.watch;
+  constructor(deps: HandlerDependencies) {
+    this.#deps = deps;
   }
 
   /** Makes one attempt, and records a failure. */
   async run(work: RetryWork): Promise<AttemptEnd> {
     const { head, slot, alone } = work;
-    if (!slot.held || this.#context.ended.aborted) return 'untried';
-    const startedMs = this.#watch.now();
-    if (head.hasFailed && !wantsEvent(this.#policy, head.event.type)) {
+    if (!slot.held || this.#deps.context.ended.aborted) return 'untried';
+    const startedMs = this.#deps.watch.now();
+    if (head.hasFailed && !wantsEvent(this.#deps.policy, head.event.type)) {
       await this.#keepUnwanted(head, slot);
       return 'failed';
     }
     // If no attempt is open, `attemptsMax` has been lowered since: then one more attempt is made, and the dead letter gets the
     // error of that one.
-    if (head.openCount > 0 && head.attempts >= this.#policy.retry.attemptsMax) {
+    if (head.openCount > 0 && head.attempts >= this.#deps.policy.retry.attemptsMax) {
       await this.#giveUp(head, slot);
       return 'failed';
     }
@@ -154,17 +135,17 @@ export class RetryStep {
   async #callEach({ head, behind, slot }: RetryWork): Promise<TrialOutcome> {
     const events = [head.event, ...behind];
     let [position, count]: [ModelPosition, number] = [head.position, 0];
-    let together = behind.length > 0 && this.#policy.batches ? this.#policy.batchMax : 1;
+    let together = behind.length > 0 && this.#deps.policy.batches ? this.#deps.policy.batchMax : 1;
     while (count < events.length) {
       const at = count === 0 ? head : atEvent(head, events[count]);
       if (count > 0 && slot.isLeaving) return { outcome: { kind: 'held-back' }, at, position, count };
       const part = this.#partOf(events, count, together);
-      const wanted = part.filter(({ type }) => wantsEvent(this.#policy, type));
-      const outcome = await this.#caller.call(wanted, head.attempts + 1, slot);
+      const wanted = part.filter(({ type }) => wantsEvent(this.#deps.policy, type));
+      const outcome = await this.#deps.caller.call(wanted, head.attempts + 1, slot);
       if (outcome.kind === 'failed' && part.length > 1) {
         // It is not known yet which of them has failed: each is called alone, and only then uses an attempt.
         const told = { event: at.event, attempt: head.attempts + 1, error: outcome.error, retryAfterMs: 0 };
-        this.#caller.report({ ...told, counted: false, eventCount: part.length });
+        this.#deps.caller.report({ ...told, counted: false, eventCount: part.length });
         together = 1;
         continue;
       }
@@ -178,7 +159,7 @@ export class RetryStep {
 
   /** The events of the next call: so many, but with no more bytes than a batch may have, unless it is one event. */
   #partOf(events: readonly DeliverableEvent[], from: number, countMax: number): readonly DeliverableEvent[] {
-    const { batchBytesMax } = this.#context.settings;
+    const { batchBytesMax } = this.#deps.context.settings;
     let bytes = 0;
     const end = events.findIndex((event, index) => {
       if (index < from) return false;
@@ -202,17 +183,17 @@ export class RetryStep {
     if (alone === undefined || !begun.counted) return begun;
     const isOver = await Promise.race([call.then(() => true), untilAborted(alone).then(() => false)]);
     // This event may be why the event loop stopped.
-    if (isOver || this.#watch.stoodSince(startedMs)) return begun;
+    if (isOver || this.#deps.watch.stoodSince(startedMs)) return begun;
     const uncounted = { id: begun.id, counted: false };
     return (await this.#begin(head, uncounted, slot)) ? uncounted : begun;
   }
 
   /** Leaves an event to the version of the handler that wants it and has blocked it: that version may come back. */
   async #keepUnwanted(head: TriedHead, slot: HeldSlot): Promise<void> {
-    const { onError, random } = this.#context;
+    const { onError, random } = this.#deps.context;
     const { id, type, modelName, modelId } = head.event;
     const unwanted = new Error(
-      `Another version of handler ${this.#caller.handler} has blocked ${type} ${id} of ${modelName} ${modelId}, which this ` +
+      `Another version of handler ${this.#deps.caller.handler} has blocked ${type} ${id} of ${modelName} ${modelId}, which this ` +
         'version does not want: it waits, and so do later events of its model. Deploy a version that wants such events, or skip them',
     );
     if (!this.#unwantedTypes.has(type)) onError(unwanted);
@@ -220,7 +201,7 @@ export class RetryStep {
     await this.#record(head, undefined, slot, {
       ...postponed(head),
       error: errorText(unwanted),
-      retryAfterMs: retryAfterMs(this.#policy.retry, head.uncounted + 1, random(), unwantedMaxMs),
+      retryAfterMs: retryAfterMs(this.#deps.policy.retry, head.uncounted + 1, random(), unwantedMaxMs),
     });
   }
 
@@ -235,27 +216,21 @@ export class RetryStep {
     const error = errorText(thrown);
     if (!this.#lastChances.delete(key)) {
       this.#lastChances.add(key);
-      const { leaseMs } = this.#context.settings;
+      const { leaseMs } = this.#deps.context.settings;
       await this.#record(head, undefined, slot, { ...postponed(head), error, retryAfterMs: leaseMs });
       return;
     }
-    this.#caller.report({ event, attempt: attempts, error: thrown, retryAfterMs: undefined });
-    await this.#record(head, undefined, slot, {
-      attempts,
-      uncounted,
-      error,
-      dead: true,
-      retryAfterMs: undefined,
-    });
+    this.#deps.caller.report({ event, attempt: attempts, error: thrown, retryAfterMs: undefined });
+    await this.#record(head, undefined, slot, { attempts, uncounted, error, retryAfterMs: undefined });
   }
 
   /** Records that the attempt begins, or whether it counts, and repeats that as long as necessary. */
   async #begin(head: BlockedHead, attempt: BlockedAttempt, slot: HeldSlot): Promise<boolean> {
-    const { onError, ended } = this.#context;
-    const backoff = new StoreBackoff(this.#context);
+    const { onError, ended } = this.#deps.context;
+    const backoff = new StoreBackoff(this.#deps.context);
     for (let unsure = false; !slot.isLeaving; unsure = true) {
       try {
-        const begun = await this.#writes.begin.add({ head, attempt });
+        const begun = await this.#deps.writes.begin.add({ head, attempt });
         // The slot may have been lost while the answer was on its way.
         if (begun && slot.held && !ended.aborted) return true;
         if (begun || unsure) await this.giveBack(head, attempt);
@@ -274,11 +249,11 @@ export class RetryStep {
     const isPartial = failure.kind === 'partly-failed';
     const error = isPartial ? failure.errors.get(event.id) : failure.error;
     // A batch that waits when it fails counts whatever it throws as an outage.
-    const verdict = this.#policy.waitsWhenFailed && !isPartial ? 'outage' : attemptVerdict(error);
-    const failed = failedState(this.#policy, head, error, verdict, this.#context.random());
+    const verdict = this.#deps.policy.waitsWhenFailed && !isPartial ? 'outage' : attemptVerdict(error);
+    const failed = failedState(this.#deps.policy, head, error, verdict, this.#deps.context.random());
     const { retryAfterMs: afterMs } = failed;
     const counted = verdict !== 'outage';
-    this.#caller.report({ event, attempt: attempts + 1, error, counted, retryAfterMs: afterMs });
+    this.#deps.caller.report({ event, attempt: attempts + 1, error, counted, retryAfterMs: afterMs });
     return failed;
   }
 
@@ -290,7 +265,15 @@ export class RetryStep {
     state: FailedState,
   ): Promise<boolean> {
     const { handler, token, event, doneIds } = head;
-    return this.#writes.fail.add(slot, { handler, token, event, attempt, before: head, doneIds, ...state });
+    return this.#deps.writes.fail.add(slot, {
+      handler,
+      token,
+      event,
+      attempt,
+      before: head,
+      doneIds,
+      ...rowOf(state),
+    });
   }
 
   /**
@@ -303,24 +286,24 @@ export class RetryStep {
   ): Promise<void> {
     const { event } = head;
     if (attempt === undefined || event === undefined) return;
-    if (!this.#watch.stoodSince(startedMs)) return this.giveBack(head, attempt);
+    if (!this.#deps.watch.stoodSince(startedMs)) return this.giveBack(head, attempt);
     const number = head.attempts + 1;
     // The process that makes it a dead letter reports the last attempt.
-    if (attempt.counted && number >= this.#policy.retry.attemptsMax) return;
-    const { leaseMs } = this.#context.settings;
+    if (attempt.counted && number >= this.#deps.policy.retry.attemptsMax) return;
+    const { leaseMs } = this.#deps.context.settings;
     const message = `The event loop was blocked during attempt ${number}, so that the lease of ${leaseMs} ms was not renewed in time`;
     const { counted } = attempt;
-    this.#caller.report({ event, attempt: number, error: new Error(message), counted, retryAfterMs: 0 });
+    this.#deps.caller.report({ event, attempt: number, error: new Error(message), counted, retryAfterMs: 0 });
   }
 
   /** Takes the attempt back; an outage of the database delays that. */
   async giveBack(model: BlockedModel, attempt: BlockedAttempt | undefined): Promise<void> {
     if (attempt === undefined) return;
-    const { ended, onError } = this.#context;
-    const backoff = new StoreBackoff(this.#context);
+    const { ended, onError } = this.#deps.context;
+    const backoff = new StoreBackoff(this.#deps.context);
     for (let tries = 0; !ended.aborted || tries < lastTriesMax; tries += ended.aborted ? 1 : 0) {
       try {
-        return await this.#blocked.giveBack(model, attempt);
+        return await this.#deps.blocked.giveBack(model, attempt);
       } catch (error) {
         onError(error);
         await backoff.failed();
@@ -341,8 +324,8 @@ interface TrialOutcome {
 }
 
 /** The counts of a head after a call that does not count. */
-function postponed({ attempts, uncounted }: AttemptCounts): AttemptCounts & Pick<FailedState, 'dead'> {
-  return { attempts, uncounted: uncounted + 1, dead: false };
+function postponed({ attempts, uncounted }: AttemptCounts): AttemptCounts {
+  return { attempts, uncounted: uncounted + 1 };
 }
 
 function atEvent(head: TriedHead, event: DeliverableEvent = head.event): TriedHead {

@@ -10,10 +10,11 @@ import {
 import { eventBytesMax } from '../delivery-settings.js';
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import { StoreBackoff, WakeSignal } from '../worker-context.js';
-import { type SubscriptionDependencies, EventDispatch } from './event-dispatch.js';
+import { EventDispatch } from './event-dispatch.js';
 import type { ReadBatch } from './log-reader.js';
 import { ModelDrain, moveOf } from './model-drain.js';
 import { holdSuspects, quarantinedMax } from './quarantine.js';
+import type { SubscriptionDependencies } from './subscription-dependencies.js';
 import { type SlotPosition, SubscriptionSlots, groupPositions } from './subscription-slots.js';
 import type { AttemptEnd, DoneAttempt, Trial } from './retry-step.js';
 import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
@@ -45,7 +46,7 @@ import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
 export class Subscription {
   readonly slots: SubscriptionSlots;
   readonly dispatch: EventDispatch;
-  readonly #around: SubscriptionDependencies;
+  readonly #deps: SubscriptionDependencies;
   readonly #handler: DatabaseHandler;
   readonly #wakeSignal: WakeSignal;
   readonly #drain: ModelDrain;
@@ -53,10 +54,10 @@ export class Subscription {
   #paused = false;
   #stopped = false;
 
-  constructor(handler: DatabaseHandler, around: SubscriptionDependencies) {
-    const { context, saver, blocked, writes } = around;
+  constructor(handler: DatabaseHandler, deps: SubscriptionDependencies) {
+    const { context, saver } = deps;
     const wake = (): void => this.wake();
-    this.#around = around;
+    this.#deps = deps;
     this.#handler = handler;
     this.#wakeSignal = new WakeSignal(context.clock);
     const repeats = handler.options.whenProcessDies === 'repeat';
@@ -66,15 +67,11 @@ export class Subscription {
       quarantines: !repeats,
       onReadable: wake,
     });
-    this.dispatch = new EventDispatch({
-      handler,
-      around,
-      onRoom: () => {
-        wake();
-        this.#drain.onRoom();
-      },
+    this.dispatch = new EventDispatch(handler, deps, () => {
+      wake();
+      this.#drain.onRoom();
     });
-    this.#drain = new ModelDrain(context, blocked, writes.move, this.dispatch);
+    this.#drain = new ModelDrain(deps, this.dispatch);
   }
 
   /** All names that the handler has in this process. */
@@ -94,7 +91,7 @@ export class Subscription {
     models: readonly (BlockedModel & Pick<BlockedHead, 'hasFailed'>)[],
   ): void {
     // Those that were being handled, and those that were read next.
-    const suspectsMax = this.slots.quarantines(slot) ? 2 * this.#around.context.settings.readMax : 0;
+    const suspectsMax = this.slots.quarantines(slot) ? 2 * this.#deps.context.settings.readMax : 0;
     for (const model of models) {
       // The previous holder may have been trying the head or, if it has not failed, what follows.
       const suspectCount = model.hasFailed ? Math.min(1, suspectsMax) : suspectsMax;
@@ -118,7 +115,7 @@ export class Subscription {
     const { event, hasFailed, openCount, position } = trial.head;
     const isSuspect = model.suspectCount > 0;
     if (event === undefined || model.isDone(event.id) || !(hasFailed || isSuspect || openCount > 0))
-      return { attempt: undefined, startedMs: this.#around.watch.now(), position, count: 0 };
+      return { attempt: undefined, startedMs: this.#deps.watch.now(), position, count: 0 };
     const { slot, attempt } = model;
     const head = { ...trial.head, event };
     const end = await this.dispatch.retry({ ...trial, head, slot, attempt, isSuspect, alone });
@@ -139,14 +136,14 @@ export class Subscription {
     const keepsAttempts = model.suspectCount > 0 && !this.#paused && !model.slot.isLeaving;
     model.attempt = keepsAttempts ? done.attempt : undefined;
     // At once, because the call may have stopped the event loop for so long that the lease is about to end.
-    if (await this.#around.writes.move.add(model.slot, { ...moveOf(model), keepsAttempts })) return true;
-    await this.dispatch.endUnrecorded(head, done);
+    if (await this.#deps.writes.move.add(model.slot, { ...moveOf(model), keepsAttempts })) return true;
+    await this.dispatch.retries.endUnrecorded(head, done);
     return false;
   }
 
   /** The next suspects of a model whose head is done, to be tried like a head; `undefined` if there are none, or the log could not be read. */
   async nextSuspects(model: ModelRecovery): Promise<Trial | undefined> {
-    const { context, blocked, watch } = this.#around;
+    const { context, blocked, watch } = this.#deps;
     if (model.suspectCount === 0) return undefined;
     const { leased, position, doneIds } = model;
     try {
@@ -180,14 +177,15 @@ export class Subscription {
     this.slots.tried(model);
     await this.#drain.run(model);
     // It has not moved, and so not ended the attempt, if the slot was left at once.
-    if (attempt !== undefined && model.slot.isLeaving) await this.dispatch.giveBack(model.leased, attempt);
+    if (attempt !== undefined && model.slot.isLeaving)
+      await this.dispatch.retries.giveBack(model.leased, attempt);
   }
 
   /** Leaves a model to a later round or another process. Takes back an attempt that is open for it, because that would mean a death. */
   async leaveModel(model: ModelRecovery): Promise<void> {
     const { leased, attempt } = model;
     this.dispatch.leaveModel(model);
-    if (attempt !== undefined) await this.dispatch.giveBack(leased, attempt);
+    if (attempt !== undefined) await this.dispatch.retries.giveBack(leased, attempt);
   }
 
   setPaused(paused: boolean): void {
@@ -203,7 +201,7 @@ export class Subscription {
 
   /** Reads and dispatches events until it is stopped. */
   async run(): Promise<void> {
-    const backoff = new StoreBackoff(this.#around.context);
+    const backoff = new StoreBackoff(this.#deps.context);
     while (!this.#stopped) {
       const groups = groupPositions(this.#readable()).slice(0, this.dispatch.unfinished.readRoom);
       if (groups.length === 0) {
@@ -214,8 +212,8 @@ export class Subscription {
         await allEnded(groups.map((group) => this.#advance(group)));
         backoff.succeeded();
       } catch (error) {
-        this.#around.context.onError(error);
-        await backoff.failed(this.#around.context.ended);
+        this.#deps.context.onError(error);
+        await backoff.failed(this.#deps.context.ended);
       }
     }
   }
@@ -234,7 +232,7 @@ export class Subscription {
   }
 
   #readable(): readonly SlotPosition[] {
-    const { reader, saver, context } = this.#around;
+    const { reader, saver, context } = this.#deps;
     if (this.#paused || this.dispatch.unfinished.full) return [];
     const waiting = this.dispatch.waitingSlots;
     if (this.slots.unsavedCount(waiting) >= context.settings.unsavedMax) {
@@ -250,7 +248,7 @@ export class Subscription {
     const slots = group.map(({ slot }) => slot.slot);
     const turn = ++this.#readCount;
     for (const position of group) position.turn = turn;
-    const batch = await this.dispatch.unfinished.reading(() => this.#around.reader.read(slots, first.cursor));
+    const batch = await this.dispatch.unfinished.reading(() => this.#deps.reader.read(slots, first.cursor));
     const wanted = batch.events.filter((event) => this.dispatch.wants(event));
     const bySlot = Map.groupBy(wanted, ({ slot }) => slot);
     await allEnded(
@@ -271,7 +269,7 @@ export class Subscription {
     if (slot.isLeaving || this.#stopped) return;
     const isEntering = position.phase === 'entering-quarantine';
     if (isEntering) {
-      const suspects = await holdSuspects(slot, events, this.#around.writes.hold);
+      const suspects = await holdSuspects(slot, events, this.#deps.writes.hold);
       if (suspects === undefined) return;
       for (const model of suspects) position.suspects.add(model);
     }
@@ -290,8 +288,8 @@ export class Subscription {
     for (const _event of events) progress.finish(step);
     // A transaction is always held as a whole, however large it is: the previous holder's saved cursor was before all of it.
     if (!partial)
-      this.slots.entered(position, events.length, !more, quarantinedMax(this.#around.context.settings));
-    await this.#saveHeld().finally(() => this.#around.onBlocked());
+      this.slots.entered(position, events.length, !more, quarantinedMax(this.#deps.context.settings));
+    await this.#saveHeld().finally(() => this.#deps.onBlocked());
   }
 
   /**
@@ -299,7 +297,7 @@ export class Subscription {
    * they had never been tried.
    */
   async #saveHeld(): Promise<void> {
-    const { saver } = this.#around;
+    const { saver } = this.#deps;
     saver.flushSoon();
     await saver.save(false);
   }
