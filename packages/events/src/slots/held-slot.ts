@@ -31,6 +31,8 @@ export class HeldSlot {
   readonly blocked = new Map<string, ModelRecovery>();
   /** Those that are open again, and only remembered until the slot has been read past everything that was drained. */
   readonly opened = new Set<ModelRecovery>();
+  /** Its events in memory: how many there are, and about how many bytes they have. */
+  readonly load = { count: 0, bytes: 0 };
   // Kept beside the signals, which are slow to ask.
   #isLeaving = false;
   #held = true;

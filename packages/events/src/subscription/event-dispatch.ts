@@ -12,7 +12,7 @@ import {
   handlerPolicy,
   wantsEvent,
 } from './subscription-dependencies.js';
-import { type Load, UnfinishedEvents, loadOf, nothing } from './unfinished-events.js';
+import { UnfinishedEvents } from './unfinished-events.js';
 import {
   type EventWork,
   type HeldSlot,
@@ -42,7 +42,7 @@ export class EventDispatch {
     this.#onRoom = onRoom;
     this.unfinished = new UnfinishedEvents({
       settings: context.settings,
-      waiting: () => [...this.#waiting].map(waitingLoad),
+      waitingSlots: () => this.waitingSlots,
       onRoom,
     });
     const caller = new HandlerCaller({
@@ -65,6 +65,10 @@ export class EventDispatch {
       deps.onBlocked();
     });
     this.retries = new RetryStep(this.#deps);
+  }
+
+  get paused(): boolean {
+    return this.#paused;
   }
 
   /** Whether the handler wants an event. */
@@ -113,8 +117,7 @@ export class EventDispatch {
       if (fate === 'leave') onFinished();
       if (fate === 'keep') this.unfinished.setAside(slot, [event], 1);
       if (fate !== 'handle') continue;
-      this.unfinished.count([work], 1);
-      this.#queues.add(this.#keyOf(event), work);
+      this.#queue([work]);
       isQueued = true;
     }
     if (!more) this.#queues.resume();
@@ -123,8 +126,7 @@ export class EventDispatch {
 
   /** Handles drained events in order, behind earlier ones of their model. */
   drain(works: readonly EventWork[]): void {
-    this.unfinished.count(works, 1);
-    for (const work of works) this.#queues.add(this.#keyOf(work.event), work);
+    this.#queue(works);
     this.#queues.resume();
   }
 
@@ -133,8 +135,7 @@ export class EventDispatch {
     const { done, next } = model.open(this.#deps.reader.generation);
     this.unfinished.setAside(model.slot, eventsOf([...done, ...next]), -1);
     finish(done);
-    this.unfinished.count(next, 1);
-    for (const work of next) this.#queues.add(this.#keyOf(work.event), work);
+    this.#queue(next);
     this.#queues.resume();
   }
 
@@ -164,8 +165,8 @@ export class EventDispatch {
   leave(isOff: (slot: HeldSlot) => boolean): void {
     this.#leaveRetries(isOff);
     // Those that are being tried again are in no queue, and end by themselves.
-    for (const [queue, { slot, tried }] of this.#waiting)
-      if (tried === nothing && isOff(slot)) this.#waiting.delete(queue);
+    for (const [queue, { slot, isTried }] of this.#waiting)
+      if (!isTried && isOff(slot)) this.#waiting.delete(queue);
     const left = this.#queues.removeEvents(isOff);
     this.unfinished.count(left, -1);
     leaveBatches(left);
@@ -196,6 +197,11 @@ export class EventDispatch {
     finish(kept);
   }
 
+  #queue(works: readonly EventWork[]): void {
+    this.unfinished.count(works, 1);
+    for (const work of works) this.#queues.add(this.#keyOf(work.event), work);
+  }
+
   #keyOf(event: DeliverableEvent): string {
     return this.#deps.policy.batches ? `${event.slot}` : modelKey(event);
   }
@@ -205,9 +211,7 @@ export class EventDispatch {
     this.#leaveDrained(queue);
     const retry = isTurnOfRetries(queue) ? queue.retries.shift() : undefined;
     queue.hasRetried = retry !== undefined;
-    if (retry !== undefined) return this.#runRetry(retry);
-    const [first] = queue.events;
-    return first === undefined ? Promise.resolve() : this.#runEvents(first, queue);
+    return retry === undefined ? this.#runEvents(queue) : this.#runRetry(retry);
   }
 
   async #runRetry(work: RetryWork): Promise<void> {
@@ -237,42 +241,37 @@ export class EventDispatch {
     });
   }
 
-  async #runEvents(first: EventWork, queue: KeyedQueue): Promise<void> {
+  async #runEvents(queue: KeyedQueue): Promise<void> {
     const waited = this.#waiting.get(queue);
     const works = takeEvents(queue, waited ?? this.#events.takeMax, isLeft);
     // The queue counts as waiting until the batch has succeeded: otherwise each attempt would let more of its slot be read.
-    if (waited !== undefined) this.#waiting.set(queue, { ...waited, tried: loadOf(works) });
-    const attempt = (waited?.attempt ?? 0) + 1;
+    if (waited !== undefined) this.#waiting.set(queue, { ...waited, isTried: true });
     let left: LeftEvents | undefined;
     try {
-      left = await this.#events.run(works, attempt);
+      left = await this.#events.run(works, (waited?.attempt ?? 0) + 1);
     } finally {
       // This includes abandoned calls: the next holder of their slot reads the events again.
       this.#waiting.delete(queue);
       this.unfinished.count(works, -1);
       if (this.#deps.context.ended.aborted) leaveBatches(works);
-      if (left !== undefined) this.unfinished.count(left.works, 1);
-      if (left !== undefined) {
-        queue.events = [...left.works, ...queue.events];
-        const together = { slot: first.slot, count: left.works.length, tried: nothing };
-        if (first.slot.isLeaving) {
-          this.leave((slot) => slot === first.slot);
-        } else if (left.waitMs === undefined) {
-          if (waited !== undefined) this.#waiting.set(queue, { ...waited, ...together });
-        } else {
-          this.#wait(queue, left, { ...together, attempt }, left.waitMs);
-        }
-      }
+      if (left !== undefined) this.#putBack(queue, left, waited);
       if (waited !== undefined) this.#onRoom();
     }
   }
 
-  /** Retries the same events after a while; meanwhile only their slot waits. */
-  #wait(queue: KeyedQueue, { works }: LeftEvents, waiting: Waiting, waitMs: number): void {
-    const { clock } = this.#deps.context;
-    const ends = works.map(({ slot }) => slot.leaving);
-    this.#waiting.set(queue, waiting);
-    void this.#queues.holdUntil(queue, clock.sleep(waitMs, AbortSignal.any([...new Set(ends)])));
+  /** Tries the same events again, after a while if there is a wait; meanwhile only their slot waits. */
+  #putBack(queue: KeyedQueue, { works, slot, waitMs }: LeftEvents, waited: Waiting | undefined): void {
+    this.unfinished.count(works, 1);
+    queue.events = [...works, ...queue.events];
+    if (slot.isLeaving) return this.leave((each) => each === slot);
+    const { attempt = 0 } = waited ?? {};
+    const waiting = { slot, count: works.length, isTried: false };
+    if (waitMs === undefined) {
+      if (waited !== undefined) this.#waiting.set(queue, { ...waiting, attempt });
+      return;
+    }
+    this.#waiting.set(queue, { ...waiting, attempt: attempt + 1 });
+    void this.#queues.holdUntil(queue, this.#deps.context.clock.sleep(waitMs, slot.leaving));
     this.#onRoom();
   }
 }
@@ -283,15 +282,8 @@ interface Waiting {
   readonly count: number;
   /** How often the events were tried. */
   readonly attempt: number;
-  /** The ones that are being tried again, and so are in no queue. */
-  readonly tried: Load;
-}
-
-function waitingLoad([{ events }, { slot, tried }]: readonly [KeyedQueue, Waiting]): Load & {
-  readonly slot: HeldSlot;
-} {
-  const { count, bytes } = loadOf(events);
-  return { slot, count: count + tried.count, bytes: bytes + tried.bytes };
+  /** Whether they are being tried again, and so are in no queue. */
+  readonly isTried: boolean;
 }
 
 /** Whether an event was read for a blocked model of a slot that is being left. */

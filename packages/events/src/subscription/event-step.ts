@@ -8,6 +8,7 @@ import type { HandlerDependencies, HandlerPolicy } from './subscription-dependen
 /** Events that are neither done nor blocked, and must be tried again together. */
 export interface LeftEvents {
   readonly works: readonly EventWork[];
+  readonly slot: HeldSlot;
   /** How long to wait; `undefined` means as soon as calls are allowed again, because none was made. */
   readonly waitMs: number | undefined;
 }
@@ -50,7 +51,7 @@ export class EventStep {
     const events = handled.map((work) => work.event);
     const outcome = await caller.call(events, attempt, slot);
     if (outcome.kind === 'done') finish(handled);
-    if (outcome.kind === 'held-back') return { works: handled, waitMs: undefined };
+    if (outcome.kind === 'held-back') return { works: handled, slot, waitMs: undefined };
     if (outcome.kind === 'partly-failed') await this.#blockFailed(handled, slot, outcome.errors);
     if (outcome.kind !== 'failed') return undefined;
     const { error } = outcome;
@@ -58,7 +59,7 @@ export class EventStep {
     if (policy.waitsWhenFailed) {
       const waitMs = uncountedWaitMs(policy, attempt, error, context.random());
       caller.report({ event, eventCount, attempt, error, counted: false, retryAfterMs: waitMs });
-      return { works: handled, waitMs };
+      return { works: handled, slot, waitMs };
     }
     const failed = this.#failed(event, eventCount, error);
     await this.#block(handled, slot, () => failed);

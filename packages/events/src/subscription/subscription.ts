@@ -51,7 +51,6 @@ export class Subscription {
   readonly #wakeSignal: WakeSignal;
   readonly #drain: ModelDrain;
   #readCount = 0;
-  #paused = false;
   #stopped = false;
 
   constructor(handler: DatabaseHandler, deps: SubscriptionDependencies) {
@@ -81,7 +80,7 @@ export class Subscription {
   }
 
   get paused(): boolean {
-    return this.#paused;
+    return this.dispatch.paused;
   }
 
   /** Works on a slot that this process holds now, until the slot is lost. */
@@ -133,7 +132,7 @@ export class Subscription {
   async passHead({ head }: Trial, model: ModelRecovery, done: DoneAttempt): Promise<boolean> {
     model.suspectCount = head.event === undefined ? 0 : Math.max(0, model.suspectCount - done.count);
     if (done.attempt === undefined) return true;
-    const keepsAttempts = model.suspectCount > 0 && !this.#paused && !model.slot.isLeaving;
+    const keepsAttempts = model.suspectCount > 0 && !this.paused && !model.slot.isLeaving;
     model.attempt = keepsAttempts ? done.attempt : undefined;
     // At once, because the call may have stopped the event loop for so long that the lease is about to end.
     if (await this.#deps.writes.move.add(model.slot, { ...moveOf(model), keepsAttempts })) return true;
@@ -189,7 +188,6 @@ export class Subscription {
   }
 
   setPaused(paused: boolean): void {
-    this.#paused = paused;
     this.dispatch.setPaused(paused);
     this.#wakeSignal.wake();
   }
@@ -220,7 +218,7 @@ export class Subscription {
 
   /** Begins nothing new in slots that are being left; events that were read continue, unless the handler is paused. */
   leave(): void {
-    this.dispatch.setPaused(this.#paused);
+    this.dispatch.setPaused(this.paused);
     this.#drain.onRoom();
   }
 
@@ -233,7 +231,7 @@ export class Subscription {
 
   #readable(): readonly SlotPosition[] {
     const { reader, saver, context } = this.#deps;
-    if (this.#paused || this.dispatch.unfinished.full) return [];
+    if (this.paused || this.dispatch.unfinished.full) return [];
     const waiting = this.dispatch.waitingSlots;
     if (this.slots.unsavedCount(waiting) >= context.settings.unsavedMax) {
       saver.flushSoon();
