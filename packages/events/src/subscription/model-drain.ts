@@ -7,7 +7,7 @@ import {
 
 import { eventBytesMax } from '../delivery-settings.js';
 import type { DrainedBatch, ModelRecovery } from '../slots/held-slot.js';
-import { StoreBackoff, WakeSignal } from '../worker-context.js';
+import { StoreBackoff } from '../worker-context.js';
 import type { EventDispatch } from './event-dispatch.js';
 import type { SubscriptionDependencies } from './subscription-dependencies.js';
 
@@ -160,25 +160,22 @@ class ModelReads {
   readonly #deps: SubscriptionDependencies;
   readonly #drained: Drained;
   readonly #requests: ReadRequest[] = [];
-  readonly #room: WakeSignal;
   #readCount = 0;
 
   constructor(deps: SubscriptionDependencies, drained: Drained) {
     this.#deps = deps;
     this.#drained = drained;
-    this.#room = new WakeSignal(deps.context.clock);
   }
 
-  /** Ends a wait for room. */
+  /** Reads on if nothing is being read, because there is room, or a slot is being left. */
   wake(): void {
-    this.#room.wake();
+    if (this.#requests.length > 0 && this.#readCount === 0) void this.#readAll();
   }
 
   /** Reads on from a position; `undefined` when the slot is being left or is lost before that. */
   read(recovery: ModelRecovery, position = recovery.position): Promise<ModelRead | undefined> {
     return new Promise((answer) => {
       this.#requests.push({ recovery, position, answer });
-      this.#room.wake();
       if (this.#readCount < readsMax) void this.#readAll();
     });
   }
@@ -189,14 +186,7 @@ class ModelReads {
     const backoff = new StoreBackoff(this.#deps.context);
     // Requests from the same turn of the event loop are combined.
     await Promise.resolve();
-    while (this.#requests.length > 0) {
-      const asked = this.#takeRequests();
-      if (asked.length === 0) {
-        // One of them waits for room; a request starts the other again.
-        if (this.#readCount > 1) break;
-        await this.#room.wait();
-        continue;
-      }
+    for (let asked = this.#takeRequests(); asked.length > 0; asked = this.#takeRequests()) {
       const limit = Math.max(1, Math.floor(settings.readMax / asked.length));
       try {
         const models = asked.map(({ recovery: { leased }, position }) => ({ ...leased, position }));
