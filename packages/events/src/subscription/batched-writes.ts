@@ -109,32 +109,20 @@ class LeasedWrites<Item extends { readonly token: string }> {
     const backoff = new StoreBackoff(this.#context);
     const signal = AbortSignal.any([slot.lost, ended]);
     let left = items;
-    for (let together = true; ; together = !together) {
+    for (let together = true; left.length > 0; together = !together) {
       await backoff.failed(signal);
       if (signal.aborted) return false;
-      if (together) {
-        const answer = await this.#answer(this.#send(left));
-        if (answer !== undefined) return !answer.includes(false);
-        continue;
-      }
-      const refused = await this.#writeEach(left, signal);
-      if (refused === undefined || refused.length === 0) return refused !== undefined;
-      left = refused;
+      const count = together ? left.length : 1;
+      let answer: readonly boolean[] | undefined;
+      do {
+        const [next, others] = [left.slice(0, count), left.slice(count)];
+        answer = await this.#answer(this.#send(next));
+        // What is refused again comes last.
+        left = answer === undefined ? [...others, ...next] : others;
+        if (answer?.includes(false) === true || (signal.aborted && left.length > 0)) return false;
+      } while (answer !== undefined && left.length > 0);
     }
-  }
-
-  /**
-   * Writes one item after the other, up to the first one that is refused.
-   *
-   * @returns those that are left, that one last; `undefined` when the slot is lost or delivery ends
-   */
-  async #writeEach(items: readonly Item[], signal: AbortSignal): Promise<readonly Item[] | undefined> {
-    for (const [index, item] of items.entries()) {
-      const answer = await this.#answer(this.#send([item]));
-      if (answer?.includes(false) === true || signal.aborted) return undefined;
-      if (answer === undefined) return [...items.slice(index + 1), item];
-    }
-    return [];
+    return true;
   }
 
   /** @returns for each item whether its lease was valid */
