@@ -77,10 +77,7 @@ export class DatabaseWorker {
     const { store, shards } = options.database;
     const { leases, cursors, log, blocked } = store;
     this.#options = options;
-    this.#outage = new OutageReport({
-      onError: options.context.onError,
-      onRecovered: () => options.onRecovered(shards),
-    });
+    this.#outage = new OutageReport(options.context.onError, () => options.onRecovered(shards));
     const onError = (error: unknown): void => this.#outage.failed(error);
     const signals = { stopping: this.#stopping.signal, ended: this.#ended.signal };
     const context = { ...options.context, onError, ...signals };
@@ -128,16 +125,13 @@ export class DatabaseWorker {
       onError,
     });
     const fedLogs = this.#fedLogs;
-    this.#poll = new LogPoll({
-      context,
-      foundCount: () =>
-        [...fedLogs.values()].reduce((sum, fed) => sum + fed.reader.foundCount, reader.foundCount),
-      look: () => {
-        reader.refresh();
-        // A live feed reports commits on its own.
-        for (const fed of fedLogs.values()) if (!fed.feed.isLive) fed.reader.refresh();
-        for (const subscription of subscriptions.values()) subscription.wake();
-      },
+    const foundCount = (): number =>
+      [...fedLogs.values()].reduce((sum, fed) => sum + fed.reader.foundCount, reader.foundCount);
+    this.#poll = new LogPoll(context, foundCount, () => {
+      reader.refresh();
+      // A live feed reports commits on its own.
+      for (const fed of fedLogs.values()) if (!fed.feed.isLive) fed.reader.refresh();
+      for (const subscription of subscriptions.values()) subscription.wake();
     });
   }
 

@@ -161,13 +161,10 @@ export class OutageReport {
   readonly #onRecovered: () => void;
   readonly #reported = new Set<string>();
 
-  constructor(options: {
-    readonly onError: (error: unknown) => void;
-    /** Called once at the end of an outage that was reported. */
-    readonly onRecovered: () => void;
-  }) {
-    this.#onError = options.onError;
-    this.#onRecovered = options.onRecovered;
+  /** @param onRecovered called once at the end of an outage that was reported */
+  constructor(onError: (error: unknown) => void, onRecovered: () => void) {
+    this.#onError = onError;
+    this.#onRecovered = onRecovered;
   }
 
   failed(error: unknown): void {

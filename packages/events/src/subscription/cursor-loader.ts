@@ -19,47 +19,40 @@ type LoadedModel = BlockedModel & Pick<BlockedHead, 'hasFailed'>;
 /** The parts of a subscription that are used here. */
 type LoadedSubscription = Pick<Subscription, 'gain' | 'paused' | 'setPaused'>;
 
+interface CursorLoaderOptions {
+  readonly context: WorkerContext;
+  readonly cursors: Pick<HandlerCursors, 'load' | 'known'>;
+  readonly blocked: Pick<BlockedModels, 'models'>;
+  /** Resolves when everything that is being written has its answer. */
+  readonly settled: () => Promise<unknown>;
+  readonly subscriptions: ReadonlyMap<string, LoadedSubscription>;
+  /** Called when blocked models may be due. */
+  readonly onBlocked: () => void;
+}
+
 /** Loads the positions of the handlers from the database, and passes them to their subscriptions. */
 export class CursorLoader {
-  readonly #context: WorkerContext;
-  readonly #cursors: Pick<HandlerCursors, 'load' | 'known'>;
-  readonly #blocked: Pick<BlockedModels, 'models'>;
-  readonly #settled: () => Promise<unknown>;
-  readonly #subscriptions: ReadonlyMap<string, LoadedSubscription>;
-  readonly #onBlocked: () => void;
+  readonly #options: CursorLoaderOptions;
   /** Counts the queries to the database, and the changes by operators of this process. */
   #newsCount = 0;
   /** The number of the last query or change that each subscription was told of; answers may arrive out of order. */
   readonly #knownOf = new WeakMap<LoadedSubscription, number>();
 
-  constructor(options: {
-    readonly context: WorkerContext;
-    readonly cursors: Pick<HandlerCursors, 'load' | 'known'>;
-    readonly blocked: Pick<BlockedModels, 'models'>;
-    /** Resolves when everything that is being written has its answer. */
-    readonly settled: () => Promise<unknown>;
-    readonly subscriptions: ReadonlyMap<string, LoadedSubscription>;
-    /** Called when blocked models may be due. */
-    readonly onBlocked: () => void;
-  }) {
-    this.#context = options.context;
-    this.#cursors = options.cursors;
-    this.#blocked = options.blocked;
-    this.#settled = options.settled;
-    this.#subscriptions = options.subscriptions;
-    this.#onBlocked = options.onBlocked;
+  constructor(options: CursorLoaderOptions) {
+    this.#options = options;
   }
 
   /** Starts every subscription on its new slots; repeats until it succeeds, or the slots are lost. */
   async start(gained: readonly HeldSlot[]): Promise<void> {
-    await untilDone(this.#context, this.#context.ended, async () => {
+    const { context, cursors: stored, subscriptions, settled, onBlocked } = this.#options;
+    await untilDone(context, context.ended, async () => {
       // This process may have had a slot under the same token: what it is writing there is later than what would be loaded.
-      await this.#settled();
+      await settled();
       const leases = gained.filter((slot) => slot.held);
       if (leases.length === 0) return;
       const slots = [...new Set(leases.map(({ slot }) => slot))];
       const news = ++this.#newsCount;
-      const cursors = await this.#cursors.load(slots);
+      const cursors = await stored.load(slots);
       // Read after the cursors: a cursor may have passed an event whose model was blocked meanwhile, if a failover has given the slot
       // to another process as well.
       const models = await this.#blockedModels(leases);
@@ -67,7 +60,7 @@ export class CursorLoader {
       const cursorOf = new Map(cursors.map((cursor) => [placeOf(cursor), cursor]));
       const blocked = Map.groupBy(models, placeOf);
       for (const lease of leases) {
-        const subscription = this.#subscriptions.get(lease.handler);
+        const subscription = subscriptions.get(lease.handler);
         const place = placeOf(lease);
         const cursor = cursorOf.get(place);
         // Without a cursor, the handler was retired, or a failover has lost it, after the lease was given: the next renewal
@@ -75,7 +68,7 @@ export class CursorLoader {
         if (subscription === undefined || cursor === undefined || !lease.held) continue;
         subscription.gain(lease, cursor.cursor, blocked.get(place) ?? []);
       }
-      this.#onBlocked();
+      onBlocked();
     });
   }
 
@@ -86,7 +79,7 @@ export class CursorLoader {
    */
   async refresh(): Promise<readonly KnownHandler[]> {
     const news = ++this.#newsCount;
-    const handlers = await this.#cursors.known();
+    const handlers = await this.#options.cursors.known();
     for (const { handler, paused } of handlers) this.#apply(handler, paused, news);
     return handlers;
   }
@@ -98,17 +91,17 @@ export class CursorLoader {
 
   /** Pauses or resumes a subscription, unless something newer is already known than the answer or change with this number. */
   #apply(handler: string, paused: boolean, news: number): void {
-    const subscription = this.#subscriptions.get(handler);
+    const subscription = this.#options.subscriptions.get(handler);
     if (subscription === undefined || news < (this.#knownOf.get(subscription) ?? 0)) return;
     this.#knownOf.set(subscription, news);
-    if (subscription.paused && !paused) this.#onBlocked();
+    if (subscription.paused && !paused) this.#options.onBlocked();
     subscription.setPaused(paused);
   }
 
   async #blockedModels(places: readonly BlockedPlace[]): Promise<readonly LoadedModel[]> {
     const models: LoadedModel[] = [];
     for (let after: BlockedModel | undefined; ; after = models.at(-1)) {
-      const page = await this.#blocked.models(places, { limit: modelsPage, after });
+      const page = await this.#options.blocked.models(places, { limit: modelsPage, after });
       models.push(...page);
       if (page.length < modelsPage) return models;
     }

@@ -40,11 +40,7 @@ export class EventDispatch {
     const { context, abandoned } = deps;
     const policy = handlerPolicy(handler, context.settings);
     this.#onRoom = onRoom;
-    this.unfinished = new UnfinishedEvents({
-      settings: context.settings,
-      waitingSlots: () => this.waitingSlots,
-      onRoom,
-    });
+    this.unfinished = new UnfinishedEvents(context.settings, () => this.waitingSlots, onRoom);
     const caller = new HandlerCaller({
       ...deps,
       handler,

@@ -15,16 +15,22 @@ export interface KeyedQueue {
   held: boolean;
 }
 
+interface KeyedQueuesOptions {
+  readonly concurrency: number;
+  /** False holds back every further step until {@link KeyedQueues.resume}. */
+  readonly mayStart: () => boolean;
+  /** Takes some work off the queue and does it; its rejections go to `onError`. */
+  readonly step: (queue: KeyedQueue) => Promise<void>;
+  readonly onError: (error: unknown) => void;
+}
+
 /**
  * Runs a limited number of queues in parallel, each one step at a time. Queues with work of blocked models get up to half of the
  * capacity before all others, so that models recover during a backlog.
  */
 export class KeyedQueues {
-  readonly #concurrency: number;
+  readonly #options: KeyedQueuesOptions;
   readonly #recoveriesMax: number;
-  readonly #mayStart: () => boolean;
-  readonly #step: (queue: KeyedQueue) => Promise<void>;
-  readonly #onError: (error: unknown) => void;
   readonly #queues = new Map<string, KeyedQueue>();
   /** The queues that may have a step, the first one next; `recoveries` are those whose next work belongs to a blocked model. */
   readonly #ready = { recoveries: new Set<KeyedQueue>(), others: new Set<KeyedQueue>() };
@@ -35,21 +41,9 @@ export class KeyedQueues {
   #wasRecovery = false;
   readonly #onIdle: (() => void)[] = [];
 
-  /**
-   * @param options.step takes some work off the queue and does it; its rejections go to `onError`
-   * @param options.mayStart false holds back every further step until {@link KeyedQueues.resume}
-   */
-  constructor(options: {
-    readonly concurrency: number;
-    readonly mayStart: () => boolean;
-    readonly step: (queue: KeyedQueue) => Promise<void>;
-    readonly onError: (error: unknown) => void;
-  }) {
-    this.#concurrency = options.concurrency;
+  constructor(options: KeyedQueuesOptions) {
+    this.#options = options;
     this.#recoveriesMax = Math.max(1, Math.floor(options.concurrency / 2));
-    this.#mayStart = options.mayStart;
-    this.#step = options.step;
-    this.#onError = options.onError;
   }
 
   /** Adds an event to its queue; {@link KeyedQueues.resume} starts it, so that events added together are handled together. */
@@ -78,7 +72,8 @@ export class KeyedQueues {
 
   /** Starts every step that may start. */
   resume(): void {
-    while (this.#activeCount < this.#concurrency && this.#mayStart()) {
+    const { concurrency, mayStart } = this.#options;
+    while (this.#activeCount < concurrency && mayStart()) {
       const queue = this.#next();
       if (queue === undefined) return;
       this.#run(queue);
@@ -136,7 +131,7 @@ export class KeyedQueues {
     const { recoveries, others } = this.#ready;
     // If only one queue can be active, both kinds take turns.
     const hadTheirShare =
-      this.#concurrency === 1 ? this.#wasRecovery : this.#recoveryCount >= this.#recoveriesMax;
+      this.#options.concurrency === 1 ? this.#wasRecovery : this.#recoveryCount >= this.#recoveriesMax;
     const [queue] = recoveries.size === 0 || (hadTheirShare && others.size > 0) ? others : recoveries;
     return queue;
   }
@@ -163,8 +158,8 @@ export class KeyedQueues {
       queue.active = false;
       this.#settle(queue);
     };
-    this.#step(queue).then(onEnded, (error: unknown) => {
-      this.#onError(error);
+    this.#options.step(queue).then(onEnded, (error: unknown) => {
+      this.#options.onError(error);
       onEnded();
     });
   }

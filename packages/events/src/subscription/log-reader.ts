@@ -119,16 +119,12 @@ export class LogPoll {
   readonly #look: () => void;
   readonly #wakeSignal: WakeSignal;
 
-  constructor(options: {
-    readonly context: WorkerContext;
-    /** How many events have been found so far. */
-    readonly foundCount: () => number;
-    readonly look: () => void;
-  }) {
-    this.#context = options.context;
-    this.#foundCount = options.foundCount;
-    this.#look = options.look;
-    this.#wakeSignal = new WakeSignal(options.context.clock);
+  /** @param foundCount how many events have been found so far */
+  constructor(context: WorkerContext, foundCount: () => number, look: () => void) {
+    this.#context = context;
+    this.#foundCount = foundCount;
+    this.#look = look;
+    this.#wakeSignal = new WakeSignal(context.clock);
   }
 
   /** Polls at once, because something may have been committed. */

@@ -25,13 +25,19 @@ interface Recovery {
   readonly subscription: Subscription;
 }
 
+interface RetryLoopOptions {
+  readonly context: WorkerContext;
+  readonly blocked: Pick<BlockedModels, 'dueHeads' | 'nextDueMs'>;
+  readonly keeper: LeaseKeeper;
+  /** By the permanent ids of their handlers. */
+  readonly subscriptions: ReadonlyMap<string, Subscription>;
+  /** Shared by all databases of a process. */
+  readonly gate: QuarantineGate;
+}
+
 /** Finds the blocked models that are due in one database, and lets the subscriptions of their handlers recover them. */
 export class RetryLoop {
-  readonly #context: WorkerContext;
-  readonly #blocked: Pick<BlockedModels, 'dueHeads' | 'nextDueMs'>;
-  readonly #keeper: LeaseKeeper;
-  readonly #subscriptions: ReadonlyMap<string, Subscription>;
-  readonly #gate: QuarantineGate;
+  readonly #options: RetryLoopOptions;
   readonly #wakeSignal: WakeSignal;
   /** The models that are being recovered, and those that are next. */
   readonly #busy = new Set<Recovery>();
@@ -46,19 +52,8 @@ export class RetryLoop {
     { readonly headsMax: number; readonly readMs: number; readonly isFull: boolean }
   >();
 
-  constructor(options: {
-    readonly context: WorkerContext;
-    readonly blocked: Pick<BlockedModels, 'dueHeads' | 'nextDueMs'>;
-    readonly keeper: LeaseKeeper;
-    readonly subscriptions: ReadonlyMap<string, Subscription>;
-    /** Shared by all databases of a process. */
-    readonly gate: QuarantineGate;
-  }) {
-    this.#context = options.context;
-    this.#blocked = options.blocked;
-    this.#keeper = options.keeper;
-    this.#subscriptions = options.subscriptions;
-    this.#gate = options.gate;
+  constructor(options: RetryLoopOptions) {
+    this.#options = options;
     this.#wakeSignal = new WakeSignal(options.context.clock);
   }
 
@@ -82,11 +77,12 @@ export class RetryLoop {
    * statement that blocks a model may reach the database after delivery gave up waiting for it, and after its events were handled.
    */
   async run(): Promise<void> {
-    const { stopping, onError } = this.#context;
-    const backoff = new StoreBackoff(this.#context);
+    const { context, subscriptions } = this.#options;
+    const { stopping, settings, onError } = context;
+    const backoff = new StoreBackoff(context);
     while (!stopping.aborted) {
-      if (![...this.#subscriptions.values()].some(({ slots }) => slots.hasBlocked)) {
-        const wasWoken = await this.#wakeSignal.wait(this.#context.settings.leaseMs);
+      if (![...subscriptions.values()].some(({ slots }) => slots.hasBlocked)) {
+        const wasWoken = await this.#wakeSignal.wait(settings.leaseMs);
         if (wasWoken) continue;
       }
       try {
@@ -103,21 +99,21 @@ export class RetryLoop {
 
   /** @returns the time until the next round is due, in milliseconds */
   async #round(): Promise<number> {
-    const { settings } = this.#context;
+    const { settings } = this.#options.context;
     const due = this.#sharedOut(await this.#dueRecoveries());
     for (const recovery of due) this.#busy.add(recovery);
     this.#queue(due);
     // One statement may return fewer models than there is room for.
     if (due.length >= settings.dueMax) this.#wakeSignal.wake();
     if (this.#busy.size > 0) return settings.pollMinMs;
-    const places = this.#keeper.slots.filter((held) => this.#subscriptionOf(held)?.paused === false);
-    const nextDueMs = (await this.#blocked.nextDueMs(places)) ?? Infinity;
+    const places = this.#options.keeper.slots.filter((held) => this.#subscriptionOf(held)?.paused === false);
+    const nextDueMs = (await this.#options.blocked.nextDueMs(places)) ?? Infinity;
     return Math.min(settings.blockedPollMs, nextDueMs > 0 ? nextDueMs : settings.pollMinMs);
   }
 
   /** Takes as many due models of each handler as can be recovered soon, however many others are due. */
   async #dueRecoveries(): Promise<readonly Recovery[]> {
-    const { settings, clock } = this.#context;
+    const { settings, clock } = this.#options.context;
     const readMs = clock.elapsedMs();
     const busy = [...this.#busy].filter(({ model }) => model.slot.held);
     const countsOfSlots = countBy(busy, ({ model }) => model.slot);
@@ -125,7 +121,7 @@ export class RetryLoop {
     const triedCounts = countBy(tried, ({ subscription }) => subscription);
     const triedOfSlots = countBy(tried, ({ model }) => model.slot);
     const asked = new Map<Subscription, number>();
-    const places = this.#keeper.slots.flatMap((held) => {
+    const places = this.#options.keeper.slots.flatMap((held) => {
       const { handler, slot } = held;
       const subscription = this.#subscriptionOf(held);
       if (subscription === undefined || subscription.paused) return [];
@@ -140,7 +136,7 @@ export class RetryLoop {
     if (places.length === 0) return [];
     const except = busy.map(({ model }) => model.leased);
     const options = { bytesMax: eventBytesMax(settings), except };
-    const heads = await this.#blocked.dueHeads(places, settings.dueMax, options);
+    const heads = await this.#options.blocked.dueHeads(places, settings.dueMax, options);
     const due = heads.flatMap((head) => this.#recovery({ head, behind: [], readMs }) ?? []);
     const dueCounts = countBy([...tried, ...due], ({ subscription }) => subscription);
     for (const [subscription, headsMax] of asked)
@@ -172,12 +168,12 @@ export class RetryLoop {
 
   /** The subscription of a slot, once it knows which models are blocked there. */
   #subscriptionOf(held: HeldSlot): Subscription | undefined {
-    const subscription = this.#subscriptions.get(held.handler);
+    const subscription = this.#options.subscriptions.get(held.handler);
     return subscription?.slots.mayRecover(held) === true ? subscription : undefined;
   }
 
   #recovery(trial: Trial): Recovery | undefined {
-    const slot = this.#keeper.get(trial.head.token);
+    const slot = this.#options.keeper.get(trial.head.token);
     const subscription = slot && this.#subscriptionOf(slot);
     const model = slot && subscription?.take(slot, trial.head);
     return model && subscription && { trial, model, subscription };
@@ -258,7 +254,7 @@ export class RetryLoop {
     const { trial, model, subscription } = recovery;
     if (trial === undefined) return false;
     const { openCount } = trial.head;
-    const { settings } = this.#context;
+    const { settings } = this.#options.context;
     let tried: Promise<AttemptEnd> = Promise.resolve('left');
     const work = async (alone?: AbortSignal): Promise<void> => {
       if (model.slot.isLeaving || subscription.paused) return this.#leave(recovery);
@@ -267,7 +263,7 @@ export class RetryLoop {
     };
     // With doubling times, even a slow event that kills its process eventually does so while it is alone.
     const aloneMs = settings.quarantineMs * 2 ** (openCount - 1);
-    await (openCount > 0 ? this.#gate.runAlone(work, aloneMs) : this.#gate.runBeside(work));
+    await (openCount > 0 ? this.#options.gate.runAlone(work, aloneMs) : this.#options.gate.runBeside(work));
     this.#trying.delete(recovery);
     this.#start();
     const end = await tried;

@@ -4,26 +4,22 @@ import type { CursorSaver } from '../slots/cursor-saver.js';
 import type { HeldSlot, ModelRecovery } from '../slots/held-slot.js';
 import type { QuarantinePhase } from './quarantine.js';
 
+interface SubscriptionSlotsOptions {
+  readonly handler: string;
+  readonly saver: Pick<CursorSaver, 'moved'>;
+  /** Whether slots whose holder died enter quarantine; otherwise they are open at once. */
+  readonly quarantines: boolean;
+  /** Called when a slot may have become readable. */
+  readonly onReadable: () => void;
+}
+
 /** The positions of one handler in the slots that this process holds. */
 export class SubscriptionSlots {
-  readonly #handler: string;
-  readonly #saver: Pick<CursorSaver, 'moved'>;
-  readonly #quarantines: boolean;
-  readonly #onReadable: () => void;
+  readonly #options: SubscriptionSlotsOptions;
   readonly #positions = new Map<number, SlotPosition>();
 
-  constructor(options: {
-    readonly handler: string;
-    readonly saver: Pick<CursorSaver, 'moved'>;
-    /** Whether slots whose holder died enter quarantine; otherwise they are open at once. */
-    readonly quarantines: boolean;
-    /** Called when a slot may have become readable. */
-    readonly onReadable: () => void;
-  }) {
-    this.#handler = options.handler;
-    this.#saver = options.saver;
-    this.#quarantines = options.quarantines;
-    this.#onReadable = options.onReadable;
+  constructor(options: SubscriptionSlotsOptions) {
+    this.#options = options;
   }
 
   /** Whether blocked models may be recovered in a slot: once it is known which are, and how many of their events are suspects. */
@@ -41,7 +37,7 @@ export class SubscriptionSlots {
 
   /** Whether a slot enters quarantine. */
   quarantines({ abandoned }: HeldSlot): boolean {
-    return abandoned && this.#quarantines;
+    return abandoned && this.#options.quarantines;
   }
 
   /**
@@ -58,15 +54,15 @@ export class SubscriptionSlots {
 
   /** Works on a slot until it is lost. */
   gain(slot: HeldSlot, cursor: Cursor): void {
-    const handler = this.#handler;
+    const { handler, saver, onReadable } = this.#options;
     const onSaved = (wantedCount: number): void => {
       position.unsavedCount -= wantedCount;
-      this.#onReadable();
+      onReadable();
     };
     const position: SlotPosition = {
       slot,
       progress: new SlotProgress((moved, wantedCount) =>
-        this.#saver.moved({ handler, slot, cursor: moved, wantedCount, onSaved }),
+        saver.moved({ handler, slot, cursor: moved, wantedCount, onSaved }),
       ),
       phase: this.quarantines(slot) ? 'entering-quarantine' : 'open',
       suspects: new Set(),
@@ -80,8 +76,10 @@ export class SubscriptionSlots {
     };
     slot.isOpen = position.phase === 'open';
     this.#positions.set(slot.slot, position);
-    slot.lost.addEventListener('abort', () => this.#lose(position));
-    this.#onReadable();
+    slot.lost.addEventListener('abort', () => {
+      if (this.#positions.get(slot.slot) === position) this.#positions.delete(slot.slot);
+    });
+    onReadable();
   }
 
   /** Records that the models of further events are held; the slot waits until they are tried once these were all suspects. */
@@ -110,12 +108,7 @@ export class SubscriptionSlots {
     if (position.phase !== 'in-quarantine' || position.suspects.size > 0) return;
     position.phase = 'open';
     position.slot.isOpen = true;
-    this.#onReadable();
-  }
-
-  #lose(position: SlotPosition): void {
-    const { slot } = position.slot;
-    if (this.#positions.get(slot) === position) this.#positions.delete(slot);
+    this.#options.onReadable();
   }
 }
 

@@ -16,16 +16,18 @@ export class UnfinishedEvents {
   #bytes = 0;
   #readCount = 0;
 
-  constructor(options: {
-    readonly settings: Pick<EngineSettings, 'unfinishedMax' | 'readBytesMax'>;
-    /** The slots that wait. Their events do not hold up other slots: nothing more is read from them. */
-    readonly waitingSlots: () => Iterable<HeldSlot>;
-    /** Called when it is no longer {@link UnfinishedEvents.full}. */
-    readonly onRoom: () => void;
-  }) {
-    this.#settings = options.settings;
-    this.#waitingSlots = options.waitingSlots;
-    this.#onRoom = options.onRoom;
+  /**
+   * @param waitingSlots the slots that wait: their events do not hold up other slots, because nothing more is read from them
+   * @param onRoom called when it is no longer {@link UnfinishedEvents.full}
+   */
+  constructor(
+    settings: Pick<EngineSettings, 'unfinishedMax' | 'readBytesMax'>,
+    waitingSlots: () => Iterable<HeldSlot>,
+    onRoom: () => void,
+  ) {
+    this.#settings = settings;
+    this.#waitingSlots = waitingSlots;
+    this.#onRoom = onRoom;
   }
 
   /** Whether so much is unfinished that no more may be read. */
