@@ -3,9 +3,8 @@ import type { Cursor, CursorMove, HandlerCursors } from '@framework/core/adapter
 import { type WorkerContext, StoreBackoff, WakeSignal } from '../worker-context.js';
 import type { HeldSlot } from './held-slot.js';
 
-/** The position of one handler in one slot, and how many wanted events it has passed since the last save. */
+/** The position of a handler in a slot, and how many wanted events it has passed since the last save. */
 export interface UnsavedCursor {
-  readonly handler: string;
   readonly slot: HeldSlot;
   readonly cursor: Cursor;
   readonly wantedCount: number;
@@ -33,7 +32,7 @@ export class CursorSaver {
   readonly #cursors: Pick<HandlerCursors, 'save'>;
   readonly #onLost: (tokens: readonly string[]) => void;
   readonly #wakeSignal: WakeSignal;
-  readonly #pending = new Map<string, PendingCursor>();
+  readonly #pending = new Map<HeldSlot, PendingCursor>();
   #saving: Promise<void> = Promise.resolve();
   #savedMs = -Infinity;
   #dueMs = Infinity;
@@ -55,11 +54,11 @@ export class CursorSaver {
   moved(unsaved: UnsavedCursor): void {
     this.#passedCount += unsaved.wantedCount;
     if (this.#passedMany) this.#wakeSignal.wake();
-    const earlier = this.#pending.get(keyOf(unsaved));
-    if (earlier?.slot !== unsaved.slot) return this.#remember(unsaved);
+    const earlier = this.#pending.get(unsaved.slot);
+    if (earlier === undefined) return this.#remember(unsaved);
     const pending = together(earlier, unsaved);
     // Passing only unwanted events after wanted ones does not delay the save for the wanted ones.
-    if (unsaved.wantedCount === 0) this.#pending.set(keyOf(unsaved), { ...earlier, ...pending });
+    if (unsaved.wantedCount === 0) this.#pending.set(unsaved.slot, { ...earlier, ...pending });
     else this.#remember(pending, earlier.latestMs);
   }
 
@@ -120,10 +119,10 @@ export class CursorSaver {
     const taken: PendingCursor[] = [];
     this.#dueMs = Infinity;
     this.#passedCount = 0;
-    for (const [key, pending] of this.#pending) {
+    for (const [slot, pending] of this.#pending) {
       if (all || pending.dueMs <= nowMs) {
-        this.#pending.delete(key);
-        if (pending.slot.held) taken.push(pending);
+        this.#pending.delete(slot);
+        if (slot.held) taken.push(pending);
       } else {
         this.#dueMs = Math.min(this.#dueMs, pending.dueMs);
       }
@@ -141,9 +140,8 @@ export class CursorSaver {
 
   /** Puts back a cursor that could not be saved: if it has moved since, its later position counts, with the events of both. */
   #putBack(failed: PendingCursor): void {
-    const later = this.#pending.get(keyOf(failed));
-    if (later === undefined) this.#remember(failed, failed.latestMs);
-    else if (later.slot === failed.slot) this.#remember(together(failed, later), failed.latestMs);
+    const later = this.#pending.get(failed.slot);
+    this.#remember(later === undefined ? failed : together(failed, later), failed.latestMs);
   }
 
   #remember(unsaved: UnsavedCursor, latestMs = Infinity): void {
@@ -156,15 +154,11 @@ export class CursorSaver {
     const maxMs = wanted ? settings.cursorSaveMaxMs : settings.cursorRestSaveMs;
     const pending = { ...unsaved, latestMs: Math.min(latestMs, nowMs + maxMs) };
     const dueMs = Math.min(pending.latestMs, enough ? nowMs : nowMs + restMs);
-    this.#pending.set(keyOf(unsaved), { ...pending, dueMs });
+    this.#pending.set(unsaved.slot, { ...pending, dueMs });
     if (dueMs >= this.#dueMs) return;
     this.#dueMs = dueMs;
     this.#wakeSignal.wake();
   }
-}
-
-function keyOf({ handler, slot }: UnsavedCursor): string {
-  return `${handler} ${slot.slot}`;
 }
 
 /** The later position, with the events of both. */
@@ -172,6 +166,6 @@ function together(earlier: UnsavedCursor, later: UnsavedCursor): UnsavedCursor {
   return { ...later, wantedCount: earlier.wantedCount + later.wantedCount };
 }
 
-function move({ handler, slot, cursor }: UnsavedCursor): CursorMove {
-  return { handler, slot: slot.slot, token: slot.token, cursor };
+function move({ slot: { handler, slot, token }, cursor }: UnsavedCursor): CursorMove {
+  return { handler, slot, token, cursor };
 }

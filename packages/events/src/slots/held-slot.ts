@@ -22,9 +22,9 @@ export class HeldSlot {
   readonly token: string;
   /**
    * Whether the previous holder died while holding it, or this process's event loop stopped for too long: any event beyond the
-   * cursor may have been the cause.
+   * cursor may have been the cause. Until the database knows that the slot has recovered from that.
    */
-  readonly abandoned: boolean;
+  abandoned: boolean;
   /** Whether the slot is read on: no event after the cursor is a suspect that must be tried first. */
   isOpen = false;
   /** The blocked models in the slot, by {@link modelKey}. */

@@ -45,8 +45,6 @@ export class LeaseKeeper {
   readonly #backoff: StoreBackoff;
   /** The slots that are held, by their tokens. */
   readonly #slots = new Map<string, HeldSlot>();
-  /** The slots that the database knows to have recovered. */
-  readonly #known = new WeakSet<HeldSlot>();
   /** The tokens of leases that the next renewal gives back. */
   readonly #givenBack = new Set<string>();
   #handlers: readonly string[] = [];
@@ -131,9 +129,9 @@ export class LeaseKeeper {
     await leases.release(processId).catch(context.onError);
   }
 
-  /** Abandoned slots that have recovered, which the database does not know yet. */
+  /** Slots that have recovered, but are abandoned as far as the database knows. */
   #recovered(slots = this.slots): readonly HeldSlot[] {
-    return slots.filter((slot) => slot.abandoned && !this.#known.has(slot) && slot.hasRecovered);
+    return slots.filter((slot) => slot.abandoned && slot.hasRecovered);
   }
 
   /** A database that refuses it must keep the process neither from renewing its leases nor from giving them back. */
@@ -142,7 +140,7 @@ export class LeaseKeeper {
     const { leases, context } = this.#options;
     try {
       await leases.recovered(slots.map(({ token }) => token));
-      for (const slot of slots) this.#known.add(slot);
+      for (const slot of slots) slot.abandoned = false;
     } catch (error) {
       context.onError(error);
     }

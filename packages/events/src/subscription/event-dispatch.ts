@@ -3,8 +3,8 @@ import type { DeliverableEvent } from '@framework/core/adapter';
 import { askedMaxMs } from '../call/attempt-failure.js';
 import { HandlerCaller } from '../call/handler-caller.js';
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
-import { EventStep, type LeftEvents, finish, isLeft } from './event-step.js';
-import { type KeyedQueue, KeyedQueues, isTurnOfRetries, takeEvents } from './keyed-queue.js';
+import { EventStep, type LeftEvents, finish, isLeft, takeFirst } from './event-step.js';
+import { type KeyedQueue, KeyedQueues, isTurnOfRetries } from './keyed-queue.js';
 import { type AttemptEnd, RetryStep, type RetryWork } from './retry-step.js';
 import {
   type HandlerDependencies,
@@ -239,7 +239,7 @@ export class EventDispatch {
 
   async #runEvents(queue: KeyedQueue): Promise<void> {
     const waited = this.#waiting.get(queue);
-    const works = takeEvents(queue, waited ?? this.#events.takeMax, isLeft);
+    const works = takeFirst(queue.events, waited ?? this.#events.takeMax, bytesOf);
     // The queue counts as waiting until the batch has succeeded: otherwise each attempt would let more of its slot be read.
     if (waited !== undefined) this.#waiting.set(queue, { ...waited, isTried: true });
     let left: LeftEvents | undefined;
@@ -280,6 +280,11 @@ interface Waiting {
   readonly attempt: number;
   /** Whether they are being tried again, and so are in no queue. */
   readonly isTried: boolean;
+}
+
+/** The bytes of an event that is to be handled. */
+function bytesOf(work: EventWork): number | undefined {
+  return isLeft(work) ? undefined : (work.event.bytes ?? 0);
 }
 
 /** Whether an event was read for a blocked model of a slot that is being left. */

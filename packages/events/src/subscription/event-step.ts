@@ -168,6 +168,29 @@ export function failedState(
   };
 }
 
+/**
+ * Removes the first items from a list: at most so many and so many bytes, but at least one.
+ *
+ * @param bytesOf the bytes of an item; `undefined` if it does not count
+ */
+export function takeFirst<Item>(
+  items: Item[],
+  { count: countMax, bytes: bytesMax = Infinity }: { readonly count: number; readonly bytes?: number },
+  bytesOf: (item: Item) => number | undefined,
+): readonly Item[] {
+  let [count, bytes, taken] = [0, 0, 0];
+  for (const item of items) {
+    const own = bytesOf(item);
+    if (own !== undefined) {
+      bytes += own;
+      if (count === countMax || (bytes > bytesMax && count > 0)) break;
+      count++;
+    }
+    taken++;
+  }
+  return items.splice(0, taken);
+}
+
 /** Whether an event stays in the log, because its model is blocked. */
 export function isLeft(work: EventWork): boolean {
   return work.slot.blocked.get(modelKey(work.event))?.admits(work) === false;

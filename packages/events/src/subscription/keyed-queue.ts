@@ -186,24 +186,3 @@ export function isTurnOfRetries({ retries, events, hasRetried }: KeyedQueue): bo
 function isRecovery(queue: KeyedQueue): boolean {
   return isTurnOfRetries(queue) || queue.events[0]?.batch !== undefined;
 }
-
-/**
- * Removes the first events from a queue: at most this many and this many bytes, but at least one. Those that are left to their blocked
- * models do not count.
- */
-export function takeEvents(
-  { events }: KeyedQueue,
-  { count: countMax, bytes: bytesMax = Infinity }: { readonly count: number; readonly bytes?: number },
-  isLeft: (work: EventWork) => boolean,
-): readonly EventWork[] {
-  let [count, bytes, taken] = [0, 0, 0];
-  for (const work of events) {
-    if (!isLeft(work)) {
-      bytes += work.event.bytes ?? 0;
-      if (count === countMax || (bytes > bytesMax && count > 0)) break;
-      count++;
-    }
-    taken++;
-  }
-  return events.splice(0, taken);
-}

@@ -4,7 +4,7 @@ import type { DeliverableEvent } from '@framework/core/adapter';
 import type { EngineSettings } from '../delivery-settings.js';
 import { within } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
-import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
+import { type HeldSlot, type ModelRecovery, modelKey } from '../slots/held-slot.js';
 
 /**
  * The phases of a slot whose holder died. `entering-quarantine`: the models of events after its cursor are blocked as they are read.
@@ -37,12 +37,10 @@ export async function holdSuspects(
   for (const [key, own] of byModel) {
     const [first] = own;
     if (first === undefined) continue;
-    const known = blocked.get(key);
-    const recovery = known ?? new ModelRecovery(slot, first, 'blocking');
-    if (known === undefined) added.push(first);
-    blocked.set(key, recovery);
+    if (!blocked.has(key)) added.push(first);
+    const recovery = slot.recoveryOf(first, 'blocking');
     // No process can have been handling events behind a failed one.
-    if (known === undefined || !known.hasFailed) {
+    if (!recovery.hasFailed) {
       recovery.suspectCount += own.length;
       suspects.push(recovery);
     }

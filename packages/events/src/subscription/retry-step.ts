@@ -14,7 +14,7 @@ import type { CallOutcome } from '../call/handler-caller.js';
 import { retryAfterMs } from '../handler/event-handler.js';
 import type { HeldSlot } from '../slots/held-slot.js';
 import { StoreBackoff, untilAborted } from '../worker-context.js';
-import { type FailedState, failedState, rowOf } from './event-step.js';
+import { type FailedState, failedState, rowOf, takeFirst } from './event-step.js';
 import { type HandlerDependencies, wantsEvent } from './subscription-dependencies.js';
 
 type FailedCall = Extract<CallOutcome, { readonly kind: 'failed' | 'partly-failed' }>;
@@ -133,20 +133,23 @@ export class RetryStep {
 
   /** Calls the handler with one event after the other, up to the first one that is not done; a batch handler gets several at once. */
   async #callEach({ head, behind, slot }: RetryWork): Promise<TrialOutcome> {
+    const { policy, caller, context } = this.#deps;
+    const bytesMax = context.settings.batchBytesMax;
     const events = [head.event, ...behind];
     let [position, count]: [ModelPosition, number] = [head.position, 0];
-    let together = behind.length > 0 && this.#deps.policy.batches ? this.#deps.policy.batchMax : 1;
-    while (count < events.length) {
-      const at = count === 0 ? head : atEvent(head, events[count]);
+    let countMax = behind.length > 0 && policy.batches ? policy.batchMax : 1;
+    while (events.length > 0) {
+      const at = count === 0 ? head : atEvent(head, events[0]);
       if (count > 0 && slot.isLeaving) return { outcome: { kind: 'held-back' }, at, position, count };
-      const part = this.#partOf(events, count, together);
-      const wanted = part.filter(({ type }) => wantsEvent(this.#deps.policy, type));
-      const outcome = await this.#deps.caller.call(wanted, head.attempts + 1, slot);
+      const part = takeFirst(events, { count: countMax, bytes: bytesMax }, ({ bytes = 0 }) => bytes);
+      const wanted = part.filter(({ type }) => wantsEvent(policy, type));
+      const outcome = await caller.call(wanted, head.attempts + 1, slot);
       if (outcome.kind === 'failed' && part.length > 1) {
         // It is not known yet which of them has failed: each is called alone, and only then uses an attempt.
         const told = { event: at.event, attempt: head.attempts + 1, error: outcome.error, retryAfterMs: 0 };
-        this.#deps.caller.report({ ...told, counted: false, eventCount: part.length });
-        together = 1;
+        caller.report({ ...told, counted: false, eventCount: part.length });
+        countMax = 1;
+        events.unshift(...part);
         continue;
       }
       if (outcome.kind === 'partly-failed') return partOf(outcome, { head, part, count });
@@ -155,18 +158,6 @@ export class RetryStep {
       count += part.length;
     }
     return { outcome: { kind: 'done' }, at: head, position, count };
-  }
-
-  /** The events of the next call: so many, but with no more bytes than a batch may have, unless it is one event. */
-  #partOf(events: readonly DeliverableEvent[], from: number, countMax: number): readonly DeliverableEvent[] {
-    const { batchBytesMax } = this.#deps.context.settings;
-    let bytes = 0;
-    const end = events.findIndex((event, index) => {
-      if (index < from) return false;
-      bytes += event.bytes ?? 0;
-      return index > from && (index >= from + countMax || bytes > batchBytesMax);
-    });
-    return events.slice(from, end === -1 ? undefined : end);
   }
 
   /**

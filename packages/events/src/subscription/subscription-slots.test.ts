@@ -9,7 +9,6 @@ function subscriptionSlots() {
   const moves: { readonly cursor: Cursor; readonly onSaved: (wantedCount: number) => void }[] = [];
   let readableCount = 0;
   const slots = new SubscriptionSlots({
-    handler: 'one',
     saver: { moved: ({ cursor, onSaved }) => void moves.push({ cursor, onSaved }) },
     quarantines: true,
     onReadable: () => readableCount++,
@@ -76,7 +75,10 @@ describe('the slots of a handler', () => {
     slots.gain(other, 'old');
     slots.gain(again, 'new');
     first.lose();
-    expect(slots.readable(0).map(({ cursor }) => cursor)).toEqual(['new', 'old']);
+    expect(slots.readable(0).map(({ slot, cursor }) => [slot.slot, cursor])).toEqual([
+      [1, 'old'],
+      [0, 'new'],
+    ]);
     again.lose();
     expect(numbersOf(slots.readable(0))).toEqual([1]);
   });

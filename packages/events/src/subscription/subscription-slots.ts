@@ -5,7 +5,6 @@ import type { HeldSlot, ModelRecovery } from '../slots/held-slot.js';
 import type { QuarantinePhase } from './quarantine.js';
 
 interface SubscriptionSlotsOptions {
-  readonly handler: string;
   readonly saver: Pick<CursorSaver, 'moved'>;
   /** Whether slots whose holder died enter quarantine; otherwise they are open at once. */
   readonly quarantines: boolean;
@@ -16,7 +15,7 @@ interface SubscriptionSlotsOptions {
 /** The positions of one handler in the slots that this process holds. */
 export class SubscriptionSlots {
   readonly #options: SubscriptionSlotsOptions;
-  readonly #positions = new Map<number, SlotPosition>();
+  readonly #positions = new Map<HeldSlot, SlotPosition>();
 
   constructor(options: SubscriptionSlotsOptions) {
     this.#options = options;
@@ -24,13 +23,13 @@ export class SubscriptionSlots {
 
   /** Whether blocked models may be recovered in a slot: once it is known which are, and how many of their events are suspects. */
   mayRecover(slot: HeldSlot): boolean {
-    const position = this.#positions.get(slot.slot);
-    return position?.slot === slot && !slot.isLeaving && position.phase !== 'entering-quarantine';
+    const position = this.#positions.get(slot);
+    return position !== undefined && !slot.isLeaving && position.phase !== 'entering-quarantine';
   }
 
   /** Whether any model is blocked there. */
   get hasBlocked(): boolean {
-    for (const { slot } of this.#positions.values())
+    for (const slot of this.#positions.keys())
       for (const { phase } of slot.blocked.values()) if (phase !== 'open') return true;
     return false;
   }
@@ -54,7 +53,7 @@ export class SubscriptionSlots {
 
   /** Works on a slot until it is lost. */
   gain(slot: HeldSlot, cursor: Cursor): void {
-    const { handler, saver, onReadable } = this.#options;
+    const { saver, onReadable } = this.#options;
     const onSaved = (wantedCount: number): void => {
       position.unsavedCount -= wantedCount;
       onReadable();
@@ -62,7 +61,7 @@ export class SubscriptionSlots {
     const position: SlotPosition = {
       slot,
       progress: new SlotProgress((moved, wantedCount) =>
-        saver.moved({ handler, slot, cursor: moved, wantedCount, onSaved }),
+        saver.moved({ slot, cursor: moved, wantedCount, onSaved }),
       ),
       phase: this.quarantines(slot) ? 'entering-quarantine' : 'open',
       suspects: new Set(),
@@ -75,10 +74,8 @@ export class SubscriptionSlots {
       heldCount: 0,
     };
     slot.isOpen = position.phase === 'open';
-    this.#positions.set(slot.slot, position);
-    slot.lost.addEventListener('abort', () => {
-      if (this.#positions.get(slot.slot) === position) this.#positions.delete(slot.slot);
-    });
+    this.#positions.set(slot, position);
+    slot.lost.addEventListener('abort', () => this.#positions.delete(slot));
     onReadable();
   }
 
@@ -92,7 +89,7 @@ export class SubscriptionSlots {
 
   /** Records that a model has no suspect left that could be tried now. */
   tried(model: ModelRecovery): void {
-    const position = this.#positions.get(model.slot.slot);
+    const position = this.#positions.get(model.slot);
     if (position?.suspects.delete(model) === true) this.#openIfTried(position);
   }
 

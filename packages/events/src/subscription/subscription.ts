@@ -61,7 +61,6 @@ export class Subscription {
     this.#wakeSignal = new WakeSignal(context.clock);
     const repeats = handler.options.whenProcessDies === 'repeat';
     this.slots = new SubscriptionSlots({
-      handler: handler.id,
       saver,
       quarantines: !repeats,
       onReadable: wake,
@@ -262,12 +261,13 @@ export class Subscription {
    * the slot may have been left undone.
    */
   async #pass(position: SlotPosition, batch: ReadBatch, events: readonly DeliverableEvent[]): Promise<void> {
+    const { context, writes, saver, onBlocked } = this.#deps;
     const { slot, progress } = position;
     const { next, more, generation, partial = false } = batch;
     if (slot.isLeaving || this.#stopped) return;
     const isEntering = position.phase === 'entering-quarantine';
     if (isEntering) {
-      const suspects = await holdSuspects(slot, events, this.#deps.writes.hold);
+      const suspects = await holdSuspects(slot, events, writes.hold);
       if (suspects === undefined) return;
       for (const model of suspects) position.suspects.add(model);
     }
@@ -285,19 +285,11 @@ export class Subscription {
     }
     for (const _event of events) progress.finish(step);
     // A transaction is always held as a whole, however large it is: the previous holder's saved cursor was before all of it.
-    if (!partial)
-      this.slots.entered(position, events.length, !more, quarantinedMax(this.#deps.context.settings));
-    await this.#saveHeld().finally(() => this.#deps.onBlocked());
-  }
-
-  /**
-   * Saves before the suspects are tried: otherwise the next holder of the slot would hold events again that are done by then, as if
-   * they had never been tried.
-   */
-  async #saveHeld(): Promise<void> {
-    const { saver } = this.#deps;
+    if (!partial) this.slots.entered(position, events.length, !more, quarantinedMax(context.settings));
+    // Before the suspects are tried: otherwise the next holder of the slot would hold events again that are done by then, as if they
+    // had never been tried.
     saver.flushSoon();
-    await saver.save(false);
+    await saver.save(false).finally(onBlocked);
   }
 }
 
