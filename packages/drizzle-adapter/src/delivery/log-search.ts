@@ -3,6 +3,7 @@ import {
   type EventDelivery,
   type LogFilter,
   type LogSearch,
+  type StepPlace,
   type TrackedEvent,
   isStorableText,
   pageSize,
@@ -81,7 +82,7 @@ type Values = unknown[];
 export async function searchLog(
   connection: Pick<Connection, 'query'>,
   filter: LogFilter,
-  { limit, after }: { readonly limit: number; readonly after?: string | undefined },
+  { limit, after }: StepPlace,
 ): Promise<LogSearch> {
   const none = { items: [], next: undefined, reachedDate: undefined };
   const texts = [filter.modelId, filter.action, filter.type, filter.principal].filter(

@@ -123,7 +123,8 @@ export class PgBlockedModels implements BlockedModels {
   }
 
   async giveBack(model: BlockedModel, { id }: BlockedAttempt): Promise<void> {
-    const values = [...keyValues(model), id];
+    const { handler, slot, modelName, modelId } = model;
+    const values = [handler, slot, modelName, modelId, id];
     await this.#manager.query({ name: 'framework_give_back_attempt', text: giveBackText, values });
   }
 
@@ -200,22 +201,14 @@ function givenAttempt({
   return [`${handler} ${event.id}`, attempt === undefined ? unrecorded : { attempt: attempt.id }];
 }
 
-function keyValues({ handler, slot, modelName, modelId }: BlockedModel): unknown[] {
-  return [handler, slot, modelName, modelId];
-}
-
 function placeColumns(places: readonly BlockedPlace[]): [string[], number[]] {
   return [places.map(({ handler }) => handler), places.map(({ slot }) => slot)];
 }
 
 function positionColumns(models: readonly (LeasedModel & { readonly position: ModelPosition })[]): unknown[] {
-  return [...placeColumns(models), models.map(({ token }) => token), ...positionsOf(models)];
-}
-
-function positionsOf(
-  models: readonly (Pick<BlockedModel, 'modelName' | 'modelId'> & { readonly position: ModelPosition })[],
-): unknown[] {
   return [
+    ...placeColumns(models),
+    models.map(({ token }) => token),
     models.map(({ modelName }) => modelName),
     models.map(({ modelId }) => modelId),
     models.map(({ position }) => position.modelVersion),

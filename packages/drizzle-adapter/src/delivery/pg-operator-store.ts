@@ -10,6 +10,7 @@ import {
   type OperatorOutcome,
   type OperatorStore,
   type RecordedChange,
+  type StepPlace,
   type TrackedEvent,
   isStorableText,
   pageSize,
@@ -101,7 +102,7 @@ export class PgOperatorStore implements OperatorStore {
 
   async groupDeadLetters(
     handler: string | undefined,
-    { limit, after }: { readonly limit: number; readonly after?: string | undefined },
+    { limit, after }: StepPlace,
   ): Promise<Page<DeadLetterGroup>> {
     const size = Math.min(pageSize(limit), groupsMax);
     const [name, line] = after === undefined ? ['', ''] : groupCursor(after);
@@ -115,18 +116,12 @@ export class PgOperatorStore implements OperatorStore {
     return { items, next: last && JSON.stringify([last.handler, last.errorLine]) };
   }
 
-  searchEvents(
-    filter: LogFilter,
-    page: { readonly limit: number; readonly after?: string | undefined },
-  ): Promise<LogSearch> {
+  searchEvents(filter: LogFilter, page: StepPlace): Promise<LogSearch> {
     return searchLog(this.#manager, filter, page);
   }
 
   /** Two models may have the same id, and a damaged log a version twice, so the place in the log decides between equals. */
-  async history(
-    modelId: string,
-    { limit, after }: { readonly limit: number; readonly after?: string | undefined },
-  ): Promise<Page<TrackedEvent>> {
+  async history(modelId: string, { limit, after }: StepPlace): Promise<Page<TrackedEvent>> {
     const size = pageSize(limit);
     const start = modelPlaceOf(after ?? '0.0.0');
     if (!isStorableText(modelId)) return { items: [], next: undefined };
@@ -187,13 +182,7 @@ export class PgOperatorStore implements OperatorStore {
     });
   }
 
-  async changes({
-    limit,
-    after,
-  }: {
-    readonly limit: number;
-    readonly after?: string | undefined;
-  }): Promise<Page<RecordedChange>> {
+  async changes({ limit, after }: StepPlace): Promise<Page<RecordedChange>> {
     const size = pageSize(limit);
     const [, seconds, id] = /^(\d{1,12}\.\d{6})\/(.{36})$/.exec(after ?? '') ?? [];
     if (after !== undefined && (id === undefined || !isEventId(id))) throw new InvalidCursorError(after);
