@@ -18,7 +18,7 @@ class StatementBatch<Item, Answer> {
   readonly #send: (items: readonly Item[]) => Promise<readonly Answer[]>;
   readonly #waiting: Waiting<Item, Answer>[] = [];
   /** What has no answer yet. */
-  readonly #unanswered = new Set<Promise<Answer>>();
+  readonly #unanswered = new Set<Promise<unknown>>();
   #sendingCount = 0;
 
   /**
@@ -33,17 +33,26 @@ class StatementBatch<Item, Answer> {
   /** Sends an item with others; rejects when the common statement fails. */
   add(item: Item): Promise<Answer> {
     const { promise, resolve: answer, reject: fail } = Promise.withResolvers<Answer>();
-    const forget = (): void => void this.#unanswered.delete(promise);
-    promise.then(forget, forget);
-    this.#unanswered.add(promise);
     this.#waiting.push({ item, answer, fail });
     if (this.#sendingCount < statementsMax) void this.#sendWaiting();
-    return promise;
+    return this.#track(promise);
+  }
+
+  /** Sends items in a statement of their own. */
+  send(items: readonly Item[]): Promise<readonly Answer[]> {
+    return this.#track(this.#send(items));
   }
 
   /** Resolves when everything that has been added so far has its answer. */
   async answered(): Promise<void> {
     await Promise.allSettled(this.#unanswered);
+  }
+
+  #track<Result>(answer: Promise<Result>): Promise<Result> {
+    const forget = (): void => void this.#unanswered.delete(answer);
+    answer.then(forget, forget);
+    this.#unanswered.add(answer);
+    return answer;
   }
 
   async #sendWaiting(): Promise<void> {
@@ -66,10 +75,8 @@ class StatementBatch<Item, Answer> {
 /** Writes under the leases of slots: repeats until everything is written, unless the slot is lost or delivery ends. */
 class LeasedWrites<Item extends { readonly token: string }> {
   readonly #context: WorkerContext;
-  readonly #write: (items: readonly Item[]) => Promise<readonly string[]>;
-  readonly #onLost: (tokens: readonly string[]) => void;
+  /** Answers for each item whether its lease was valid. */
   readonly #batch: StatementBatch<Item, boolean>;
-  readonly #sending = new Set<Promise<unknown>>();
 
   /**
    * @param write returns the tokens of leases that are lost
@@ -81,9 +88,11 @@ class LeasedWrites<Item extends { readonly token: string }> {
     onLost: (tokens: readonly string[]) => void,
   ) {
     this.#context = context;
-    this.#write = write;
-    this.#onLost = onLost;
-    this.#batch = new StatementBatch(context.settings.blockMax, (items) => this.#send(items));
+    this.#batch = new StatementBatch(context.settings.blockMax, async (items) => {
+      const lost = await write(items);
+      onLost(lost);
+      return items.map(({ token }) => !lost.includes(token));
+    });
   }
 
   /** Writes items of one slot; returns false if the slot was lost or delivery ended before that. */
@@ -96,8 +105,8 @@ class LeasedWrites<Item extends { readonly token: string }> {
   }
 
   /** Resolves when everything that has been sent so far has its answer. */
-  async answered(): Promise<void> {
-    await Promise.allSettled([this.#batch.answered(), ...this.#sending]);
+  answered(): Promise<void> {
+    return this.#batch.answered();
   }
 
   /**
@@ -116,26 +125,13 @@ class LeasedWrites<Item extends { readonly token: string }> {
       let answer: readonly boolean[] | undefined;
       do {
         const [next, others] = [left.slice(0, count), left.slice(count)];
-        answer = await this.#answer(this.#send(next));
+        answer = await this.#answer(this.#batch.send(next));
         // What is refused again comes last.
         left = answer === undefined ? [...others, ...next] : others;
         if (answer?.includes(false) === true || (signal.aborted && left.length > 0)) return false;
       } while (answer !== undefined && left.length > 0);
     }
     return true;
-  }
-
-  /** @returns for each item whether its lease was valid */
-  async #send(items: readonly Item[]): Promise<readonly boolean[]> {
-    const sending = this.#write(items);
-    this.#sending.add(sending);
-    try {
-      const lost = await sending;
-      this.#onLost(lost);
-      return items.map(({ token }) => !lost.includes(token));
-    } finally {
-      this.#sending.delete(sending);
-    }
   }
 
   /** @returns `undefined` when the database has refused the statement, which is reported */
