@@ -38,6 +38,10 @@ export class HeldSlot {
   #held = true;
   readonly #leaving = new AbortController();
   readonly #lost = new AbortController();
+  /** Aborted when nothing new may begin: the slot is to be given back, or is lost. */
+  readonly leaving: AbortSignal = this.#leaving.signal;
+  /** Aborted when the slot is lost or given back. */
+  readonly lost: AbortSignal = this.#lost.signal;
   #unfinishedCount = 0;
   readonly #onIdle: (() => void)[] = [];
 
@@ -56,16 +60,6 @@ export class HeldSlot {
   /** Whether nothing new may begin in the slot. */
   get isLeaving(): boolean {
     return this.#isLeaving;
-  }
-
-  /** Aborted when the slot is lost or given back. */
-  get lost(): AbortSignal {
-    return this.#lost.signal;
-  }
-
-  /** Aborted when nothing new may begin: the slot is to be given back, or is lost. */
-  get leaving(): AbortSignal {
-    return this.#leaving.signal;
   }
 
   /** Whether everything that a dead holder may have been handling has been tried, in blocked models as well. */

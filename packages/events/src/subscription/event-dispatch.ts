@@ -116,8 +116,13 @@ export class EventDispatch {
       this.#queue([work]);
       isQueued = true;
     }
-    if (!more) this.#queues.resume();
-    else if (isQueued && !this.#startsSoon) this.#startSoon();
+    if (!more) return this.#queues.resume();
+    if (!isQueued || this.#startsSoon) return;
+    this.#startsSoon = true;
+    this.#deps.context.clock.after(0, () => {
+      this.#startsSoon = false;
+      this.#queues.resume();
+    });
   }
 
   /** Handles drained events in order, behind earlier ones of their model. */
@@ -227,14 +232,6 @@ export class EventDispatch {
     queue.events = queue.events.filter((work) => !isDrainedLate(work));
     this.unfinished.count(drained, -1);
     leaveBatches(drained);
-  }
-
-  #startSoon(): void {
-    this.#startsSoon = true;
-    this.#deps.context.clock.after(0, () => {
-      this.#startsSoon = false;
-      this.#queues.resume();
-    });
   }
 
   async #runEvents(queue: KeyedQueue): Promise<void> {

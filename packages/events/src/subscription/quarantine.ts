@@ -1,7 +1,6 @@
 import type { Clock } from '@framework/core';
 import type { DeliverableEvent } from '@framework/core/adapter';
 
-import type { EngineSettings } from '../delivery-settings.js';
 import { within } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
 import { type HeldSlot, type ModelRecovery, modelKey } from '../slots/held-slot.js';
@@ -12,11 +11,6 @@ import { type HeldSlot, type ModelRecovery, modelKey } from '../slots/held-slot.
  * handled as in any other slot.
  */
 export type QuarantinePhase = 'entering-quarantine' | 'in-quarantine' | 'open';
-
-/** How many events after the cursor its previous holder may have read, and the last batch. */
-export function quarantinedMax({ unsavedMax, readMax }: EngineSettings): number {
-  return unsavedMax + 2 * readMax;
-}
 
 /**
  * Blocks the models of events after the cursor of a slot whose holder died, because any of them may have killed it: they are tried one

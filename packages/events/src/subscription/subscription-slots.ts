@@ -58,21 +58,11 @@ export class SubscriptionSlots {
       position.unsavedCount -= wantedCount;
       onReadable();
     };
-    const position: SlotPosition = {
-      slot,
-      progress: new SlotProgress((moved, wantedCount) =>
-        saver.moved({ slot, cursor: moved, wantedCount, onSaved }),
-      ),
-      phase: this.quarantines(slot) ? 'entering-quarantine' : 'open',
-      suspects: new Set(),
-      cursor,
-      turn: 0,
-      generation: -1,
-      more: true,
-      unsavedCount: 0,
-      partCount: 0,
-      heldCount: 0,
-    };
+    const progress = new SlotProgress((moved, wantedCount) =>
+      saver.moved({ slot, cursor: moved, wantedCount, onSaved }),
+    );
+    const phase = this.quarantines(slot) ? 'entering-quarantine' : 'open';
+    const position = new SlotPosition(slot, progress, phase, cursor);
     slot.isOpen = position.phase === 'open';
     this.#positions.set(slot, position);
     slot.lost.addEventListener('abort', () => this.#positions.delete(slot));
@@ -110,28 +100,35 @@ export class SubscriptionSlots {
 }
 
 /** The position of one handler in one slot that this process holds. */
-export interface SlotPosition {
+export class SlotPosition {
   readonly slot: HeldSlot;
   readonly progress: SlotProgress;
   phase: QuarantinePhase;
   /** How far the log has been read; the saved cursor is at or before this. */
   cursor: Cursor;
   /** The number of the handler's last read there, from 1; 0 before that. */
-  turn: number;
+  turn = 0;
   /** What was known about commits when it was last read; -1 before that. */
-  generation: number;
+  generation = -1;
   /** Whether more had already been committed when it was last read. */
-  more: boolean;
+  more = true;
   /**
    * Wanted events beyond the saved cursor, except those of a transaction that is not completely read: these cannot be saved yet.
    */
-  unsavedCount: number;
+  unsavedCount = 0;
   /** Wanted events that were read of a transaction that is not completely read. */
-  partCount: number;
+  partCount = 0;
   /** Wanted events whose models are held because the previous holder died. */
-  heldCount: number;
+  heldCount = 0;
   /** Models with suspects that have not been tried. */
-  readonly suspects: Set<ModelRecovery>;
+  readonly suspects = new Set<ModelRecovery>();
+
+  constructor(slot: HeldSlot, progress: SlotProgress, phase: QuarantinePhase, cursor: Cursor) {
+    this.slot = slot;
+    this.progress = progress;
+    this.phase = phase;
+    this.cursor = cursor;
+  }
 }
 
 /**

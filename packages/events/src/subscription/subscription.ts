@@ -13,7 +13,7 @@ import { StoreBackoff, WakeSignal } from '../worker-context.js';
 import { EventDispatch } from './event-dispatch.js';
 import type { ReadBatch } from './log-reader.js';
 import { ModelDrain, moveOf } from './model-drain.js';
-import { holdSuspects, quarantinedMax } from './quarantine.js';
+import { holdSuspects } from './quarantine.js';
 import type { SubscriptionDependencies } from './subscription-dependencies.js';
 import { type SlotPosition, SubscriptionSlots, groupPositions } from './subscription-slots.js';
 import type { AttemptEnd, DoneAttempt, Trial } from './retry-step.js';
@@ -36,10 +36,7 @@ import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
  *                                 │        └─ fails: later, or as a dead letter ◀────────────┘ an event fails: it is the head now
  *                                 └─ an operator replays or skips a dead letter
  *
- * This file reads, and puts slots into quarantine. `event-dispatch.ts` queues events by model, and `unfinished-events.ts` limits how many
- * are read. `event-step.ts` calls the handler with them, and blocks models; `retry-loop.ts` finds models that are due; `retry-step.ts`
- * tries their heads, and `model-drain.ts` reads and handles what waits behind these. `held-slot.ts` holds what the process knows about
- * a slot and its blocked models.
+ * The files that do this, one after the other, are in `docs/architecture.md`.
  */
 
 /** Delivers the events of one database to one handler, at its own pace: no other handler waits for it. */
@@ -285,7 +282,9 @@ export class Subscription {
     }
     for (const _event of events) progress.finish(step);
     // A transaction is always held as a whole, however large it is: the previous holder's saved cursor was before all of it.
-    if (!partial) this.slots.entered(position, events.length, !more, quarantinedMax(context.settings));
+    // Besides what the holder may have read, it may have been reading the last batch.
+    const { unsavedMax, readMax } = context.settings;
+    if (!partial) this.slots.entered(position, events.length, !more, unsavedMax + 2 * readMax);
     // Before the suspects are tried: otherwise the next holder of the slot would hold events again that are done by then, as if they
     // had never been tried.
     saver.flushSoon();
