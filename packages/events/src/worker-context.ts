@@ -29,10 +29,10 @@ export interface WorkerContext {
  * an operation succeeds.
  */
 export class StoreBackoff {
-  readonly #context: Pick<WorkerContext, 'clock' | 'random' | 'settings'>;
+  readonly #context: WorkerContext;
   #failures = 0;
 
-  constructor(context: Pick<WorkerContext, 'clock' | 'random' | 'settings'>) {
+  constructor(context: WorkerContext) {
     this.#context = context;
   }
 
@@ -45,6 +45,23 @@ export class StoreBackoff {
     const { random, settings } = this.#context;
     const dueMs = Math.min(settings.storeBackoffMaxMs, settings.storeBackoffBaseMs * 2 ** this.#failures++);
     return dueMs * (0.5 + random() / 2);
+  }
+
+  /**
+   * Does work; if the database refuses it, reports that, and waits until the signal is aborted at the latest.
+   *
+   * @returns whether the work is done
+   */
+  async tried(work: () => Promise<unknown>, signal?: AbortSignal): Promise<boolean> {
+    try {
+      await work();
+      this.succeeded();
+      return true;
+    } catch (error) {
+      this.#context.onError(error);
+      await this.failed(signal);
+      return false;
+    }
   }
 
   /** Waits for the time of {@link StoreBackoff.failedMs}, or until the signal is aborted. */
@@ -117,15 +134,10 @@ export async function untilDone<T>(
   work: () => Promise<T>,
 ): Promise<T | undefined> {
   const backoff = new StoreBackoff(context);
-  while (!signal.aborted) {
-    try {
-      return await work();
-    } catch (error) {
-      context.onError(error);
-      await backoff.failed(signal);
-    }
-  }
-  return undefined;
+  let result: T | undefined;
+  for (let isDone = false; !isDone && !signal.aborted;)
+    isDone = await backoff.tried(async () => (result = await work()), signal);
+  return result;
 }
 
 /** Wraps a hook so that it never throws or rejects: reporting an error must not cause another one. */

@@ -70,7 +70,7 @@ export class CursorSaver {
   }
 
   async run(): Promise<void> {
-    const { clock, settings, ended, onError } = this.#context;
+    const { clock, settings, ended } = this.#context;
     const backoff = new StoreBackoff(this.#context);
     while (!this.#stopped) {
       const earliestMs = this.#passedMany ? -Infinity : this.#savedMs + settings.cursorSaveMinMs;
@@ -79,13 +79,7 @@ export class CursorSaver {
         await this.#wakeSignal.wait(waitMs === Infinity ? undefined : waitMs);
         continue;
       }
-      try {
-        await this.save(false);
-        backoff.succeeded();
-      } catch (error) {
-        onError(error);
-        await backoff.failed(ended);
-      }
+      await backoff.tried(() => this.save(false), ended);
     }
   }
 

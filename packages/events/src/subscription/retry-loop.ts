@@ -78,21 +78,16 @@ export class RetryLoop {
    */
   async run(): Promise<void> {
     const { context, subscriptions } = this.#options;
-    const { stopping, settings, onError } = context;
+    const { stopping, settings } = context;
     const backoff = new StoreBackoff(context);
     while (!stopping.aborted) {
       if (![...subscriptions.values()].some(({ slots }) => slots.hasBlocked)) {
         const wasWoken = await this.#wakeSignal.wait(settings.leaseMs);
         if (wasWoken) continue;
       }
-      try {
-        const waitMs = await this.#round();
-        backoff.succeeded();
-        await this.#wakeSignal.wait(waitMs);
-      } catch (error) {
-        onError(error);
-        await backoff.failed(stopping);
-      }
+      let waitMs = 0;
+      const isDone = await backoff.tried(async () => (waitMs = await this.#round()), stopping);
+      if (isDone) await this.#wakeSignal.wait(waitMs);
     }
     this.#start();
   }

@@ -115,12 +115,9 @@ export class RetryStep {
     const { outcome, at, ...passed } = await call;
     if (outcome.kind === 'done' || (outcome.kind === 'held-back' && passed.count > 0))
       return { attempt, startedMs, ...passed };
-    if (outcome.kind === 'held-back') {
-      await this.giveBack(head, attempt);
-      return 'left';
-    }
-    if (outcome.kind === 'dropped') {
-      await this.endUnrecorded(head, { attempt, startedMs });
+    if (outcome.kind === 'held-back' || outcome.kind === 'dropped') {
+      if (outcome.kind === 'held-back') await this.giveBack(head, attempt);
+      else await this.endUnrecorded(head, { attempt, startedMs });
       return 'left';
     }
     const failed = this.#failed(at, outcome);
@@ -256,15 +253,8 @@ export class RetryStep {
     state: FailedState,
   ): Promise<boolean> {
     const { handler, token, event, doneIds } = head;
-    return this.#deps.writes.fail.add(slot, {
-      handler,
-      token,
-      event,
-      attempt,
-      before: head,
-      doneIds,
-      ...rowOf(state),
-    });
+    const failure = { handler, token, event, attempt, before: head, doneIds, ...rowOf(state) };
+    return this.#deps.writes.fail.add(slot, failure);
   }
 
   /**
@@ -290,16 +280,11 @@ export class RetryStep {
   /** Takes the attempt back; an outage of the database delays that. */
   async giveBack(model: BlockedModel, attempt: BlockedAttempt | undefined): Promise<void> {
     if (attempt === undefined) return;
-    const { ended, onError } = this.#deps.context;
-    const backoff = new StoreBackoff(this.#deps.context);
-    for (let tries = 0; !ended.aborted || tries < lastTriesMax; tries += ended.aborted ? 1 : 0) {
-      try {
-        return await this.#deps.blocked.giveBack(model, attempt);
-      } catch (error) {
-        onError(error);
-        await backoff.failed();
-      }
-    }
+    const { context, blocked } = this.#deps;
+    const { ended } = context;
+    const backoff = new StoreBackoff(context);
+    for (let tries = 0; !ended.aborted || tries < lastTriesMax; tries += ended.aborted ? 1 : 0)
+      if (await backoff.tried(() => blocked.giveBack(model, attempt))) return;
   }
 }
 

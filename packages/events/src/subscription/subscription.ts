@@ -195,20 +195,15 @@ export class Subscription {
 
   /** Reads and dispatches events until it is stopped. */
   async run(): Promise<void> {
-    const backoff = new StoreBackoff(this.#deps.context);
+    const { context } = this.#deps;
+    const backoff = new StoreBackoff(context);
     while (!this.#stopped) {
       const groups = groupPositions(this.#readable()).slice(0, this.dispatch.unfinished.readRoom);
       if (groups.length === 0) {
         await this.#wakeSignal.wait();
         continue;
       }
-      try {
-        await allEnded(groups.map((group) => this.#advance(group)));
-        backoff.succeeded();
-      } catch (error) {
-        this.#deps.context.onError(error);
-        await backoff.failed(this.#deps.context.ended);
-      }
+      await backoff.tried(() => allEnded(groups.map((group) => this.#advance(group))), context.ended);
     }
   }
 
