@@ -161,6 +161,9 @@ const suspectsMax = 128;
 /** How many times fewer they are after each process that has. */
 const narrowing = 16;
 
+/** A position before that of every event. */
+const beforeAll: ModelPosition = { modelVersion: -1, ordinal: 0 };
+
 type Named = Pick<BlockedModel, 'modelName' | 'modelId'> & Partial<Pick<BlockedHead, 'hasFailed'>>;
 
 /** The recovery of one blocked model in a slot that this process holds: from its failed event until no event waits behind it. */
@@ -180,13 +183,13 @@ export class ModelRecovery {
   /** Events behind the head that are done. */
   #doneIds: Set<string> = new Set();
   /** The furthest event that was read from the slot and left in the log. */
-  #leftTo: ModelPosition | undefined;
+  #leftTo: ModelPosition = beforeAll;
   /** What was read from the slot while the row was being written, or while the last events were being drained. */
   readonly #kept: EventWork[] = [];
   /** How many processes have died in attempts at these suspects. */
   #openCount = 0;
   /** Up to where a batch has failed as a whole, and how many events may be read at once until then. */
-  #failed: { readonly to: ModelPosition; readonly readMax: number } | undefined;
+  #failed: { readonly to: ModelPosition; readonly readMax: number } = { to: beforeAll, readMax: Infinity };
   /** The commit generation when it was opened: a read of the slot with a later one began after that. */
   #openedGeneration = Infinity;
   /** Whether the slot has been read as far as it was drained. An earlier event may still come: see {@link forget}. */
@@ -247,7 +250,7 @@ export class ModelRecovery {
   /** Records that an event that was read from the slot stays in the log. */
   leave({ modelVersion, ordinal }: ModelPosition): void {
     const position = { modelVersion, ordinal };
-    if (this.#leftTo === undefined || comparePositions(position, this.#leftTo) > 0) this.#leftTo = position;
+    if (comparePositions(position, this.#leftTo) > 0) this.#leftTo = position;
   }
 
   /** Takes the head that is due; false if it is being worked on already, or if this process knows that it is done. */
@@ -295,7 +298,7 @@ export class ModelRecovery {
 
   /** Whether everything is drained that was read from the slot and left in the log. */
   get hasCaughtUp(): boolean {
-    return this.#leftTo === undefined || comparePositions(this.#leftTo, this.position) < 0;
+    return comparePositions(this.#leftTo, this.position) < 0;
   }
 
   /** Events behind the head that are done. */
@@ -328,8 +331,7 @@ export class ModelRecovery {
 
   /** How many events may be read at once: fewer where a batch has failed as a whole, until the one that it failed for is found. */
   get readMax(): number {
-    const hasPassed = this.#failed === undefined || comparePositions(this.#failed.to, this.position) < 0;
-    return hasPassed ? Infinity : (this.#failed?.readMax ?? Infinity);
+    return comparePositions(this.#failed.to, this.position) < 0 ? Infinity : this.#failed.readMax;
   }
 
   /** Halves what may be read at once, up to the last of some events that were in a batch that failed as a whole. */
@@ -353,7 +355,7 @@ export class ModelRecovery {
     const next = from === -1 ? [] : kept.slice(from);
     const readTo = next[0]?.event ?? kept.at(-1)?.event ?? this.#leftTo;
     this.slot.opened.add(this);
-    if (readTo !== undefined && comparePositions(positionAfter(readTo), this.position) >= 0) this.#remember();
+    if (comparePositions(positionAfter(readTo), this.position) >= 0) this.#remember();
     return { done: from === -1 ? kept : kept.slice(0, from), next };
   }
 

@@ -52,7 +52,12 @@ export class EventStep {
     const outcome = await caller.call(events, attempt, slot);
     if (outcome.kind === 'done') finish(handled);
     if (outcome.kind === 'held-back') return { works: handled, slot, waitMs: undefined };
-    if (outcome.kind === 'partly-failed') await this.#blockFailed(handled, slot, outcome.errors);
+    if (outcome.kind === 'partly-failed') {
+      const { errors } = outcome;
+      const stateOf = (work: EventWork): FailedState =>
+        this.#failed(work.event, 1, errors.get(work.event.id));
+      await this.#block(handled, slot, stateOf, (work) => !errors.has(work.event.id));
+    }
     if (outcome.kind !== 'failed') return undefined;
     const { error } = outcome;
     const eventCount = handled.length;
@@ -65,16 +70,6 @@ export class EventStep {
     await this.#block(handled, slot, () => failed);
     for (const [key, own] of Map.groupBy(events, modelKey)) slot.blocked.get(key)?.halve(own);
     return undefined;
-  }
-
-  /** Blocks the models of the events that are known to have failed; all other events are done. */
-  #blockFailed(
-    works: readonly EventWork[],
-    slot: HeldSlot,
-    errors: ReadonlyMap<string, unknown>,
-  ): Promise<void> {
-    const isDone = ({ event }: EventWork): boolean => !errors.has(event.id);
-    return this.#block(works, slot, ({ event }) => this.#failed(event, 1, errors.get(event.id)), isDone);
   }
 
   /**

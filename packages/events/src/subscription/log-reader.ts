@@ -69,23 +69,16 @@ export class LogReader {
     if (known !== undefined && (known.full === true || known.generation === this.#generation)) {
       return known.batch;
     }
-    const entry: Entry = {
-      generation: this.#generation,
-      batch: this.#read(slots, cursor, this.#generation),
-      full: undefined,
-      bytes: 0,
-    };
+    const generation = this.#generation;
+    const batch = this.#log
+      .read(slots, cursor, this.#settings.readMax, this.#bytesMax)
+      .then((read) => ({ ...read, generation }));
+    const entry: Entry = { generation, batch, full: undefined, bytes: 0 };
     this.#entries.delete(key);
     this.#entries.set(key, entry);
     this.#forget();
     void this.#settle(key, entry);
     return entry.batch;
-  }
-
-  async #read(slots: readonly number[], cursor: Cursor, generation: number): Promise<ReadBatch> {
-    const { readMax } = this.#settings;
-    const batch = await this.#log.read(slots, cursor, readMax, this.#bytesMax);
-    return { ...batch, generation };
   }
 
   async #settle(key: string, entry: Entry): Promise<void> {

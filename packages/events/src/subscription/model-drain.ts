@@ -50,7 +50,8 @@ export class ModelDrain {
       // What is done stays done for the next holder of the slot.
       await this.#deps.writes.move.add(slot, moveOf(recovery));
       // What it has kept would hold up the cursor.
-      if (slot.held && isDraining(recovery)) this.#drained.leaveModel(recovery);
+      const isInterrupted = recovery.phase !== 'draining' && recovery.phase !== 'joining';
+      if (slot.held && !isInterrupted) this.#drained.leaveModel(recovery);
     }
   }
 
@@ -136,11 +137,6 @@ export class ModelDrain {
 /** The row of a model at its present position. */
 export function moveOf({ leased, position }: ModelRecovery): BlockedMove {
   return { ...leased, position, ends: false };
-}
-
-/** Whether nothing has happened to a model but that it was left while it was being drained. */
-function isDraining({ phase }: ModelRecovery): boolean {
-  return phase === 'draining' || phase === 'joining';
 }
 
 /** The events of a model from a position on; whether there may be more. */
