@@ -1,5 +1,5 @@
 import { ConfigurationError } from '@framework/core';
-import { kebabCasePath } from '@framework/core/adapter';
+import { type ConfigurationIssue, kebabCasePath } from '@framework/core/adapter';
 
 import { type DeliveryTuning, tuningFor, tuningIn } from './delivery-tuning.js';
 import { type HandlerRetry, set } from './handler/event-handler.js';
@@ -136,49 +136,36 @@ export function parseDeliverySettings(section: Readonly<Record<string, unknown>>
 
 type Section = Readonly<Record<string, unknown>>;
 
-interface Fault {
-  readonly path: readonly string[];
-  readonly message: string;
-}
-
-/** The settings that have a value; `written` turns the paths of faults into text. */
+/** The settings that have a value; `written` turns the paths of what is wrong into text. */
 function checkedSettings(
   given: unknown,
-  path: readonly string[],
+  root: readonly string[],
   written: (path: readonly string[]) => string,
 ): DeliveryOverrides {
-  const faults: Fault[] = [];
-  const { retry, ...numbers } = sectionOf(given, path, faults);
-  const retryPath = [...path, 'retry'];
-  const overrides = {
-    ...knownNumbers(numbers, defaultNumbers, path, faults),
-    ...(retry !== undefined && {
-      retry: knownNumbers(sectionOf(retry, retryPath, faults), defaultRetry, retryPath, faults),
-    }),
+  const issues: ConfigurationIssue[] = [];
+  const refuse = (path: readonly string[], message: string): void => {
+    issues.push({ path: written(path), message });
   };
-  if (faults.length === 0) return overrides;
-  throw new ConfigurationError(faults.map((fault) => ({ ...fault, path: written(fault.path) })));
-}
-
-function sectionOf(given: unknown, path: readonly string[], faults: Fault[]): Section {
-  if (typeof given === 'object' && given !== null && !Array.isArray(given)) return given as Section;
-  faults.push({ path, message: 'is not a section: give its settings by their names' });
-  return {};
-}
-
-function knownNumbers(
-  section: Section,
-  known: object,
-  path: readonly string[],
-  faults: Fault[],
-): Readonly<Record<string, number>> {
-  const parsed: Record<string, number> = {};
-  for (const [name, value] of Object.entries(set(section))) {
-    const message = Object.hasOwn(known, name)
-      ? settingIssue(name as SettingName, value)
-      : 'is not a known key';
-    if (message === undefined) parsed[name] = value as number;
-    else faults.push({ path: [...path, name], message });
-  }
-  return parsed;
+  const sectionOf = (section: unknown, path: readonly string[]): Section => {
+    if (typeof section === 'object' && section !== null && !Array.isArray(section)) return section as Section;
+    refuse(path, 'is not a section: give its settings by their names');
+    return {};
+  };
+  const numbersOf = (section: Section, known: object, path: readonly string[]): object => {
+    const valid = Object.entries(set(section)).filter(([name, value]) => {
+      const isKnown = Object.hasOwn(known, name);
+      const issue = isKnown ? settingIssue(name as SettingName, value) : 'is not a known key';
+      if (issue !== undefined) refuse([...path, name], issue);
+      return issue === undefined;
+    });
+    return Object.fromEntries(valid);
+  };
+  const { retry, ...numbers } = sectionOf(given, root);
+  const retryPath = [...root, 'retry'];
+  const overrides = {
+    ...numbersOf(numbers, defaultNumbers, root),
+    ...(retry !== undefined && { retry: numbersOf(sectionOf(retry, retryPath), defaultRetry, retryPath) }),
+  };
+  if (issues.length > 0) throw new ConfigurationError(issues);
+  return overrides;
 }

@@ -30,20 +30,20 @@ export async function findBlockedPage(
   const items: BlockedRow[] = [];
   const failures: DatabaseFailure[] = [];
   let isKnown = after !== undefined;
-  for (const [offset, database] of databases.slice(from).entries()) {
+  for (const [offset, { store, shards }] of databases.slice(from).entries()) {
     const index = from + offset;
     if (items.length === size) return { items, next: `${index}:`, failures };
     const rest = { limit: size - items.length, after: offset === 0 ? within : undefined };
-    const page = await askDatabases([database], async ({ store }) => {
+    try {
       const own = await filterIn(store, filter);
-      return own === undefined ? [] : [await store.deadLetters.find(own, rest)];
-    });
-    for (const { error } of page.failures) if (error instanceof InvalidCursorError) throw error;
-    failures.push(...page.failures);
-    for (const { items: found, next } of page.items) {
+      if (own === undefined) continue;
+      const { items: found, next } = await store.deadLetters.find(own, rest);
       isKnown = true;
       items.push(...found);
       if (next !== undefined) return { items, next: `${index}:${next}`, failures };
+    } catch (error) {
+      if (error instanceof InvalidCursorError) throw error;
+      failures.push({ shards, error });
     }
   }
   // A database that failed may know the handler.
