@@ -62,12 +62,18 @@ export class KeyedQueues {
 
   /** Removes the waiting retries of some slots, even from queues that are held back. */
   removeRetries(isOff: (slot: HeldSlot) => boolean): readonly RetryWork[] {
-    return this.#remove(({ retries }) => retries, isOff);
+    return this.#remove(
+      ({ retries }) => retries,
+      ({ model }) => isOff(model.slot),
+    );
   }
 
   /** Removes the waiting events of some slots, even from queues that are held back. */
   removeEvents(isOff: (slot: HeldSlot) => boolean): readonly EventWork[] {
-    return this.#remove(({ events }) => events, isOff);
+    return this.#remove(
+      ({ events }) => events,
+      ({ slot }) => isOff(slot),
+    );
   }
 
   /** Starts every step that may start. */
@@ -93,16 +99,13 @@ export class KeyedQueues {
     return this.#queues.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve));
   }
 
-  #remove<Work extends { readonly slot: HeldSlot }>(
-    workOf: (queue: KeyedQueue) => Work[],
-    isOff: (slot: HeldSlot) => boolean,
-  ): readonly Work[] {
+  #remove<Work>(workOf: (queue: KeyedQueue) => Work[], isOff: (work: Work) => boolean): readonly Work[] {
     const removed: Work[] = [];
     const changed: KeyedQueue[] = [];
     for (const queue of this.#queues.values()) {
       const work = workOf(queue);
       const before = removed.length;
-      for (const each of work.splice(0)) (isOff(each.slot) ? removed : work).push(each);
+      for (const each of work.splice(0)) (isOff(each) ? removed : work).push(each);
       if (removed.length > before && !queue.active) changed.push(queue);
     }
     for (const queue of changed) this.#settle(queue);

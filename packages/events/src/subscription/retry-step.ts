@@ -12,7 +12,7 @@ import {
 import { attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { CallOutcome } from '../call/handler-caller.js';
 import { retryAfterMs } from '../handler/event-handler.js';
-import type { HeldSlot } from '../slots/held-slot.js';
+import type { HeldSlot, ModelRecovery } from '../slots/held-slot.js';
 import { StoreBackoff, untilAborted } from '../worker-context.js';
 import { type FailedState, failedState, rowOf, takeFirst } from './event-step.js';
 import { type HandlerDependencies, wantsEvent } from './subscription-dependencies.js';
@@ -40,11 +40,7 @@ export interface Trial {
 /** The head of a blocked model, which is to be tried next. */
 export interface RetryWork extends Trial {
   readonly head: BlockedHead & { readonly event: DeliverableEvent };
-  readonly slot: HeldSlot;
-  /** Whether a process died that may have been handling them. */
-  readonly isSuspect: boolean;
-  /** The attempt, if it is recorded already. */
-  readonly attempt: BlockedAttempt | undefined;
+  readonly model: ModelRecovery;
   /** Aborted once other heads may be tried beside this one; `undefined` if they may be from the start. */
   readonly alone: AbortSignal | undefined;
   /** Called once when the attempt has ended. */
@@ -89,7 +85,8 @@ export class RetryStep {
 
   /** Makes one attempt, and records a failure. */
   async run(work: RetryWork): Promise<AttemptEnd> {
-    const { head, slot, alone } = work;
+    const { head, model, alone } = work;
+    const { slot } = model;
     if (!slot.held || this.#deps.context.ended.aborted) return 'untried';
     const startedMs = this.#deps.watch.now();
     if (head.hasFailed && !wantsEvent(this.#deps.policy, head.event.type)) {
@@ -103,15 +100,16 @@ export class RetryStep {
       return 'failed';
     }
     this.#lastChances.delete(chanceKey(head));
-    let { attempt } = work;
-    const mayEndProcess = work.isSuspect || alone !== undefined;
+    // It may be recorded already.
+    let { attempt } = model;
+    const mayEndProcess = model.suspectCount > 0 || alone !== undefined;
     if (attempt === undefined && (mayEndProcess || startedMs - work.readMs > freshMs)) {
       attempt = { id: randomUuid(), counted: alone?.aborted === false };
       if (!(await this.#begin(head, attempt, slot))) return 'left';
     }
     const call = this.#callEach(work);
     if (attempt !== undefined)
-      attempt = await this.#uncountBesideOthers(attempt, { head, slot, alone, startedMs, call });
+      attempt = await this.#uncountBesideOthers(attempt, { ...work, startedMs, call });
     const { outcome, at, ...passed } = await call;
     if (outcome.kind === 'done' || (outcome.kind === 'held-back' && passed.count > 0))
       return { attempt, startedMs, ...passed };
@@ -129,7 +127,7 @@ export class RetryStep {
   }
 
   /** Calls the handler with one event after the other, up to the first one that is not done; a batch handler gets several at once. */
-  async #callEach({ head, behind, slot }: RetryWork): Promise<TrialOutcome> {
+  async #callEach({ head, behind, model: { slot } }: RetryWork): Promise<TrialOutcome> {
     const { policy, caller, context } = this.#deps;
     const bytesMax = context.settings.batchBytesMax;
     const events = [head.event, ...behind];
@@ -165,15 +163,15 @@ export class RetryStep {
    */
   async #uncountBesideOthers(
     begun: BlockedAttempt,
-    made: Pick<RetryWork, 'head' | 'slot' | 'alone'> & { startedMs: number; call: Promise<unknown> },
+    made: Pick<RetryWork, 'head' | 'model' | 'alone'> & { startedMs: number; call: Promise<unknown> },
   ): Promise<BlockedAttempt> {
-    const { head, slot, alone, startedMs, call } = made;
+    const { head, model, alone, startedMs, call } = made;
     if (alone === undefined || !begun.counted) return begun;
     const isOver = await Promise.race([call.then(() => true), untilAborted(alone).then(() => false)]);
     // This event may be why the event loop stopped.
     if (isOver || this.#deps.watch.stoodSince(startedMs)) return begun;
     const uncounted = { id: begun.id, counted: false };
-    return (await this.#begin(head, uncounted, slot)) ? uncounted : begun;
+    return (await this.#begin(head, uncounted, model.slot)) ? uncounted : begun;
   }
 
   /** Leaves an event to the version of the handler that wants it and has blocked it: that version may come back. */

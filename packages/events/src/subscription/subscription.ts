@@ -108,12 +108,10 @@ export class Subscription {
   /** Tries the head of a blocked model, unless the model only has to be read on; resolves when the attempt has ended. */
   async tryHead(trial: Trial, model: ModelRecovery, alone: AbortSignal | undefined): Promise<AttemptEnd> {
     const { event, hasFailed, openCount, position } = trial.head;
-    const isSuspect = model.suspectCount > 0;
-    if (event === undefined || model.isDone(event.id) || !(hasFailed || isSuspect || openCount > 0))
+    const isTried = hasFailed || model.suspectCount > 0 || openCount > 0;
+    if (event === undefined || model.isDone(event.id) || !isTried)
       return { attempt: undefined, startedMs: this.#deps.watch.now(), position, count: 0 };
-    const { slot, attempt } = model;
-    const head = { ...trial.head, event };
-    const end = await this.dispatch.retry({ ...trial, head, slot, attempt, isSuspect, alone });
+    const end = await this.dispatch.retry({ ...trial, head: { ...trial.head, event }, model, alone });
     if (end === 'failed') {
       model.hasFailed = true;
       this.slots.tried(model);
