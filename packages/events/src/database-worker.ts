@@ -95,10 +95,12 @@ export class DatabaseWorker {
     const envelopes = new EnvelopeFactory(shards, options.models);
     const ofDatabase = { context, blocked, writes, log, reader, saver, watch, onBlocked };
     this.#shared = { ...ofDatabase, executor, envelopes, abandoned };
+    const subscriptions = this.#subscriptions;
     this.#keeper = new LeaseKeeper({
       context,
       leases,
       processId,
+      handlers: () => [...subscriptions.keys()],
       shards: knownShards,
       watch,
       onRenewed: (gained) => this.#renewed(gained),
@@ -106,7 +108,6 @@ export class DatabaseWorker {
       onLost: (slots, cause) =>
         options.onLeaseLost({ shards, cause, slotsByHandler: this.#slotsByHandler(slots) }),
     });
-    const subscriptions = this.#subscriptions;
     this.#registrar = new HandlerRegistrar(cursors, handlers.handlers, subscriptions);
     this.#loader = new CursorLoader({
       context,
@@ -231,7 +232,7 @@ export class DatabaseWorker {
     const { notifications, partitions } = this.#options.database.store;
     const loops = [
       () => watch.run(this.#ended.signal),
-      () => this.#keeper.run([...this.#subscriptions.keys()]),
+      () => this.#keeper.run(),
       () => saver.run(),
       () => this.#retries.run(),
       () => this.#poll.run(),
@@ -272,7 +273,7 @@ export class DatabaseWorker {
       return [subscription];
     });
     for (const subscription of joined) void this.#guarded(() => subscription.run());
-    if (this.#hasBegun) this.#keeper.setHandlers([...this.#subscriptions.keys()]);
+    if (this.#hasBegun) this.#keeper.wake();
     else if (joined.length > 0 || this.#registrar.missing.length === 0) void this.#deliver();
   }
 

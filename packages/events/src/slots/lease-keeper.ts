@@ -28,6 +28,8 @@ interface LeaseKeeperOptions {
   readonly context: WorkerContext;
   readonly leases: Pick<SlotLeases, 'renew' | 'recovered' | 'release'>;
   readonly processId: string;
+  /** The permanent ids of the handlers that this process has now. */
+  readonly handlers: () => readonly string[];
   readonly shards: readonly string[];
   readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   /** Called after each renewal with the new leases; lost ones have been reported before. */
@@ -47,7 +49,6 @@ export class LeaseKeeper {
   readonly #slots = new Map<string, HeldSlot>();
   /** The tokens of leases that the next renewal gives back. */
   readonly #givenBack = new Set<string>();
-  #handlers: readonly string[] = [];
   #alone = false;
   #renewedMs = Infinity;
   #cancelExpiry: () => void = () => undefined;
@@ -75,13 +76,8 @@ export class LeaseKeeper {
     return this.#slots.get(token);
   }
 
-  /**
-   * Renews until it is stopped.
-   *
-   * @param handlers the permanent ids of the handlers that this process has
-   */
-  async run(handlers: readonly string[]): Promise<void> {
-    this.#handlers = handlers;
+  /** Renews until it is stopped. */
+  async run(): Promise<void> {
     while (!this.#stopped) {
       const renewing = this.#renew();
       this.#renewing = renewing;
@@ -89,9 +85,8 @@ export class LeaseKeeper {
     }
   }
 
-  /** From now on asks for the leases of these handlers instead, given by their permanent ids. */
-  setHandlers(handlers: readonly string[]): void {
-    this.#handlers = handlers;
+  /** Renews at once, because the process has other handlers now. */
+  wake(): void {
     this.#wakeSignal.wake();
   }
 
@@ -148,13 +143,13 @@ export class LeaseKeeper {
 
   /** @returns the time until the next renewal is due, in milliseconds */
   async #renew(): Promise<number> {
-    const { leases, processId, shards, context } = this.#options;
+    const { leases, processId, handlers, shards, context } = this.#options;
     const { clock, onError } = context;
     const { leaseMs } = context.settings;
     const startedMs = clock.elapsedMs();
     const givenBack = [...this.#givenBack];
     try {
-      const renewal = await leases.renew(processId, this.#handlers, leaseMs, shards, givenBack);
+      const renewal = await leases.renew(processId, handlers(), leaseMs, shards, givenBack);
       this.#backoff.succeeded();
       // An answer that took longer than a lease says nothing about the present.
       if (clock.elapsedMs() - startedMs < leaseMs) this.#take(renewal, startedMs);
