@@ -91,11 +91,12 @@ describe('the slots of a handler', () => {
     second!.unsavedCount = 3;
     expect(slots.unsavedCount(new Set())).toBe(8);
     expect(slots.unsavedCount(new Set([first!.slot]))).toBe(3);
-    first!.progress.finish(first!.progress.add('later', 1));
+    first!.finish(first!.add('later', 1));
     expect(moves.map(({ cursor }) => cursor)).toEqual(['later']);
     const before = readableCount();
+    expect(slots.unsavedCount(new Set())).toBe(9);
     moves[0]!.onSaved(4);
-    expect(slots.unsavedCount(new Set())).toBe(4);
+    expect(slots.unsavedCount(new Set())).toBe(5);
     expect(readableCount()).toBe(before + 1);
   });
 });

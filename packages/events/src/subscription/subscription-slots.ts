@@ -58,11 +58,10 @@ export class SubscriptionSlots {
       position.unsavedCount -= wantedCount;
       onReadable();
     };
-    const progress = new SlotProgress((moved, wantedCount) =>
+    const phase = this.quarantines(slot) ? 'entering-quarantine' : 'open';
+    const position = new SlotPosition(slot, phase, cursor, (moved, wantedCount) =>
       saver.moved({ slot, cursor: moved, wantedCount, onSaved }),
     );
-    const phase = this.quarantines(slot) ? 'entering-quarantine' : 'open';
-    const position = new SlotPosition(slot, progress, phase, cursor);
     slot.isOpen = position.phase === 'open';
     this.#positions.set(slot, position);
     slot.lost.addEventListener('abort', () => this.#positions.delete(slot));
@@ -99,10 +98,23 @@ export class SubscriptionSlots {
   }
 }
 
-/** The position of one handler in one slot that this process holds. */
+/** Events of one slot that were read together: the cursor may move beyond them when all are done or left to blocked models. */
+interface ProgressStep {
+  readonly next: Cursor;
+  /** Whether the step ends within a transaction that continues after it. */
+  readonly isPartial: boolean;
+  unfinishedCount: number;
+  readonly wantedCount: number;
+}
+
+/**
+ * The position of one handler in one slot that this process holds.
+ *
+ * Its saved cursor may move up to the first event that is neither done nor left to a blocked model, and never into a transaction,
+ * because a position within one cannot be saved.
+ */
 export class SlotPosition {
   readonly slot: HeldSlot;
-  readonly progress: SlotProgress;
   phase: QuarantinePhase;
   /** How far the log has been read; the saved cursor is at or before this. */
   cursor: Cursor;
@@ -123,11 +135,58 @@ export class SlotPosition {
   /** Models with suspects that have not been tried. */
   readonly suspects = new Set<ModelRecovery>();
 
-  constructor(slot: HeldSlot, progress: SlotProgress, phase: QuarantinePhase, cursor: Cursor) {
+  readonly #onMoved: (cursor: Cursor, wantedCount: number) => void;
+  readonly #steps: ProgressStep[] = [];
+  /**
+   * How many wanted events are finished in a transaction that is not finished itself; the cursor passes them together with the
+   * rest of it.
+   */
+  #finishedCount = 0;
+
+  /** @param onMoved called with the new position, and the number of wanted events between the previous one and it */
+  constructor(
+    slot: HeldSlot,
+    phase: QuarantinePhase,
+    cursor: Cursor,
+    onMoved: (cursor: Cursor, wantedCount: number) => void,
+  ) {
     this.slot = slot;
-    this.progress = progress;
     this.phase = phase;
     this.cursor = cursor;
+    this.#onMoved = onMoved;
+  }
+
+  /** Reads on: adds a step after all earlier ones; one without events is finished at once. */
+  add(next: Cursor, wantedCount: number, isPartial = false): ProgressStep {
+    const step: ProgressStep = { next, isPartial, unfinishedCount: wantedCount, wantedCount };
+    this.#steps.push(step);
+    if (wantedCount === 0) this.#move();
+    this.cursor = next;
+    this.partCount += wantedCount;
+    if (isPartial) return step;
+    this.unsavedCount += this.partCount;
+    this.partCount = 0;
+    return step;
+  }
+
+  /** Records that one event of a step is done or left to a blocked model. */
+  finish(step: ProgressStep): void {
+    step.unfinishedCount--;
+    if (step.unfinishedCount === 0) this.#move();
+  }
+
+  #move(): void {
+    let moved: Cursor | undefined;
+    let wantedCount = 0;
+    for (let step = this.#steps[0]; step?.unfinishedCount === 0; step = this.#steps[0]) {
+      this.#steps.shift();
+      this.#finishedCount += step.wantedCount;
+      if (step.isPartial) continue;
+      moved = step.next;
+      wantedCount += this.#finishedCount;
+      this.#finishedCount = 0;
+    }
+    if (moved !== undefined) this.#onMoved(moved, wantedCount);
   }
 }
 
@@ -143,60 +202,4 @@ export function groupPositions(positions: Iterable<SlotPosition>): readonly (rea
 
 function lastTurn(group: readonly SlotPosition[]): number {
   return Math.min(...group.map(({ turn }) => turn));
-}
-
-/** Events of one slot that were read together: the cursor may move beyond them when all are done or left to blocked models. */
-interface ProgressStep {
-  readonly next: Cursor;
-  /** Whether the step ends within a transaction that continues after it. */
-  readonly isPartial: boolean;
-  unfinishedCount: number;
-  readonly wantedCount: number;
-}
-
-/**
- * How far one handler's cursor may move in one slot: up to the first event that is neither done nor left to a blocked model, and never into a
- * transaction, because a position within one cannot be saved.
- */
-class SlotProgress {
-  readonly #steps: ProgressStep[] = [];
-  readonly #onMoved: (cursor: Cursor, wantedCount: number) => void;
-  /**
-   * How many wanted events are finished in a transaction that is not finished itself; the cursor passes them together with the
-   * rest of it.
-   */
-  #partCount = 0;
-
-  /** @param onMoved called with the new position, and the number of wanted events between the previous one and it */
-  constructor(onMoved: (cursor: Cursor, wantedCount: number) => void) {
-    this.#onMoved = onMoved;
-  }
-
-  /** Adds a step after all earlier ones; one without events is finished at once. */
-  add(next: Cursor, wantedCount: number, isPartial = false): ProgressStep {
-    const step: ProgressStep = { next, isPartial, unfinishedCount: wantedCount, wantedCount };
-    this.#steps.push(step);
-    if (wantedCount === 0) this.#move();
-    return step;
-  }
-
-  /** Records that one event of a step is done or left to a blocked model. */
-  finish(step: ProgressStep): void {
-    step.unfinishedCount--;
-    if (step.unfinishedCount === 0) this.#move();
-  }
-
-  #move(): void {
-    let moved: Cursor | undefined;
-    let wantedCount = 0;
-    for (let step = this.#steps[0]; step?.unfinishedCount === 0; step = this.#steps[0]) {
-      this.#steps.shift();
-      this.#partCount += step.wantedCount;
-      if (step.isPartial) continue;
-      moved = step.next;
-      wantedCount += this.#partCount;
-      this.#partCount = 0;
-    }
-    if (moved !== undefined) this.#onMoved(moved, wantedCount);
-  }
 }

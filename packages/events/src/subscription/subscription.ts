@@ -252,7 +252,7 @@ export class Subscription {
    */
   async #pass(position: SlotPosition, batch: ReadBatch, events: readonly DeliverableEvent[]): Promise<void> {
     const { context, writes, saver, onBlocked } = this.#deps;
-    const { slot, progress } = position;
+    const { slot } = position;
     const { next, more, generation, partial = false } = batch;
     if (slot.isLeaving || this.#stopped) return;
     const isEntering = position.phase === 'entering-quarantine';
@@ -261,19 +261,13 @@ export class Subscription {
       if (suspects === undefined) return;
       for (const model of suspects) position.suspects.add(model);
     }
-    const step = progress.add(next, events.length, partial);
-    position.partCount += events.length;
-    if (!partial) {
-      position.unsavedCount += position.partCount;
-      position.partCount = 0;
-    }
-    position.cursor = next;
+    const step = position.add(next, events.length, partial);
     position.more = more;
     position.generation = generation;
     if (!isEntering) {
-      return this.dispatch.handle(events, slot, { onFinished: () => progress.finish(step), more });
+      return this.dispatch.handle(events, slot, { onFinished: () => position.finish(step), more });
     }
-    for (const _event of events) progress.finish(step);
+    for (const _event of events) position.finish(step);
     // A transaction is always held as a whole, however large it is: the previous holder's saved cursor was before all of it.
     // Besides what the holder may have read, it may have been reading the last batch.
     const { unsavedMax, readMax } = context.settings;
