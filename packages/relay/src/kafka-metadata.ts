@@ -133,13 +133,15 @@ export class KafkaTopics {
   }
 
   #assertSame(topic: string, found: DescribedTopic | ProtocolError | undefined): void {
-    if (found === undefined || found instanceof Error || found.id === undefined) return;
+    if (found === undefined || found instanceof Error || found.id === undefined || found.id === noId) return;
     const known = this.#ids.get(topic);
     this.#ids.set(topic, found.id);
     if (known !== undefined && known !== found.id) throw new Error(`The topic ${topic} was created anew`);
   }
 }
 
+/** What servers older than 2.8 give every topic, also while a cluster is upgraded. */
+const noId = '00000000-0000-0000-0000-000000000000';
 const topicCharactersMax = 249;
 const lostConnectionRetries = 2;
 const unknownTopicRetries = 5;

@@ -440,6 +440,14 @@ describe('a topic that was created anew', () => {
     expect(cluster.requests).toHaveLength(1);
   });
 
+  test('is none if one of its servers gives topics no ids', async () => {
+    for (const id of ['one', '00000000-0000-0000-0000-000000000000', 'one']) {
+      describeWith(id);
+      await send([recordFor('t1')]);
+    }
+    expect(cluster.requests).toHaveLength(3);
+  });
+
   test('gets nothing from it either if that shows only after a connection was lost', async () => {
     describeWith('one');
     await send([recordFor('t1')]);
