@@ -11,12 +11,12 @@ import {
   type Principal,
   ShardIdentifier,
 } from '../src/index.js';
-import { copyOfValue } from '../src/model/copied-value.js';
 import { type FakeDriver, type FakeTransactionManager, openFakeDatabases } from './fake-databases.js';
 import { FakeRepository } from './fake-repository.js';
 import { Address } from './order.js';
 import { VirtualClock } from './virtual-clock.js';
 import { Wallet } from './wallet.js';
+import { copyOfValue } from '../src/model/exact-json.js';
 
 export const global: ShardIdentifier = ShardIdentifier.of(0, 0);
 export const mexico: ShardIdentifier = ShardIdentifier.of(1, 0);

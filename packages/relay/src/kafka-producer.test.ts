@@ -440,7 +440,7 @@ describe('a topic that was created anew', () => {
     expect(cluster.requests).toHaveLength(1);
   });
 
-  test('is none if one of its servers gives topics no ids', async () => {
+  test('is not meant by a server that gives topics no ids', async () => {
     for (const id of ['one', '00000000-0000-0000-0000-000000000000', 'one']) {
       describeWith(id);
       await send([recordFor('t1')]);

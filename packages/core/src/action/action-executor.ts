@@ -29,7 +29,7 @@ import { modelNameOf } from '../id/model-class.js';
 import type { ShardIdentifier } from '../id/shard-identifier.js';
 import { KeySweep } from '../idempotency/key-cleanup.js';
 import { KeySearch } from '../idempotency/key-search.js';
-import { copyOfValue } from '../model/copied-value.js';
+import { copyOfValue } from '../model/exact-json.js';
 import { Entity } from '../model/model.js';
 import { type EventClass, EventTypes } from '../model/model-event.js';
 import { type Observer, observeWith } from '../observer.js';

@@ -7,8 +7,7 @@ import { InvalidParamsError, LimitExceededError } from '../errors/action-errors.
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
-import { copyOfValue } from '../model/copied-value.js';
-import { checkText, exactJson } from '../model/exact-json.js';
+import { checkText, copyOfValue, exactJson } from '../model/exact-json.js';
 import { assertSchema, encodeBySchema, firstLostField, readBack } from '../model/round-trip.js';
 import type { ActionRecord } from '../storage/change-set.js';
 import type { HandledEvent } from '../storage/idempotency-keys.js';

@@ -5,8 +5,8 @@ import { describe, expect, test } from 'vitest';
 import { executorOf, mexico, openWallet, principal } from '../../test/test-executor.js';
 import { systemClock } from '../clock.js';
 import { TransientStorageError } from '../storage/storage-errors.js';
-import { copyOfValue } from '../model/copied-value.js';
 import { Action, FrameworkAction } from './action.js';
+import { copyOfValue } from '../model/exact-json.js';
 
 const lost = new TransientStorageError(mexico, 'the connection was lost');
 

@@ -3,8 +3,7 @@ import * as z from 'zod';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnreadableEventError, UnstorableValueError } from '../errors/value-errors.js';
 import { type ModelClass, durableName } from '../id/model-class.js';
-import { copyOfValue } from './copied-value.js';
-import { exactJson } from './exact-json.js';
+import { copyOfValue, exactJson } from './exact-json.js';
 import { assertSchema, encodeBySchema, firstDifference, readBack } from './round-trip.js';
 
 /**

@@ -92,7 +92,7 @@ export interface Difference {
   readonly reason: string;
 }
 
-/** Deeper values are not compared: JSON is refused before. */
+/** Deeper values are taken for changed: the JSON of a value is refused before. */
 const depthMax = 1_000;
 
 /** Finds the first place where a value differs from what was read back; a field that is `undefined` counts as absent. */

@@ -53,7 +53,7 @@ import {
   isUuid,
   shortestSingle,
 } from './canonical-text.js';
-import { ownValue } from './column-type.js';
+import { ownValue } from './stored-form.js';
 
 const dayMs = 24 * 60 * 60 * 1_000;
 

@@ -147,12 +147,3 @@ function decimal(sent: string, scale: number | undefined): string {
   const text = digits === '' ? whole || '0' : `${whole || '0'}.${digits}`;
   return /[1-9]/.test(text) ? sign + text : text;
 }
-
-/** Copies a value of the driver that a column may pass on unchanged: bytes, and objects such as points. */
-export function ownValue(value: unknown): unknown {
-  if (Buffer.isBuffer(value)) return Buffer.from(value);
-  if (Array.isArray(value)) return value.map(ownValue);
-  const isPlain =
-    typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
-  return isPlain ? structuredClone(value) : value;
-}

@@ -132,3 +132,12 @@ function attempted(work: () => unknown): unknown {
     return undefined;
   }
 }
+
+/** Copies a value of the driver that a column may pass on unchanged: bytes, and objects such as points. */
+export function ownValue(value: unknown): unknown {
+  if (Buffer.isBuffer(value)) return Buffer.from(value);
+  if (Array.isArray(value)) return value.map(ownValue);
+  const isPlain =
+    typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+  return isPlain ? structuredClone(value) : value;
+}

@@ -23,8 +23,7 @@ import type { Connection } from '../connection/connection.js';
 import { queryOf } from '../connection/storage-error.js';
 import type { ModelTable } from '../model-columns.js';
 import { ColumnOrder, idOrder } from '../column/column-order.js';
-import { ownValue } from '../column/column-type.js';
-import { ExactTextMemory } from '../column/stored-form.js';
+import { ExactTextMemory, ownValue } from '../column/stored-form.js';
 
 const deletedState = 'DELETED';
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;

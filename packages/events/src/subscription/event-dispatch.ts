@@ -3,14 +3,13 @@ import type { DeliverableEvent } from '@framework/core/adapter';
 import { askedMaxMs } from '../call/attempt-failure.js';
 import { HandlerCaller } from '../call/handler-caller.js';
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
-import { EventStep, type LeftEvents, finish, isLeft, takeFirst } from './event-step.js';
+import { EventStep, type LeftEvents, finish, isLeft, takeFirst, wantsEvent } from './event-step.js';
 import { type KeyedQueue, KeyedQueues, isTurnOfRetries } from './keyed-queue.js';
 import { type AttemptEnd, RetryStep, type RetryWork } from './retry-step.js';
 import {
   type HandlerDependencies,
   type SubscriptionDependencies,
   handlerPolicy,
-  wantsEvent,
 } from './subscription-dependencies.js';
 import { UnfinishedEvents } from './unfinished-events.js';
 import {

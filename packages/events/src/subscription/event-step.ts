@@ -13,6 +13,11 @@ export interface LeftEvents {
   readonly waitMs: number | undefined;
 }
 
+/** Whether a handler wants the events of an `event_type`. */
+export function wantsEvent({ eventTypes }: HandlerPolicy, type: string): boolean {
+  return eventTypes?.has(type) ?? true;
+}
+
 /** Handles events as they come from the log; blocks the model of an event that fails. */
 export class EventStep {
   readonly #deps: HandlerDependencies;

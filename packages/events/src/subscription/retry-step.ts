@@ -14,8 +14,8 @@ import type { CallOutcome } from '../call/handler-caller.js';
 import { retryAfterMs } from '../handler/event-handler.js';
 import type { HeldSlot, ModelRecovery } from '../slots/held-slot.js';
 import { StoreBackoff, untilAborted } from '../worker-context.js';
-import { type FailedState, failedState, rowOf, takeFirst } from './event-step.js';
-import { type HandlerDependencies, wantsEvent } from './subscription-dependencies.js';
+import { type FailedState, failedState, rowOf, takeFirst, wantsEvent } from './event-step.js';
+import type { HandlerDependencies } from './subscription-dependencies.js';
 
 type FailedCall = Extract<CallOutcome, { readonly kind: 'failed' | 'partly-failed' }>;
 

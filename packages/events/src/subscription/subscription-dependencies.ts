@@ -79,8 +79,3 @@ export function handlerPolicy(
     outageBackoffMaxMs: settings.outageBackoffMaxMs,
   };
 }
-
-/** Whether a handler wants the events of an `event_type`. */
-export function wantsEvent({ eventTypes }: HandlerPolicy, type: string): boolean {
-  return eventTypes?.has(type) ?? true;
-}
