@@ -201,3 +201,14 @@ function copyOfSet(set: ReadonlySet<unknown>, copies: Copies, depth: number): ob
   for (const item of set) copy.add(copyOf(item, copies, depth + 1));
   return copy;
 }
+
+/** What is read back from the JSON of a value, which has no fields that are `undefined`. */
+export function asRead(value: unknown, json: string): unknown {
+  return hasUndefined(value) ? JSON.parse(json) : value;
+}
+
+function hasUndefined(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return value === undefined;
+  for (const key in value) if (hasUndefined((value as Readonly<Record<string, unknown>>)[key])) return true;
+  return false;
+}

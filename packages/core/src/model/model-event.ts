@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnreadableEventError, UnstorableValueError } from '../errors/value-errors.js';
 import { type ModelClass, durableName } from '../id/model-class.js';
-import { copyOfValue, exactJson } from './exact-json.js';
+import { asRead, copyOfValue, exactJson } from './exact-json.js';
 import { assertSchema, encodeBySchema, firstDifference, readBack } from './round-trip.js';
 
 /**
@@ -103,7 +103,7 @@ export function encodePayload(event: ModelEvent<unknown>): string {
   if (!fields.success) throw misfit(name, fields.error);
   const json = exactJson(fields.data, name);
   assertNothingUnlisted(eventClass.payload, ownFields, name);
-  const different = firstDifference(ownFields, readBack(eventClass.payload, JSON.parse(json), name));
+  const different = firstDifference(ownFields, readBack(eventClass.payload, asRead(fields.data, json), name));
   if (different !== undefined) throw new UnstorableValueError(name + different.path, different.reason);
   return json;
 }
@@ -127,7 +127,9 @@ export function decodeEvent<E extends ModelEvent<unknown>>(
   if (!fields.success) throw unreadable(eventClass, event, fields.error);
   const decoded = Object.create(eventClass.prototype as object) as E;
   // A default of the schema may be the same object for every event.
-  return Object.assign(decoded, { modelId: event.modelId, model: event.model }, copyOfValue(fields.data));
+  const mayBeShared = Object.values(fields.data).some((field) => typeof field === 'object');
+  const own = mayBeShared ? copyOfValue(fields.data) : fields.data;
+  return Object.assign(decoded, { modelId: event.modelId, model: event.model }, own);
 }
 
 /**

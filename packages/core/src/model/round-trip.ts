@@ -94,6 +94,8 @@ export interface Difference {
 
 /** Deeper values are taken for changed: the JSON of a value is refused before. */
 const depthMax = 1_000;
+/** From which depth on objects are remembered: most values are flat. */
+const rememberedFrom = 3;
 
 /** Finds the first place where a value differs from what was read back; a field that is `undefined` counts as absent. */
 export function firstDifference(written: unknown, read: unknown): Difference | undefined {
@@ -109,8 +111,8 @@ export function firstLostField(written: unknown, read: unknown): Difference | un
 class Comparison {
   /** Whether other values may be read back, but no field may get lost. */
   readonly #mayChange: boolean;
-  /** The objects that are or were compared, with what was read back. */
-  readonly #compared = new Map<object, object>();
+  /** The objects that are or were compared, with what was read back, except the outermost ones. */
+  #compared: Map<object, object> | undefined;
   #depth = 0;
 
   constructor(mayChange: boolean) {
@@ -121,8 +123,11 @@ class Comparison {
     if (written === read || (Number.isNaN(written) && Number.isNaN(read))) return undefined;
     if (!isObject(written) || !isObject(read) || this.#depth > depthMax) return this.#changed(path);
     // They may refer to each other in a circle. What was found to be different before has ended the comparison.
-    if (this.#compared.get(written) === read) return undefined;
-    this.#compared.set(written, read);
+    if (this.#depth >= rememberedFrom) {
+      this.#compared ??= new Map();
+      if (this.#compared.get(written) === read) return undefined;
+      this.#compared.set(written, read);
+    }
     this.#depth++;
     const found = this.#ofObjects(written, read, path);
     this.#depth--;
