@@ -217,9 +217,9 @@ describe('firstDifference', () => {
     expect(firstDifference(new Node('root', 3), new Node('root', 3))).toBeUndefined();
     const other = new Node('root', 3);
     Object.assign(other.children[2]?.children[2] ?? {}, { name: 'd' });
-    expect(firstDifference(new Node('root', 3), other)).toMatchObject({
-      path: '.children[2].children[2].name',
-    });
+    expect(firstDifference(new Node('root', 3), other)?.path).toMatch(
+      /\.children\[2\]\.children\[2\]\.name$/,
+    );
   });
 
   test('finds a change at any depth', () => {
