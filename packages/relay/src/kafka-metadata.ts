@@ -134,9 +134,9 @@ export class KafkaTopics {
 
   #assertSame(topic: string, found: DescribedTopic | ProtocolError | undefined): void {
     if (found === undefined || found instanceof Error || found.id === undefined || found.id === noId) return;
-    const known = this.#ids.get(topic);
-    this.#ids.set(topic, found.id);
-    if (known !== undefined && known !== found.id) throw new Error(`The topic ${topic} was created anew`);
+    const known = this.#ids.get(topic) ?? found.id;
+    this.#ids.set(topic, known);
+    if (known !== found.id) throw new Error(`The topic ${topic} was created anew`);
   }
 }
 
