@@ -287,7 +287,8 @@ export class EventRelay implements Relay {
   #throwIfOutage([first]: readonly BrokerMessage[], error: unknown): void {
     const { outageMs } = this.#health;
     if (first === undefined || outageMs === undefined || outageMs > wholeWaitMs) return;
-    const cause = error ?? this.#waitOf(first);
+    const { reason = 'others fail' } = this.#health.waitOf(first.id, this.#targetOf(first)) ?? {};
+    const cause = error ?? new TargetWaitsError(this.name, { afterMs: undefined, reason });
     this.#note('waiting', 'broker-unavailable', cause);
     throw new BrokerUnavailableError(this.name, { cause });
   }

@@ -30,31 +30,56 @@ export type PartitionCount = number | { readonly kind: 'refused' | 'later'; read
 export class KafkaTopics {
   readonly #client: Producer;
   readonly #autocreates: boolean;
+  readonly #connectionCount: () => number;
   readonly #ids = new Map<string, string>();
+  /** How many connections there had been when a topic was asked for last. */
+  readonly #askedAt = new Map<string, number>();
 
-  /** @param autocreates whether the server creates a topic that is asked for */
-  constructor(client: Producer, autocreates: boolean) {
+  /**
+   * @param autocreates whether the server creates a topic that is asked for
+   * @param connectionCount how many connections there have been: behind a new one there may be another cluster
+   */
+  constructor(client: Producer, autocreates: boolean, connectionCount: () => number) {
     this.#client = client;
     this.#autocreates = autocreates;
+    this.#connectionCount = connectionCount;
   }
 
   /**
    * Says what a server says of topics. A topic that has an error, or a partition without a leader, does not concern the others.
    *
-   * @param options.forceUpdate whether a server is asked again for what it has said within the last five seconds
+   * @param options.forceUpdate whether a server is asked again for what it has said within the last five seconds. Default: if there has been a
+   * new connection since then
    * @throws Error when a topic was created anew since it was asked for first: the numbers of a producer belong to the one before
    * @throws what the client throws when there is no answer, or a topic is unknown
    */
   async describe(
     topics: readonly string[],
-    { forceUpdate = false }: { readonly forceUpdate?: boolean } = {},
+    { forceUpdate = !this.#areKnown(topics) }: { readonly forceUpdate?: boolean } = {},
   ): Promise<DescribedTopics> {
+    const connectionCount = this.#connectionCount();
     const described = await this.#ask(topics, forceUpdate);
-    // An error has the answer about those only that were not known before.
-    if (!forceUpdate && topics.some((topic) => !described.topics.has(topic)))
+    // An error has the answer about those only that were not known before, and the client may have forgotten others meanwhile.
+    if (!forceUpdate && topics.some((topic) => described.topics.get(topic) === undefined))
       return this.describe(topics, { forceUpdate: true });
     for (const [topic, found] of described.topics) this.#assertSame(topic, found);
+    if (forceUpdate) for (const topic of topics) this.#askedAt.set(topic, connectionCount);
     return described;
+  }
+
+  /**
+   * Makes sure that topics are still those that they were, if there has been a new connection.
+   *
+   * @throws as {@link describe}, and the error of a topic of which nothing else is known
+   */
+  async verify(topics: readonly string[]): Promise<void> {
+    if (this.#areKnown(topics)) return;
+    const described = await this.describe(topics, { forceUpdate: true });
+    for (const found of described.topics.values()) if (found instanceof Error) throw found;
+  }
+
+  #areKnown(topics: readonly string[]): boolean {
+    return topics.every((topic) => this.#askedAt.get(topic) === this.#connectionCount());
   }
 
   async #ask(topics: readonly string[], forceUpdate: boolean): Promise<DescribedTopics> {
@@ -91,12 +116,14 @@ export class KafkaTopics {
       counts.set(topic, { kind: 'refused', reason });
       return false;
     });
-    for (let attempt = 0; asked.length > 0; attempt++) {
+    const endMs = performance.now() + topicPatienceMs;
+    while (asked.length > 0) {
       const found = await this.#countsOf(asked, knownCountOf);
       for (const [topic, count] of found) counts.set(topic, count ?? this.#missing(topic));
       asked = asked.filter((topic) => found.get(topic) === undefined);
-      if (attempt === unknownTopicRetries) break;
-      if (asked.length > 0) await delay(retryDelayMs);
+      // Many that are missing take long to be found out, one half after the other, and must not hold up others for longer.
+      if (asked.length === 0 || performance.now() >= endMs) break;
+      await delay(retryDelayMs);
     }
     return counts;
   }
@@ -144,11 +171,10 @@ export class KafkaTopics {
 const noId = '00000000-0000-0000-0000-000000000000';
 const topicCharactersMax = 249;
 const lostConnectionRetries = 2;
-const unknownTopicRetries = 5;
 /** How long to wait before a question is repeated. */
 export const retryDelayMs = 100;
-/** How long {@link KafkaTopics.partitionCounts} waits between its questions, in addition to the time of the answers. */
-export const topicPatienceMs = unknownTopicRetries * retryDelayMs;
+/** For how long {@link KafkaTopics.partitionCounts} asks again, in addition to the time of the answers. */
+export const topicPatienceMs = 500;
 const unknownTopic = 3;
 const invalidTopic = 17;
 

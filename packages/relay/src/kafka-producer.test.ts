@@ -1,10 +1,18 @@
-import { MultipleErrors, ProtocolError, ResponseError, UserError, protocolErrors } from '@platformatic/kafka';
+import {
+  MultipleErrors,
+  Producer,
+  ProtocolError,
+  ResponseError,
+  UserError,
+  protocolErrors,
+} from '@platformatic/kafka';
 import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import { messageFor } from '../test/broker-suite.js';
 import { ScriptedCluster, lostConnection } from '../test/scripted-cluster.js';
 import { unhandledRejections } from '../test/unhandled.js';
+import { KafkaTopics } from './kafka-metadata.js';
 import { type KafkaAnswer, KafkaProducer, isInvalid, isTooLarge, refusalOf } from './kafka-producer.js';
 import { type KafkaRecord, recordOf } from './kafka-records.js';
 
@@ -430,6 +438,47 @@ function describeWith(id: string): void {
     } as never;
   });
 }
+
+describe('what a producer knows of topics', () => {
+  let connectionCount: number;
+  let client: Producer;
+  let topics: KafkaTopics;
+  beforeEach(() => {
+    connectionCount = 1;
+    client = new Producer({ clientId: 'test', bootstrapBrokers: ['127.0.0.1:1'] });
+    topics = new KafkaTopics(client, false, () => connectionCount);
+  });
+  afterEach(() => client.close());
+
+  test('is asked for again after each new connection, and not before', async () => {
+    describeWith('one');
+    await topics.describe(['t1', 't2']);
+    await topics.verify(['t1']);
+    expect(cluster.metadata).toHaveBeenCalledTimes(1);
+    connectionCount++;
+    describeWith('two');
+    await expect(topics.verify(['t1'])).rejects.toThrow('created anew');
+    await expect(topics.describe(['t2'])).rejects.toThrow('created anew');
+  });
+
+  test('is not taken for certain if a server says nothing else of a topic', async () => {
+    describeWith('one');
+    await topics.describe(['t1']);
+    connectionCount++;
+    cluster.metadata.mockRejectedValue(answeredWith({ errorCode: 5, name: 't1', partitions: [] }));
+    await expect(topics.verify(['t1'])).rejects.toThrow('leader');
+  });
+
+  test('is asked for once more if the client has forgotten it meanwhile', async () => {
+    describeWith('one');
+    await topics.describe(['t1']);
+    cluster.metadata.mockResolvedValueOnce({
+      topics: new Map([['t1', undefined]]),
+      brokers: new Map(),
+    } as never);
+    expect((await topics.partitionCounts(['t1'], () => 0)).get('t1')).toBe(1);
+  });
+});
 
 describe('a topic that was created anew', () => {
   test('gets nothing from a producer whose numbers belong to the one before', async () => {

@@ -69,7 +69,11 @@ export class KafkaProducer {
   constructor(options: KafkaClientOptions) {
     this.#options = options;
     this.#client = new Producer({ ...options, idempotent: true });
-    this.#topics = new KafkaTopics(this.#client, options.autocreateTopics === true);
+    this.#topics = new KafkaTopics(
+      this.#client,
+      options.autocreateTopics === true,
+      () => this.#connectionCount,
+    );
     this.#client.connections.on('connecting', ({ connection }) => {
       guard(connection);
       this.#connectionCount++;
@@ -195,14 +199,11 @@ export class KafkaProducer {
     if (leader === undefined)
       return new Map(batches.map(({ place }) => [place, new Error(`Kafka names no leader of ${place}`)]));
     const { timeout = 0 } = this.#options;
-    let connectionCount = this.#connectionCount;
+    const topics = [...new Set(batches.map(({ topic }) => topic))];
     const sendOnce = async () => {
       const connection = await this.#client.connections.get(leader);
       // The cluster may be another one by now, where the numbers of this producer belong to somebody else.
-      if (this.#connectionCount > connectionCount) {
-        connectionCount = this.#connectionCount;
-        await this.#topics.describe([...new Set(batches.map(({ topic }) => topic))], { forceUpdate: true });
-      }
+      await this.#topics.verify(topics);
       return responseTo(connection, batches, version, timeout);
     };
     let isRepeated = false;

@@ -150,8 +150,12 @@ function byRepository(path: string, model: ModelClass<unknown>, codec: ModelJson
       if (!(result instanceof model))
         throw new UnstorableValueError(path, `it is not an instance of ${modelNameOf(model)}`);
       const json = codec.encode(result as AnyEntity);
+      const read = decoded(json);
       // By their fields, because an entity may have a text of its own.
-      const difference = firstDifference(Object.assign({}, result), Object.assign({}, decoded(json)));
+      const isOfSameClass = Object.getPrototypeOf(read) === Object.getPrototypeOf(result);
+      const difference = isOfSameClass
+        ? firstDifference(Object.assign({}, result), Object.assign({}, read))
+        : { path: '' };
       if (difference === undefined) return json;
       throw new UnstorableValueError(
         `${path}${difference.path}`,

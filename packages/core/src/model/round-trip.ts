@@ -122,7 +122,7 @@ class Comparison {
   difference(written: unknown, read: unknown, path: string): Difference | undefined {
     if (written === read || (Number.isNaN(written) && Number.isNaN(read))) return undefined;
     if (!isObject(written) || !isObject(read) || this.#depth > depthMax) return this.#changed(path);
-    // They may refer to each other in a circle. What was found to be different before has ended the comparison.
+    // They may refer to each other in a circle. What was found to be different has ended the comparison.
     if (this.#depth >= rememberedFrom) {
       this.#compared ??= new Map();
       if (this.#compared.get(written) === read) return undefined;
@@ -152,10 +152,7 @@ class Comparison {
     if (written.length !== read.length) return this.#changed(path);
     for (const [index, item] of written.entries()) {
       const found = this.difference(item, read[index], `${path}[${index}]`);
-      if (found === undefined) continue;
-      // A schema may put the items into another order.
-      const isMoved = this.#mayChange && read.some((other) => firstLostField(item, other) === undefined);
-      if (!isMoved) return found;
+      if (found !== undefined) return found;
     }
     return undefined;
   }
@@ -171,7 +168,8 @@ class Comparison {
       if (found !== undefined) return found;
     }
     for (const key of Object.keys(fields))
-      if (fields[key] !== undefined && given[key] === undefined) return this.#changed(`${path}.${key}`);
+      if (fields[key] !== undefined && (given[key] === undefined || !Object.hasOwn(given, key)))
+        return this.#changed(`${path}.${key}`);
     return undefined;
   }
 

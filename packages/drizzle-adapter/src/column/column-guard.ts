@@ -53,7 +53,7 @@ import {
   isUuid,
   shortestSingle,
 } from './canonical-text.js';
-import { ownValue } from './stored-form.js';
+import { ownBytes } from './stored-form.js';
 
 const dayMs = 24 * 60 * 60 * 1_000;
 
@@ -74,8 +74,7 @@ export function columnWriter(column: PgColumn): ColumnWriter {
   const guard = columnGuard(column);
   return (value, path) => {
     guard(value, path);
-    // The caller may use its bytes or object for something else before the commit.
-    return ownValue(column.mapToDriverValue(value));
+    return ownBytes(column.mapToDriverValue(value));
   };
 }
 
@@ -178,10 +177,11 @@ function arrayGuard(base: PgColumn): ColumnGuard {
       if (element !== null) elementGuard(element, elementPath);
       if (is(base, PgArray)) checkRow(element, value[0], elementPath);
       // An array is sent as one text.
-      if (is(base, PgCustomColumn) && element !== null && typeof base.mapToDriverValue(element) === 'object')
+      const sent = is(base, PgCustomColumn) && element !== null && base.mapToDriverValue(element);
+      if (typeof sent === 'object' && sent !== null)
         throw new UnstorableValueError(
           elementPath,
-          'a list can hold no bytes or objects: let toDriver return text',
+          'lists hold no bytes or objects: let toDriver return text',
         );
     }
   };

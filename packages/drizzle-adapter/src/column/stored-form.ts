@@ -133,11 +133,16 @@ function attempted(work: () => unknown): unknown {
   }
 }
 
-/** Copies a value of the driver that a column may pass on unchanged: bytes, and objects such as points. */
+/** Copies a value that the driver has returned if a column may pass it on unchanged: bytes, and objects such as points. */
 export function ownValue(value: unknown): unknown {
   if (Buffer.isBuffer(value)) return Buffer.from(value);
   if (Array.isArray(value)) return value.map(ownValue);
   const isPlain =
     typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
   return isPlain ? structuredClone(value) : value;
+}
+
+/** Copies bytes that are to be sent: the caller may use them for something else before the commit. */
+export function ownBytes(sent: unknown): unknown {
+  return sent instanceof Uint8Array ? Buffer.from(sent) : sent;
 }
