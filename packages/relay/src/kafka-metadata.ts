@@ -10,7 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 /** What is known of a topic. */
 interface DescribedTopic {
-  /** Another one once the topic was created anew; `undefined` if the server gives topics none. */
+  /** Differs from the earlier one after the topic was deleted and created again; `undefined` if the server gives topics no ids. */
   readonly id?: string | undefined;
   readonly partitionsCount: number;
   readonly partitions: readonly { readonly leader: number }[];
@@ -26,8 +26,8 @@ interface DescribedTopics {
 /** How many partitions a topic has, or why it takes no records: `refused` if it can never be written, `later` if it takes none now. */
 export type PartitionCount = number | { readonly kind: 'refused' | 'later'; readonly reason: string };
 
-/** What one producer asks about topics. */
-export class KafkaTopics {
+/** The metadata of topics, as one producer knows it. */
+export class KafkaMetadata {
   readonly #client: Producer;
   readonly #autocreates: boolean;
   readonly #connectionCount: () => number;
@@ -36,8 +36,8 @@ export class KafkaTopics {
   readonly #askedAt = new Map<string, number>();
 
   /**
-   * @param autocreates whether the server creates a topic that is asked for
-   * @param connectionCount how many connections there have been: behind a new one there may be another cluster
+   * @param autocreates whether asking for a missing topic creates it
+   * @param connectionCount how many connections the producer has opened: a new one may lead to another cluster
    */
   constructor(client: Producer, autocreates: boolean, connectionCount: () => number) {
     this.#client = client;
@@ -46,11 +46,11 @@ export class KafkaTopics {
   }
 
   /**
-   * Says what a server says of topics. A topic that has an error, or a partition without a leader, does not concern the others.
+   * Describes topics. An error of one topic, or a partition without a leader, leaves the others as they are.
    *
-   * @param options.forceUpdate whether a server is asked again for what it has said within the last five seconds. Default: if there has been a
-   * new connection since then
-   * @throws Error when a topic was created anew since it was asked for first: the numbers of a producer belong to the one before
+   * @param options.forceUpdate whether to ask a server although the client's cache, which lasts five seconds, has the answer. Default: if the
+   * producer has opened a connection since the last question
+   * @throws Error when a topic was deleted and created again: the producer's sequence numbers belong to the old one
    * @throws what the client throws when there is no answer, or a topic is unknown
    */
   async describe(
@@ -59,7 +59,7 @@ export class KafkaTopics {
   ): Promise<DescribedTopics> {
     const connectionCount = this.#connectionCount();
     const described = await this.#ask(topics, forceUpdate);
-    // An error has the answer about those only that were not known before, and the client may have forgotten others meanwhile.
+    // An error has only the topics that the client's cache lacked, and another error may have cleared that cache meanwhile.
     if (!forceUpdate && topics.some((topic) => described.topics.get(topic) === undefined))
       return this.describe(topics, { forceUpdate: true });
     for (const [topic, found] of described.topics) this.#assertSame(topic, found);
@@ -68,7 +68,7 @@ export class KafkaTopics {
   }
 
   /**
-   * Makes sure that topics are still those that they were, if there has been a new connection.
+   * Checks, after a new connection, that no topic was deleted and created again.
    *
    * @throws as {@link describe}, and the error of a topic of which nothing else is known
    */
@@ -84,7 +84,7 @@ export class KafkaTopics {
 
   async #ask(topics: readonly string[], forceUpdate: boolean): Promise<DescribedTopics> {
     let failure: unknown;
-    // The client also repeats what is answered already; only a connection may have been lost since it was used.
+    // The client would also retry questions that a server has answered. Only a lost connection deserves a retry.
     for (const retries of [0, lostConnectionRetries])
       try {
         return await this.#client.metadata({ topics: [...topics], retries, forceUpdate });
@@ -98,10 +98,9 @@ export class KafkaTopics {
   }
 
   /**
-   * Finds how many partitions topics have. A topic that was created just now may not be known everywhere, and is asked for again for half a
-   * second.
+   * Counts the partitions of topics. A new topic may not have reached every server, so missing ones are asked for again for half a second.
    *
-   * @param knownCountOf how many another producer has found: if this one knew of fewer before, it asks again
+   * @param knownCountOf how many partitions another producer has counted: one whose cache has fewer asks again
    * @throws what the client throws when nothing is known
    */
   async partitionCounts(
@@ -110,7 +109,7 @@ export class KafkaTopics {
   ): Promise<ReadonlyMap<string, PartitionCount>> {
     const counts = new Map<string, PartitionCount>();
     let asked = topics.filter((topic) => {
-      // A server closes the connection on which it is asked for a name that is much longer.
+      // A server closes the connection when it gets a much longer name.
       if (topic.length <= topicCharactersMax) return true;
       const reason = `the name of the topic has ${topic.length} characters, more than ${topicCharactersMax}`;
       counts.set(topic, { kind: 'refused', reason });
@@ -121,7 +120,7 @@ export class KafkaTopics {
       const found = await this.#countsOf(asked, knownCountOf);
       for (const [topic, count] of found) counts.set(topic, count ?? this.#missing(topic));
       asked = asked.filter((topic) => found.get(topic) === undefined);
-      // Many that are missing take long to be found out, one half after the other, and must not hold up others for longer.
+      // To find many missing topics takes long, and the others must not wait for a second search.
       if (asked.length === 0 || performance.now() >= endMs) break;
       await delay(retryDelayMs);
     }
@@ -146,7 +145,7 @@ export class KafkaTopics {
     } catch (error) {
       if (!isUnknownTopic(error)) throw error;
       if (topics.length === 1) return new Map(topics.map((topic) => [topic, undefined]));
-      // The client names one topic that is unknown, and keeps the rest of the answer to itself.
+      // The client names one unknown topic, and drops the rest of the answer.
       const middle = Math.ceil(topics.length / 2);
       const halves = [topics.slice(0, middle), topics.slice(middle)];
       const counts = await Promise.all(halves.map((half) => this.#countsOf(half, knownCountOf)));
@@ -163,7 +162,7 @@ export class KafkaTopics {
     if (found === undefined || found instanceof Error || found.id === undefined || found.id === noId) return;
     const known = this.#ids.get(topic) ?? found.id;
     this.#ids.set(topic, known);
-    if (known !== found.id) throw new Error(`The topic ${topic} was created anew`);
+    if (known !== found.id) throw new Error(`The topic ${topic} was deleted and created again`);
   }
 }
 
@@ -173,7 +172,7 @@ const topicCharactersMax = 249;
 const lostConnectionRetries = 2;
 /** How long to wait before a question is repeated. */
 export const retryDelayMs = 100;
-/** For how long {@link KafkaTopics.partitionCounts} asks again, in addition to the time of the answers. */
+/** For how long {@link KafkaMetadata.partitionCounts} asks again, in addition to the time of the answers. */
 export const topicPatienceMs = 500;
 const unknownTopic = 3;
 const invalidTopic = 17;

@@ -12,7 +12,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { messageFor } from '../test/broker-suite.js';
 import { ScriptedCluster, lostConnection } from '../test/scripted-cluster.js';
 import { unhandledRejections } from '../test/unhandled.js';
-import { KafkaTopics } from './kafka-metadata.js';
+import { KafkaMetadata } from './kafka-metadata.js';
 import { type KafkaAnswer, KafkaProducer, isInvalid, isTooLarge, refusalOf } from './kafka-producer.js';
 import { type KafkaRecord, recordOf } from './kafka-records.js';
 
@@ -288,7 +288,7 @@ function timerCount(): number {
   return process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length;
 }
 
-/** How many partitions a topic has, as far as one producer says so that knows of none. */
+/** The partition count of a topic, from a producer that compares it with no other's. */
 async function countOf(topic: string, asking = producer): Promise<unknown> {
   return (await asking.partitionCounts([topic], () => 0)).get(topic);
 }
@@ -442,11 +442,11 @@ function describeWith(id: string): void {
 describe('what a producer knows of topics', () => {
   let connectionCount: number;
   let client: Producer;
-  let topics: KafkaTopics;
+  let topics: KafkaMetadata;
   beforeEach(() => {
     connectionCount = 1;
     client = new Producer({ clientId: 'test', bootstrapBrokers: ['127.0.0.1:1'] });
-    topics = new KafkaTopics(client, false, () => connectionCount);
+    topics = new KafkaMetadata(client, false, () => connectionCount);
   });
   afterEach(() => client.close());
 
@@ -457,8 +457,8 @@ describe('what a producer knows of topics', () => {
     expect(cluster.metadata).toHaveBeenCalledTimes(1);
     connectionCount++;
     describeWith('two');
-    await expect(topics.verify(['t1'])).rejects.toThrow('created anew');
-    await expect(topics.describe(['t2'])).rejects.toThrow('created anew');
+    await expect(topics.verify(['t1'])).rejects.toThrow('created again');
+    await expect(topics.describe(['t2'])).rejects.toThrow('created again');
   });
 
   test('is not taken for certain if a server says nothing else of a topic', async () => {
@@ -480,14 +480,14 @@ describe('what a producer knows of topics', () => {
   });
 });
 
-describe('a topic that was created anew', () => {
-  test('gets nothing from a producer whose numbers belong to the one before', async () => {
+describe('a topic that was deleted and created again', () => {
+  test('gets nothing from a producer whose sequence numbers belong to the old one', async () => {
     describeWith('one');
     await send([recordFor('t1')]);
     describeWith('two');
     // Several requests of one call may find that out.
     for (const version of [2, 3])
-      await expect(producer.send([recordFor('t1', version)])).rejects.toThrow('created anew');
+      await expect(producer.send([recordFor('t1', version)])).rejects.toThrow('created again');
     expect(cluster.requests).toHaveLength(1);
   });
 
@@ -507,7 +507,7 @@ describe('a topic that was created anew', () => {
       return lostConnection();
     };
     expect(await failureOf(send([recordFor('t1', 2)]))).toMatchObject({
-      message: expect.stringContaining('created anew'),
+      message: expect.stringContaining('created again'),
     });
     expect(cluster.requests).toHaveLength(2);
   });

@@ -18,7 +18,7 @@ import {
 import { setTimeout as delay } from 'node:timers/promises';
 
 import { guard, socketOf } from './kafka-connection.js';
-import { KafkaTopics, type PartitionCount } from './kafka-metadata.js';
+import { KafkaMetadata, type PartitionCount } from './kafka-metadata.js';
 import { type KafkaRecord, batchOf, placeOf } from './kafka-records.js';
 import { unlessAborted } from './unless-aborted.js';
 
@@ -53,7 +53,7 @@ export interface KafkaRequest {
 export class KafkaProducer {
   readonly #client: Producer;
   readonly #options: KafkaClientOptions;
-  readonly #topics: KafkaTopics;
+  readonly #metadata: KafkaMetadata;
   /** The number of the next record, by partition. */
   readonly #sequences = new Map<string, number>();
   #identity: ProducerInfo | undefined;
@@ -69,7 +69,7 @@ export class KafkaProducer {
   constructor(options: KafkaClientOptions) {
     this.#options = options;
     this.#client = new Producer({ ...options, idempotent: true });
-    this.#topics = new KafkaTopics(
+    this.#metadata = new KafkaMetadata(
       this.#client,
       options.autocreateTopics === true,
       () => this.#connectionCount,
@@ -121,12 +121,12 @@ export class KafkaProducer {
     if (ms > 0) await unlessAborted(delay(ms, undefined, { signal: this.#ended.signal }), signal);
   }
 
-  /** As {@link KafkaTopics.partitionCounts}. */
+  /** As {@link KafkaMetadata.partitionCounts}. */
   partitionCounts(
     topics: readonly string[],
     knownCountOf: (topic: string) => number,
   ): Promise<ReadonlyMap<string, PartitionCount>> {
-    return this.#topics.partitionCounts(topics, knownCountOf);
+    return this.#metadata.partitionCounts(topics, knownCountOf);
   }
 
   /**
@@ -141,7 +141,7 @@ export class KafkaProducer {
     const version = this.#version;
     const stamp = { ...this.#identity, timestampMs: Date.now() };
     const topicNames = [...new Set(records.map(({ topic }) => topic))];
-    const { topics, brokers } = await this.#topics.describe(topicNames);
+    const { topics, brokers } = await this.#metadata.describe(topicNames);
     const places = [...Map.groupBy(records, ({ place }) => place)].map(([place, batch]) => {
       const [{ topic, partition } = { topic: '', partition: 0 }] = batch;
       const sequence = this.#sequences.get(place) ?? 0;
@@ -202,8 +202,8 @@ export class KafkaProducer {
     const topics = [...new Set(batches.map(({ topic }) => topic))];
     const sendOnce = async () => {
       const connection = await this.#client.connections.get(leader);
-      // The cluster may be another one by now, where the numbers of this producer belong to somebody else.
-      await this.#topics.verify(topics);
+      // The connection may lead to a new cluster, which has given this producer's id to another one.
+      await this.#metadata.verify(topics);
       return responseTo(connection, batches, version, timeout);
     };
     let isRepeated = false;

@@ -131,7 +131,7 @@ describe('Kafka', () => {
     cluster.requests.splice(0);
     await publishTogether(4);
     expect(partitions()).toEqual([last, last, last, last]);
-    // A topic that was created anew may have fewer.
+    // A topic that is deleted and created again may have fewer partitions.
     cluster.partitionCount = 1;
     cluster.requests.splice(0);
     cluster.verdict = ({ partition }) => ({ errorCode: partition === 0 ? 0 : 3 });

@@ -96,6 +96,19 @@ describe('Redis', () => {
     ).toMatchObject([{ kind: 'confirmed' }, { kind: 'later', reason: 'its time is over' }]);
   });
 
+  test('gets nothing for single streams if it refuses all of them when the time of a call is over', async () => {
+    const call = new AbortController();
+    let refusedCount = 0;
+    server.refusesAll = () => {
+      refusedCount++;
+      call.abort(new Error('its time is over'));
+      return 'EXECABORT Transaction discarded';
+    };
+    const outcomes = await open().publish([messageFor('t', 'a', 1), messageFor('u', 'b', 1)], call.signal);
+    expect(outcomes.map(({ kind }) => kind)).toEqual(['later', 'later']);
+    expect(refusedCount).toBe(1);
+  });
+
   test('gets what it has confirmed only once if it refuses one stream, and another one has no answer', async () => {
     server.refusesAll = (entries) =>
       entries.some(({ stream }) => stream === 'u') ? 'EXECABORT Transaction discarded' : undefined;

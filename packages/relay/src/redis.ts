@@ -208,6 +208,7 @@ class RedisBroker implements Broker {
     messages: readonly BrokerMessage[],
     signal: AbortSignal,
   ): Promise<readonly unknown[]> {
+    signal.throwIfAborted();
     const transaction = client.multi();
     for (const message of messages) this.#add(transaction, message);
     const executing = transaction.exec().catch((error: unknown) => repliesOf(error, messages.length));

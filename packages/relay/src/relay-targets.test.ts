@@ -139,6 +139,18 @@ describe('a target that takes nothing', () => {
     expect(publisher.state.lastError?.text).toContain('not now');
   });
 
+  test('gives no turn to batches that wait as a whole', async () => {
+    const broker = new ScriptedBroker({ messagesMax: 100, timeoutMs: 30_000 });
+    broker.takesLater = () => ({});
+    const publisher = relay({ name: 'to-broker', broker, clock: new VirtualClock() });
+    for (let slot = 0; slot < 10; slot++)
+      expect(await handle(publisher, newEnvelope(), newEnvelope())).toBe('BrokerUnavailableError');
+    const { signal } = new AbortController();
+    const alone = publisher.handleBatch([newEnvelope()], { signal } as Parameters<Relay['handleBatch']>[1]);
+    const { failures } = (await alone.catch((error: unknown) => error)) as PartialBatchError;
+    expect((failures[0]?.error as RetryLaterError).afterMs).toBeLessThanOrEqual(2_000);
+  });
+
   test('is sent nothing before the time for which it asks', async () => {
     const { clock, counters, broker, open } = await relayed();
     const models = await open(100);

@@ -157,7 +157,7 @@ export function paramsCodec(action: string, schema: z.ZodType | undefined): Para
       const json = exactJson(encoded.data, path);
       const read = readBack(schema, JSON.parse(json), path);
       const lost = firstLostField(params, read);
-      // Not read anew: a default or a codec may return something else each time, or the same object to every request.
+      // Read only once: a default or a codec may return another value each time, or one object again and again.
       if (lost === undefined) return { json, next: () => copyOfValue(read) };
       const position = lost.path.replace(/\[(\d+)\]/g, '.$1').slice(1);
       throw new InvalidParamsError(action, [{ path: position, message: lost.reason }]);

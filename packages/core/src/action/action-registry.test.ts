@@ -142,6 +142,13 @@ describe('an action whose result is a model', () => {
     return new ActionRegistry(actions, [wallets]).get(OpenAction).resultCodec;
   }
 
+  test('is not written if it would be read as an instance of another class', () => {
+    class Savings extends Wallet {}
+    expect(() => codecOf().encode(Object.assign(new Savings(wallet), { id: wallet.id }))).toThrow(
+      expect.objectContaining({ code: 'unstorable-value', path: 'OpenAction result' }),
+    );
+  });
+
   test('is compared by its fields, even if it has a text of its own', () => {
     class Noted extends Wallet {
       override toString(): string {

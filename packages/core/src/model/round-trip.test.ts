@@ -222,6 +222,10 @@ describe('firstDifference', () => {
     );
   });
 
+  test('finds a field that is added, although all objects inherit one of that name', () => {
+    expect(firstDifference({}, { constructor: 'x' })).toMatchObject({ path: '.constructor' });
+  });
+
   test('finds a change at any depth', () => {
     let [written, read]: unknown[] = [new Date(1), '1970'];
     for (let depth = 0; depth < 500; depth++) [written, read] = [{ inside: written }, { inside: read }];

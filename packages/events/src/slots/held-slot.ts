@@ -22,7 +22,7 @@ export class HeldSlot {
   readonly token: string;
   /**
    * Whether the previous holder died while holding it, or this process's event loop stopped for too long: any event beyond the
-   * cursor may have been the cause. Until the database knows that the slot has recovered from that.
+   * cursor may have been the cause. It stays true until the database knows that the slot has recovered.
    */
   abandoned: boolean;
   /** Whether the slot is read on: no event after the cursor is a suspect that must be tried first. */
