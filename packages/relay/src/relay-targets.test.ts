@@ -148,7 +148,9 @@ describe('a target that takes nothing', () => {
     const { signal } = new AbortController();
     const alone = publisher.handleBatch([newEnvelope()], { signal } as Parameters<Relay['handleBatch']>[1]);
     const { failures } = (await alone.catch((error: unknown) => error)) as PartialBatchError;
-    expect((failures[0]?.error as RetryLaterError).afterMs).toBeLessThanOrEqual(2_000);
+    const waitsMs = failures.map(({ error }) => (error as RetryLaterError).afterMs);
+    expect(waitsMs).toHaveLength(1);
+    expect(Math.max(...waitsMs.map((ms) => ms ?? Infinity))).toBeLessThanOrEqual(2_000);
   });
 
   test('is sent nothing before the time for which it asks', async () => {
