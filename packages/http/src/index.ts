@@ -1,0 +1,2 @@
+export { type ProblemDetails, ProblemError, type RequestFault } from './problem/problem-error.js';
+export type { HttpLog } from './http-log.js';
