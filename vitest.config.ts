@@ -37,7 +37,7 @@ const inOwnProcess = [
   'packages/core/src/errors/framework-error.test.ts',
   'packages/core/test/supported-node.test.ts',
   'packages/events/test/handlers.test.ts',
-  'apps/wallet-service/src/http/docs-routes.test.ts',
+  'packages/http/src/openapi/docs-page.test.ts',
   'apps/wallet-service/test/{discovered-actions,logs,telemetry,third-shard}.test.ts',
 ];
 

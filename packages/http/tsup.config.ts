@@ -1,4 +1,7 @@
 import { defineConfig } from 'tsup';
 import { packageBuild } from '../../tsup.base.js';
 
-export default defineConfig({ ...packageBuild, entry: ['src/index.ts', 'src/security/index.ts'] });
+export default defineConfig({
+  ...packageBuild,
+  entry: ['src/index.ts', 'src/hono.ts', 'src/security/index.ts'],
+});

@@ -25,7 +25,6 @@ import {
 import type { Relay } from '@framework/relay';
 
 import { parseHttpSettings } from './http/http-settings.js';
-import type { WalletService } from './http/wallet-app-env.js';
 import { notifications } from './notification/notifications-table.js';
 import {
   Notification,
@@ -55,6 +54,7 @@ import { WalletCreateAction } from './wallet/wallet-create-action.js';
 import { WalletDepositMoneyAction } from './wallet/wallet-deposit-money-action.js';
 import { PgWalletRepository, type WalletRepository } from './wallet/wallet-repository.js';
 import { WalletWithdrawMoneyAction } from './wallet/wallet-withdraw-money-action.js';
+import type { WalletService } from './wallet-service.js';
 
 /** How a process differs from one that does everything with the defaults. */
 export interface CompositionOptions {

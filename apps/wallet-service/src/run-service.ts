@@ -1,4 +1,5 @@
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
+import { errorStack } from '@framework/http';
 import { randomBytes } from 'node:crypto';
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -7,7 +8,7 @@ import type { Logger } from 'pino';
 import { type OperatorCommand, operatorCommand } from './operator-command.js';
 import { Demo } from './process/demo.js';
 import { startEmbeddedDatabases } from './process/embedded-databases.js';
-import { errorStack, logOptions } from './process/log-format.js';
+import { logOptions } from './process/log-format.js';
 import { logMessages } from './process/log-messages.js';
 import { logTaken, serviceLogger } from './process/service-logger.js';
 import { type ServiceSettings, readConfigFile, readServiceSettings } from './process/service-settings.js';

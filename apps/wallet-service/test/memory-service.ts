@@ -1,16 +1,14 @@
-import { Readable } from 'node:stream';
-import { inspect } from 'node:util';
 import { openDatabases, parseFrameworkConfig } from '@framework/core';
+import { RequestBody, ShardCapacity } from '@framework/http';
 import { MemoryRepository, MemoryServer, memory } from '@framework/testing/memory';
 import { TestDatabase } from '@framework/testing/postgres';
+import { Readable } from 'node:stream';
+import { inspect } from 'node:util';
 import { pino } from 'pino';
 
 import { composeOn } from '../src/composition.js';
 import { parseHttpSettings } from '../src/http/http-settings.js';
-import { RequestBody } from '../src/http/request-body.js';
-import { ShardCapacity } from '../src/http/shard-capacity.js';
-import type { WalletService } from '../src/http/wallet-app-env.js';
-import { walletApp } from '../src/http/wallet-app.js';
+import type { WalletService } from '../src/wallet-service.js';
 import { Notification } from '../src/notification/notify-recipient.js';
 import { logOptions } from '../src/process/log-format.js';
 import { RateLimits } from '../src/security/rate-limits.js';
@@ -19,6 +17,7 @@ import { Transfer } from '../src/transfer/transfer.js';
 import type { WalletRepository } from '../src/wallet/wallet-repository.js';
 import { Wallet } from '../src/wallet/wallet.js';
 import { type TestServiceOptions, configTree } from './start-test-service.js';
+import { walletApi, walletApp } from '../src/wallet-app.js';
 import { WalletClient } from './wallet-client.js';
 
 /** The HTTP layer and the actions of the wallet service on two shards in memory, without a server and without delivery. */
@@ -60,11 +59,12 @@ export function memoryService(
   const service = composeOn(() => storage, config, { delivers: false, ...(retry && { retry }) });
   const log: string[] = [];
   const { limits } = parseHttpSettings(config.http);
-  const app = walletApp(service, {
+  const api = walletApi(service, {
     logger: pino({ ...logOptions, level: 'debug' }, { write: (line) => log.push(line) }),
     rates: new RateLimits(limits),
     capacity: new ShardCapacity(limits.requestsPerShardMax),
   });
+  const app = walletApp(api);
   const send: typeof fetch = async (input, init) => {
     const request = new Request(input, init);
     const bytes = Buffer.from(await request.clone().arrayBuffer());
@@ -72,7 +72,7 @@ export function memoryService(
     const incoming = Object.assign(Readable.from(bytes.length > 0 ? [bytes] : []), { headers });
     return app.fetch(request, {
       body: new RequestBody(incoming as ConstructorParameters<typeof RequestBody>[0], limits.bodyBytesMax),
-      client: { address: '127.0.0.1', isLimited: false, isProxy: false },
+      client: { address: '127.0.0.1', isLimited: false },
       pause: () => undefined,
     });
   };

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { composeWalletService } from '../src/composition.js';
-import type { WalletService } from '../src/http/wallet-app-env.js';
+import type { WalletService } from '../src/wallet-service.js';
 import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
 import {
   CompleteTransferAction,

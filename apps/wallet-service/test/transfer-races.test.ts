@@ -8,7 +8,7 @@ import { Big } from 'big.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { composeWalletService } from '../src/composition.js';
-import type { WalletService } from '../src/http/wallet-app-env.js';
+import type { WalletService } from '../src/wallet-service.js';
 import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
 import { CompleteTransferAction, RefundTransferAction } from '../src/transfer/transfer-saga.js';
 import type { Transfer } from '../src/transfer/transfer.js';

@@ -1,8 +1,8 @@
-import type { z } from '@hono/zod-openapi';
 import assert from 'node:assert/strict';
 import { expect } from 'vitest';
+import type * as z from 'zod';
 
-import type { walletSchema } from '../src/http/resources.js';
+import type { walletSchema } from '../src/routes/resources.js';
 
 /** A wallet as the service returns it. */
 export type WalletBody = z.infer<typeof walletSchema>;

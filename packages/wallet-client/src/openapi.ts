@@ -396,6 +396,128 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/wallets/{id}/events": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Read the history of a wallet
+         * @description From the log of its shard, oldest first.
+         */
+        readonly get: {
+            readonly parameters: {
+                readonly query?: {
+                    /** @description The maximum number of items on the page. */
+                    readonly limit?: number;
+                    /** @description The `next` of the previous page, unchanged. Omit it for the first page. */
+                    readonly cursor?: string;
+                };
+                readonly header?: never;
+                readonly path: {
+                    readonly id: string;
+                };
+                readonly cookie?: never;
+            };
+            readonly requestBody?: never;
+            readonly responses: {
+                /** @description One page */
+                readonly 200: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/json": {
+                            readonly items: readonly components["schemas"]["WalletEvent"][];
+                            /** @description Pass it as `cursor` to get the next page; null on the last page. */
+                            readonly next: string | null;
+                        };
+                    };
+                };
+                /** @description `bad-request`: The request is malformed */
+                readonly 400: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `wallet-not-found`: The wallet does not exist */
+                readonly 404: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request took too long to arrive */
+                readonly 408: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The expectation cannot be met */
+                readonly 417: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `too-many-requests`: The client sends too many requests */
+                readonly 429: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `bad-request`: The request line and headers are too large */
+                readonly 431: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `internal`: Internal error */
+                readonly 500: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description `shard-unavailable`: The shard is unavailable */
+                readonly 503: {
+                    headers: {
+                        readonly [name: string]: unknown;
+                    };
+                    content: {
+                        readonly "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/wallets/{id}/deposit": {
         readonly parameters: {
             readonly query?: never;
@@ -414,7 +536,7 @@ export interface paths {
                     readonly "Idempotency-Key"?: string;
                     /** @description With `return=minimal`, a success is answered without a body. */
                     readonly Prefer?: "return=minimal" | "return=representation";
-                    /** @description The `ETag` of the version that is to be changed; if the wallet has another one, nothing is changed. */
+                    /** @description The `ETag` of the version that is to be changed; if the resource has another one, nothing is changed. */
                     readonly "If-Match"?: string;
                 };
                 readonly path: {
@@ -616,7 +738,7 @@ export interface paths {
                     readonly "Idempotency-Key"?: string;
                     /** @description With `return=minimal`, a success is answered without a body. */
                     readonly Prefer?: "return=minimal" | "return=representation";
-                    /** @description The `ETag` of the version that is to be changed; if the wallet has another one, nothing is changed. */
+                    /** @description The `ETag` of the version that is to be changed; if the resource has another one, nothing is changed. */
                     readonly "If-Match"?: string;
                 };
                 readonly path: {
@@ -820,7 +942,7 @@ export interface paths {
                     readonly "Idempotency-Key"?: string;
                     /** @description With `return=minimal`, a success is answered without a body. */
                     readonly Prefer?: "return=minimal" | "return=representation";
-                    /** @description The `ETag` of the version that is to be changed; if the wallet has another one, nothing is changed. */
+                    /** @description The `ETag` of the version that is to be changed; if the resource has another one, nothing is changed. */
                     readonly "If-Match"?: string;
                 };
                 readonly path: {
@@ -994,128 +1116,6 @@ export interface paths {
                 };
             };
         };
-        readonly delete?: never;
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/wallets/{id}/events": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * Read the history of a wallet
-         * @description From the log of its shard, oldest first.
-         */
-        readonly get: {
-            readonly parameters: {
-                readonly query?: {
-                    /** @description The maximum number of items on the page. */
-                    readonly limit?: number;
-                    /** @description The `next` of the previous page, unchanged. Omit it for the first page. */
-                    readonly cursor?: string;
-                };
-                readonly header?: never;
-                readonly path: {
-                    readonly id: string;
-                };
-                readonly cookie?: never;
-            };
-            readonly requestBody?: never;
-            readonly responses: {
-                /** @description One page */
-                readonly 200: {
-                    headers: {
-                        readonly [name: string]: unknown;
-                    };
-                    content: {
-                        readonly "application/json": {
-                            readonly items: readonly components["schemas"]["WalletEvent"][];
-                            /** @description Pass it as `cursor` to get the next page; null on the last page. */
-                            readonly next: string | null;
-                        };
-                    };
-                };
-                /** @description `bad-request`: The request is malformed */
-                readonly 400: {
-                    headers: {
-                        readonly [name: string]: unknown;
-                    };
-                    content: {
-                        readonly "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-                /** @description `wallet-not-found`: The wallet does not exist */
-                readonly 404: {
-                    headers: {
-                        readonly [name: string]: unknown;
-                    };
-                    content: {
-                        readonly "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-                /** @description `bad-request`: The request took too long to arrive */
-                readonly 408: {
-                    headers: {
-                        readonly [name: string]: unknown;
-                    };
-                    content: {
-                        readonly "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-                /** @description `bad-request`: The expectation cannot be met */
-                readonly 417: {
-                    headers: {
-                        readonly [name: string]: unknown;
-                    };
-                    content: {
-                        readonly "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-                /** @description `too-many-requests`: The client sends too many requests */
-                readonly 429: {
-                    headers: {
-                        readonly [name: string]: unknown;
-                    };
-                    content: {
-                        readonly "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-                /** @description `bad-request`: The request line and headers are too large */
-                readonly 431: {
-                    headers: {
-                        readonly [name: string]: unknown;
-                    };
-                    content: {
-                        readonly "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-                /** @description `internal`: Internal error */
-                readonly 500: {
-                    headers: {
-                        readonly [name: string]: unknown;
-                    };
-                    content: {
-                        readonly "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-                /** @description `shard-unavailable`: The shard is unavailable */
-                readonly 503: {
-                    headers: {
-                        readonly [name: string]: unknown;
-                    };
-                    content: {
-                        readonly "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        readonly put?: never;
-        readonly post?: never;
         readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
@@ -1670,9 +1670,9 @@ export interface components {
             readonly member: number;
         };
         readonly Problem: {
-            /** @example urn:problem-type:wallet-service:insufficient-funds */
+            /** @example urn:problem-type:wallet-service:invalid-amount */
             readonly type: string;
-            /** @example The balance does not cover the amount */
+            /** @example The amount is not acceptable */
             readonly title: string;
             /** @example 422 */
             readonly status: number;
@@ -1680,10 +1680,10 @@ export interface components {
             readonly detail: string;
             /**
              * @description The code to branch on. A later version may have more of them.
-             * @example insufficient-funds
+             * @example invalid-amount
              * @enum {string}
              */
-            readonly code: "bad-request" | "not-found" | "method-not-allowed" | "unauthorized" | "forbidden" | "keys-unavailable" | "invalid-amount" | "unknown-currency" | "currency-mismatch" | "same-wallet" | "insufficient-funds" | "wallet-closed" | "precondition-failed" | "wallet-not-found" | "transfer-not-found" | "stale-record" | "idempotency-key-reused" | "too-many-requests" | "shard-unavailable" | "outcome-unknown" | "audit-unavailable" | "internal";
+            readonly code: "invalid-amount" | "unknown-currency" | "currency-mismatch" | "same-wallet" | "insufficient-funds" | "wallet-closed" | "precondition-failed" | "wallet-not-found" | "transfer-not-found" | "stale-record" | "outcome-unknown" | "bad-request" | "not-found" | "method-not-allowed" | "unauthorized" | "forbidden" | "keys-unavailable" | "idempotency-key-reused" | "too-many-requests" | "shard-unavailable" | "audit-unavailable" | "internal";
             /**
              * @description Identifies this occurrence by the id of the request, which also appears in the log.
              * @example urn:uuid:5f0c7f0e-6a3c-4f0e-9a53-2f6d5c8e1b7a
@@ -1722,22 +1722,6 @@ export interface components {
              */
             readonly initialBalance: string | number;
         };
-        readonly Deposit: {
-            /**
-             * @description A decimal, exact as written, whether as a string or as a number.
-             * @example 25.50
-             */
-            readonly amount: string | number;
-            /** @description Who is notified of the deposit. */
-            readonly recipient?: string;
-        };
-        readonly Withdrawal: {
-            /**
-             * @description A decimal, exact as written, whether as a string or as a number.
-             * @example 25.50
-             */
-            readonly amount: string | number;
-        };
         readonly WalletEvent: {
             /**
              * Format: uuid
@@ -1773,6 +1757,22 @@ export interface components {
             readonly payload?: Record<string, never>;
             /** Format: date-time */
             readonly createdDate: string;
+        };
+        readonly Deposit: {
+            /**
+             * @description A decimal, exact as written, whether as a string or as a number.
+             * @example 25.50
+             */
+            readonly amount: string | number;
+            /** @description Who is notified of the deposit. */
+            readonly recipient?: string;
+        };
+        readonly Withdrawal: {
+            /**
+             * @description A decimal, exact as written, whether as a string or as a number.
+             * @example 25.50
+             */
+            readonly amount: string | number;
         };
         readonly Transfer: {
             /**

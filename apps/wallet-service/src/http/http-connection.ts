@@ -1,10 +1,9 @@
+import { InvalidRequestError, RequestBody } from '@framework/http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
 import type { Client } from './client-address.js';
-import { InvalidRequestError } from './parse-shape.js';
 import { type HeaderLimits, answerText, headersTooLarge, requestTimedOut } from './refused-connection.js';
-import { RequestBody } from './request-body.js';
 import { RequestDeadline, type RequestTimeLimits } from './request-deadline.js';
 
 /** The limits for a connection and its requests. */

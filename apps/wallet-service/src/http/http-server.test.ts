@@ -8,7 +8,7 @@ import { openSocket, overTls, testCertificate } from '../../test/test-tls.js';
 import { ClientAddresses } from './client-address.js';
 import { HttpServer, type ServerLimits } from './http-server.js';
 import { parseHttpSettings } from './http-settings.js';
-import { problemOf } from './problem-of.js';
+import { type FrameworkProblem, ProblemError, frameworkProblems } from '@framework/http';
 
 /** The number of chunks in a large answer: more than the buffers of a connection can hold. */
 const largeChunks = 32;
@@ -255,7 +255,8 @@ async function start(limits: Partial<ServerLimits>): Promise<TestServer> {
       },
       refuse: (error) => {
         refusedCount++;
-        return new Response(null, { status: problemOf(error).status });
+        const code = error instanceof ProblemError ? error.code : 'internal';
+        return new Response(null, { status: frameworkProblems[code as FrameworkProblem].status });
       },
       describe: () => new Response(null, { status: 204 }),
     },

@@ -1,3 +1,4 @@
+import { InvalidRequestError, type RequestBody } from '@framework/http';
 import { RequestError, getRequestListener } from '@hono/node-server';
 import { once } from 'node:events';
 import {
@@ -14,9 +15,7 @@ import type { SecureContextOptions } from 'node:tls';
 import type { TooManyRequestsError } from '../security/rate-limits.js';
 import { type Client, type ClientAddresses, ConnectionCounts } from './client-address.js';
 import { type ConnectionLimits, type ExchangeHandler, HttpConnection } from './http-connection.js';
-import { InvalidRequestError } from './parse-shape.js';
 import { connectionIssue, headerIssue } from './refused-connection.js';
-import type { RequestBody } from './request-body.js';
 import { TlsHandshakes } from './tls-handshakes.js';
 
 /** How often connections are checked for slow clients, in milliseconds. */

@@ -1,7 +1,5 @@
+import { idempotencyKeyHeader, InvalidRequestError } from '@framework/http';
 import { type IncomingMessage, STATUS_CODES } from 'node:http';
-
-import { InvalidRequestError } from './parse-shape.js';
-import { idempotencyKeyHeader } from './request-fields.js';
 
 /** The limits for the headers of a request. */
 export interface HeaderLimits {

@@ -1,12 +1,11 @@
 import { type ErrorCode, FrameworkError } from '@framework/core';
 import type { AttemptFailure } from '@framework/events';
+import { RepeatedFailures, attemptReason, errorReason, errorStack, shardsIn } from '@framework/http';
 import type { Logger } from 'pino';
 
 import type { CompositionOptions } from '../composition.js';
-import { shardsIn } from '../http/shard-capacity.js';
-import { attemptReason, errorReason, errorStack, traceOf } from './log-format.js';
+import { traceOf } from './log-format.js';
 import { databaseMessages, logMessages } from './log-messages.js';
-import { RepeatedFailures } from './repeated-failures.js';
 
 /** The remedy that is logged with a dead letter. */
 const deadLetterRemedy =

@@ -4,7 +4,9 @@ import { type Level, pino } from 'pino';
 import { describe, expect, test } from 'vitest';
 
 import { InsufficientFundsError } from '../wallet/wallet-error.js';
-import { attemptReason, errorReason, errorStack, logOptions, redacted } from './log-format.js';
+import { attemptReason, errorReason, errorStack, redacted } from '@framework/http';
+
+import { logOptions } from './log-format.js';
 
 const long = 'x'.repeat(1_000_000);
 const causes = Array.from({ length: 100 }).reduce<Error>(

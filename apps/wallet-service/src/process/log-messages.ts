@@ -1,16 +1,12 @@
 import type { PostgresWarning } from '@framework/drizzle-adapter';
+import { requestLogMessages } from '@framework/http';
 
 /**
  * The messages of all lines of the log. What differs from line to line is in fields, so that lines can be counted and looked for by
  * their messages. `docs/operations/logs.md` lists them all.
  */
 export const logMessages = {
-  request: 'request',
-  unauthorized: 'unauthorized',
-  requestRefused: 'request refused',
-  requestsRefused: 'requests are refused',
-  requestsServed: 'requests are served again',
-  internalError: 'internal error',
+  ...requestLogMessages,
 
   deliveryError: 'delivery continues after an error',
   deliveryRecovered: 'delivery has recovered',

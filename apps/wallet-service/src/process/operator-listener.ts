@@ -1,4 +1,5 @@
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
+import { errorReason } from '@framework/http';
 import { Operator } from '@framework/operator';
 import { type ConsoleFiles, operatorApp, operatorTokenMin } from '@framework/operator/http';
 import { createAdaptorServer } from '@hono/node-server';
@@ -9,9 +10,8 @@ import type { AddressInfo } from 'node:net';
 import type { Logger } from 'pino';
 import * as z from 'zod';
 
-import type { WalletService } from '../http/wallet-app-env.js';
 import { walletExtension } from '../operator/wallet-extension.js';
-import { errorReason } from './log-format.js';
+import type { WalletService } from '../wallet-service.js';
 import { logMessages } from './log-messages.js';
 import { parseSection } from './parse-section.js';
 

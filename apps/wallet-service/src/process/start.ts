@@ -1,5 +1,6 @@
 import { ConfigurationError, type FrameworkConfig, type RetryPolicy } from '@framework/core';
 import type { AnyEventHandler } from '@framework/events';
+import { type HttpApi, ShardCapacity, errorReason, requestIdHeader } from '@framework/http';
 import type { Relay } from '@framework/relay';
 import { type RelaySources, openRelays } from '@framework/relay/config';
 import { Telemetry } from '@framework/telemetry';
@@ -11,20 +12,17 @@ import { composeWalletService } from '../composition.js';
 import { ClientAddresses } from '../http/client-address.js';
 import { HttpServer, type WebHandler } from '../http/http-server.js';
 import { type HttpLimits, parseHttpSettings } from '../http/http-settings.js';
-import { problemOf, problemResponse } from '../http/problem-of.js';
 import { ServerCertificate } from '../http/server-certificate.js';
-import { ShardCapacity } from '../http/shard-capacity.js';
-import { type WalletService, requestIdHeader } from '../http/wallet-app-env.js';
-import { walletApp } from '../http/wallet-app.js';
 import { AuditLog, type AuditSettings } from '../security/audit-log.js';
 import { RateLimits } from '../security/rate-limits.js';
 import { assertAlone, securitySettings } from '../security/security-settings.js';
 import { openSharedRates } from '../security/shared-rates.js';
 import { deliveryOptions } from './delivery-options.js';
-import { errorReason } from './log-format.js';
 import { logMessages } from './log-messages.js';
 import { listenForOperators } from './operator-listener.js';
 import { ServiceMetrics } from './service-metrics.js';
+import { walletApi, walletApp } from '../wallet-app.js';
+import type { WalletService } from '../wallet-service.js';
 import type { ServiceRole } from './service-settings.js';
 
 /** Loaded only if a relay names it. */
@@ -101,21 +99,13 @@ export async function startService(options: {
   try {
     service.authentication?.preload();
     const { rates, capacity, close } = await openLimits(limits, logger);
-    const app = walletApp(service, {
-      ...options,
-      encrypted: tls !== undefined,
-      meterProvider: metrics.own,
-      cors,
-      rates,
-      capacity,
-      audit,
-    });
+    const encrypted = tls !== undefined;
+    const api = walletApi(service, { ...options, encrypted, rates, capacity, audit });
+    const app = walletApp(api, { meterProvider: metrics.own, cors });
     const server = await HttpServer.listen(
       {
         fetch: (request, exchange) => app.fetch(request, exchange),
-        refusal: async ({ isLimited, address }) =>
-          isLimited ? rates.refusal('address', address) : undefined,
-        ...refusals(logger),
+        ...refusals(api, logger),
       },
       {
         host: options.host,
@@ -203,14 +193,12 @@ async function closeBrokers(relays: readonly Relay[]): Promise<void> {
 const methods = 'GET, HEAD, POST, OPTIONS';
 
 /** Answers input that never becomes a request of the app as the app would, and logs the id that the answer carries. */
-function refusals(logger: Logger): Pick<WebHandler, 'refuse' | 'describe'> {
+function refusals(api: HttpApi, logger: Logger): Pick<WebHandler, 'refuse' | 'describe'> {
   return {
     refuse: (error) => {
-      const requestId = randomUUID();
-      const problem = problemOf(error);
-      logger.info({ requestId, status: problem.status, reason: problem.detail }, logMessages.requestRefused);
-      const response = problemResponse(problem, requestId);
-      if (problem.name === 'method-not-allowed') response.headers.set('allow', methods);
+      const { response, fields } = api.refuse(error);
+      logger.info(fields, logMessages.requestRefused);
+      if (response.status === 405) response.headers.set('allow', methods);
       return response;
     },
     describe: () => {

@@ -2,7 +2,7 @@ import { type ShardIdentifier } from '@framework/core';
 import { DatabaseNotReadyError, type ShardingConfig } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 
-import type { WalletService } from '../http/wallet-app-env.js';
+import type { WalletService } from '../wallet-service.js';
 import { placementOf } from '../wallet/placement.js';
 
 const reportIntervalMs = 2_000;

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { composeWalletService } from '../../src/composition.js';
-import type { WalletService } from '../../src/http/wallet-app-env.js';
+import type { WalletService } from '../../src/wallet-service.js';
 import type { ServiceRole } from '../../src/process/service-settings.js';
 import { WalletCreateAction } from '../../src/wallet/wallet-create-action.js';
 import { WalletDepositMoneyAction } from '../../src/wallet/wallet-deposit-money-action.js';

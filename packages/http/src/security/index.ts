@@ -1,1 +1,2 @@
-export {};
+// What protects a service from its clients.
+export type { HttpLog } from '../http-log.js';

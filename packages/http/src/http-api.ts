@@ -1,0 +1,307 @@
+import type { ActionExecutor, DatabaseRegistry, Principal } from '@framework/core';
+
+import {
+  type AnswerHeaders,
+  type Endpoint,
+  Exchange,
+  type ServedRequest,
+  requestIdHeader,
+} from './exchange.js';
+import { type DeliveryHealth, healthRoutes } from './health/health-routes.js';
+import { type ServedRelay, relayHealthRoute } from './health/relay-health-route.js';
+import type { RequestLog } from './log/request-log.js';
+import { docsPage } from './openapi/docs-page.js';
+import { type ApiInfo, openApiDocument } from './openapi/openapi-document.js';
+import { type ServedDocument, jsonDocument, serveDocument } from './openapi/served-document.js';
+import type { ProblemKinds } from './problem/framework-problems.js';
+import { ProblemTable, problemMediaType } from './problem/problem-table.js';
+import { idempotencyKeyHeader } from './request/idempotency-key.js';
+import { InvalidRequestError } from './request/invalid-request-error.js';
+import type { Route } from './route/route.js';
+import { serveRoute } from './route/serve-route.js';
+import { ShardCapacity } from './shard-capacity.js';
+
+/** What the audit log keeps of a request that may change something. */
+export interface AuditEntry {
+  readonly time: Date;
+  readonly requestId: string;
+  readonly principal: string | null;
+  readonly address: string;
+  /** Method and path. */
+  readonly request: string;
+  readonly idempotencyKey: string | null;
+  /** The validated body; null if the request was refused before. */
+  readonly input: unknown;
+  readonly status: number;
+  /** The code of its problem, if it had one. */
+  readonly code: string | null;
+  readonly replayed: boolean;
+}
+
+/** A client has sent more requests than it may. */
+interface RateRefusal extends Error {
+  readonly retryAfterMs: number;
+}
+
+/** A service over HTTP. */
+export interface HttpApiOptions {
+  /** Its name in the types of its problems, such as `wallet-service`. */
+  readonly name: string;
+  readonly info: ApiInfo;
+  readonly routes: readonly Route[];
+  /**
+   * The problems of the application, by name: an error whose `code` is one of them ends a request with it, and a missing model has
+   * `<model>-not-found`. Default: none.
+   */
+  readonly problems?: ProblemKinds;
+  readonly executor: Pick<ActionExecutor, 'execute'>;
+  readonly databases: DatabaseRegistry;
+  /** What delivers events, for the readiness. Default: nothing does. */
+  readonly delivery?: DeliveryHealth;
+  /** The relays whose health is served. Default: none. */
+  readonly relays?: readonly ServedRelay[];
+  /** Finds out who sends a request. Default: every request is that of {@link principal}. */
+  readonly authentication?: { principalOf(headers: Headers): Promise<Principal> } | undefined;
+  /** The principal of all requests without authentication. Default: one with the name of the service. */
+  readonly principal?: Principal;
+  /** Limits how many requests an address and a principal may send. Default: nothing does. */
+  readonly rates?: {
+    refusal(subject: 'address' | 'principal', client: string): Promise<RateRefusal | undefined>;
+  };
+  /** How many requests a shard has at the same time. Default 512. */
+  readonly capacity?: ShardCapacity;
+  /** Records requests that may change something. Default: nothing does. */
+  readonly audit?: { record(attempt: () => Promise<AuditEntry>): Promise<void> } | undefined;
+  /** Default: nothing is logged. */
+  readonly log?: RequestLog;
+  /** Documents besides `/openapi.json`. Default: none. */
+  readonly documents?: readonly ServedDocument[];
+  /** Whether to serve `/docs`, a page for reading and trying the API; it needs `swagger-ui-dist`. Default false. */
+  readonly docs?: boolean;
+  /** Whether it is served over TLS, so that browsers use nothing else for a year. Default false. */
+  readonly encrypted?: boolean;
+}
+
+const requestsPerShardMax = 512;
+
+/**
+ * Answers requests: validates them against their routes, executes actions, and turns results and errors into answers.
+ *
+ * A binding registers {@link endpoints} with a framework for HTTP. Whatever happens, a request has an answer with an id.
+ */
+export class HttpApi {
+  readonly endpoints: readonly Endpoint[];
+  readonly #options: HttpApiOptions;
+  readonly #problems: ProblemTable;
+  readonly #principal: Principal;
+  readonly #headers: Readonly<AnswerHeaders>;
+  readonly #routes: readonly Route[];
+  /** What answers a path for which there is no endpoint: the methods of each pattern. */
+  readonly #patterns: readonly (readonly [pattern: RegExp, methods: readonly string[]])[];
+  /** The first segments of the paths that need a token, whether or not there is something behind them. */
+  readonly #protected: ReadonlySet<string>;
+
+  constructor(options: HttpApiOptions) {
+    const { name, info, routes, problems = {}, principal = { name } } = options;
+    const { documents = [], docs = false, encrypted = false } = options;
+    this.#options = options;
+    this.#problems = new ProblemTable(name, problems);
+    this.#principal = principal;
+    this.#headers = commonHeaders(encrypted);
+    this.#routes = [...routes, ...healthOf(options)];
+    const server = { ...options, capacity: options.capacity ?? new ShardCapacity(requestsPerShardMax) };
+    const openApi = jsonDocument('/openapi.json', () => this.openApi());
+    this.endpoints = [
+      ...this.#routes.map((each) => serveRoute(each, server)),
+      ...[openApi, ...documents, ...(docs ? docsPage(info.title) : [])].map(serveDocument),
+    ];
+    this.#patterns = [...Map.groupBy(this.endpoints, ({ address }) => address)].map(([address, ofPath]) => [
+      patternOf(address),
+      [
+        ...new Set(
+          ofPath.flatMap(({ method }) => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()])),
+        ),
+      ],
+    ]);
+    this.#protected = new Set(
+      this.endpoints.filter(({ isPublic }) => !isPublic).map(({ address }) => firstSegment(address)),
+    );
+  }
+
+  /** Answers a request to an endpoint. Never rejects. */
+  async answer(endpoint: Endpoint, served: ServedRequest): Promise<Response> {
+    const { audit, log } = this.#options;
+    const exchange = new Exchange(served);
+    let response: Response | undefined;
+    try {
+      await this.#assertRate(exchange, 'address');
+      if (audit === undefined || endpoint.isPublic || !exchange.isWrite)
+        response = await this.#respond(endpoint, exchange);
+      else
+        await audit.record(async () => {
+          response = await this.#respond(endpoint, exchange);
+          return auditEntry(exchange, response.status);
+        });
+    } catch (error) {
+      response ??= this.#problem(exchange, error);
+    }
+    const answer = response ?? this.#problem(exchange, new Error('The request was not answered'));
+    log?.answered(exchange, answer.status);
+    return answer;
+  }
+
+  /** Answers a request to which no endpoint fits: with the methods of its path, or that there is nothing. Never rejects. */
+  answerUnmatched(served: ServedRequest): Promise<Response> {
+    const { path, request } = served;
+    const methods = this.#patterns.find(([pattern]) => pattern.test(path))?.[1];
+    const allow = methods && [...methods, 'OPTIONS'].join(', ');
+    const isOptions = request.method === 'OPTIONS';
+    const respond: Endpoint['respond'] = (_exchange, headers) => {
+      if (allow === undefined)
+        throw new InvalidRequestError('not-found', `${this.#guide} lists what is available`);
+      if (isOptions) {
+        return new Response(null, { status: 204, headers: { ...headers, allow } });
+      }
+      throw new InvalidRequestError(
+        'method-not-allowed',
+        `${request.method} is not supported: use ${allow}`,
+        {
+          headers: { allow },
+        },
+      );
+    };
+    // OPTIONS only lists methods, and browsers send it without a token.
+    const isPublic = isOptions || !this.#protected.has(firstSegment(path));
+    return this.answer({ method: request.method, address: path, isPublic, respond }, served);
+  }
+
+  /** Answers input that never becomes a request, such as headers that are too large, and returns what to log of it. */
+  refuse(error: unknown): { readonly response: Response; readonly fields: object } {
+    const problem = this.#problems.of(error);
+    const requestId = crypto.randomUUID();
+    const { status, detail: reason } = problem;
+    return {
+      response: this.#problemResponse(problem, requestId),
+      fields: { requestId, status, reason },
+    };
+  }
+
+  /** The OpenAPI 3.1 document of the service. */
+  openApi(): object {
+    const { info, authentication } = this.#options;
+    return openApiDocument(this.#routes, {
+      info,
+      problems: this.#problems,
+      needsTokens: authentication !== undefined,
+    });
+  }
+
+  get #guide(): string {
+    return this.#options.docs === true ? '/docs' : '/openapi.json';
+  }
+
+  async #respond(endpoint: Endpoint, exchange: Exchange): Promise<Response> {
+    try {
+      if (!endpoint.isPublic) await this.#authenticate(exchange);
+      const headers = { ...this.#headers, [requestIdHeader]: exchange.requestId };
+      return await endpoint.respond(
+        exchange,
+        endpoint.isPublic ? headers : { ...headers, 'cache-control': 'no-store' },
+      );
+    } catch (error) {
+      return this.#problem(exchange, error);
+    }
+  }
+
+  async #authenticate(exchange: Exchange): Promise<void> {
+    const { authentication } = this.#options;
+    if (authentication === undefined) {
+      exchange.principal = this.#principal;
+      return;
+    }
+    const caller = await authentication.principalOf(exchange.headers);
+    await this.#assertRate(exchange, 'principal', caller.name);
+    exchange.principal = caller;
+  }
+
+  async #assertRate(exchange: Exchange, subject: 'address' | 'principal', name?: string): Promise<void> {
+    const { client, pause } = exchange.served;
+    if (subject === 'address' && client.isLimited === false) return;
+    const refusal = await this.#options.rates?.refusal(subject, name ?? client.address);
+    if (refusal === undefined) return;
+    pause?.(refusal.retryAfterMs);
+    throw refusal;
+  }
+
+  #problem(exchange: Exchange, error: unknown): Response {
+    const problem = this.#problems.of(error);
+    exchange.problemCode = problem.code;
+    this.#options.log?.problem(exchange, problem, error);
+    return this.#problemResponse(problem, exchange.requestId);
+  }
+
+  #problemResponse(problem: ReturnType<ProblemTable['of']>, requestId: string): Response {
+    const { name, status, headers, retryAfterSeconds } = problem;
+    return new Response(JSON.stringify(this.#problems.body(problem, requestId)), {
+      status,
+      headers: {
+        ...this.#headers,
+        'content-type': problemMediaType,
+        'cache-control': 'no-store',
+        [requestIdHeader]: requestId,
+        ...headers,
+        ...(retryAfterSeconds !== undefined && { 'retry-after': String(retryAfterSeconds) }),
+        // The rest of an oversized body is not worth reading.
+        ...(name === 'body-too-large' && { connection: 'close' }),
+      },
+    });
+  }
+}
+
+/** How long a browser uses HTTPS only, in seconds: a year, as the lists of browsers require. */
+const httpsOnlySeconds = 31_536_000;
+
+/** The headers that tell browsers how to treat answers, which are data. A page sets its own policy. */
+function commonHeaders(encrypted: boolean): Readonly<AnswerHeaders> {
+  return {
+    'content-security-policy': "default-src 'none'; base-uri 'none'; frame-ancestors 'none'",
+    'cross-origin-resource-policy': 'same-origin',
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    'x-frame-options': 'DENY',
+    ...(encrypted && { 'strict-transport-security': `max-age=${httpsOnlySeconds}` }),
+  };
+}
+
+function healthOf({ databases, delivery, relays = [] }: HttpApiOptions): readonly Route[] {
+  return [
+    ...healthRoutes({ databases, delivery }),
+    ...(relays.length > 0 ? [relayHealthRoute({ databases, relays })] : []),
+  ];
+}
+
+function auditEntry(exchange: Exchange, status: number): AuditEntry {
+  const { served, requestId, principal, headers, input, problemCode, isReplayed } = exchange;
+  return {
+    time: new Date(Date.now()),
+    requestId,
+    principal: principal?.name ?? null,
+    address: served.client.address,
+    request: `${served.request.method} ${served.path}`,
+    idempotencyKey: headers.get(idempotencyKeyHeader),
+    input: input ?? null,
+    status,
+    code: problemCode ?? null,
+    replayed: isReplayed,
+  };
+}
+
+/** Matches the paths of an address, whose parameters have no slash. */
+function patternOf(address: string): RegExp {
+  const literal = address.replaceAll(/[.*+?^$()|[\]\\]/g, String.raw`\$&`);
+  return new RegExp(`^${literal.replaceAll(/\{\w+\}/g, '[^/]+')}$`);
+}
+
+function firstSegment(path: string): string {
+  return path.split('/', 2)[1] ?? '';
+}

@@ -1,0 +1,59 @@
+import type * as z from 'zod';
+
+import type { RequestFault } from '../problem/problem-error.js';
+import { InvalidRequestError } from './invalid-request-error.js';
+
+const faultsMax = 32;
+
+/** The part of a request that is parsed, and how positions in it are written. */
+type RequestPart = 'path' | 'query' | 'body';
+
+/**
+ * Parses one part of a request with a schema.
+ *
+ * @throws InvalidRequestError `bad-request` with up to 32 faults
+ */
+export function parseShape<Schema extends z.ZodType>(
+  part: RequestPart,
+  schema: Schema,
+  value: unknown,
+): z.output<Schema> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const faults = parsed.error.issues.flatMap((issue) => faultsOf(part, issue, value)).slice(0, faultsMax);
+  const first = faults[0];
+  throw new InvalidRequestError(
+    'bad-request',
+    first === undefined ? 'The request is malformed' : `${first.pointer} ${first.message}`,
+    {
+      faults,
+    },
+  );
+}
+
+function faultsOf(part: RequestPart, issue: z.core.$ZodIssue, value: unknown): readonly RequestFault[] {
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => ({
+      pointer: pointer(part, [...issue.path, key]),
+      message: 'is not a known field',
+    }));
+  }
+  const missing = valueAt(value, issue.path) === undefined;
+  return [{ pointer: pointer(part, issue.path), message: missing ? 'is missing' : issue.message }];
+}
+
+/** The position of a fault: in the body, a JSON pointer as URI fragment (RFC 6901, section 6), elsewhere the parameter's name. */
+function pointer(part: RequestPart, path: readonly PropertyKey[]): string {
+  const tokens = path.map((key) =>
+    encodeURIComponent(String(key).toWellFormed().replaceAll('~', '~0').replaceAll('/', '~1')),
+  );
+  return [part === 'body' ? '#' : part, ...tokens].join('/');
+}
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>(
+    (inner, key) =>
+      typeof inner === 'object' && inner !== null ? (inner as Record<PropertyKey, unknown>)[key] : undefined,
+    value,
+  );
+}

@@ -1,0 +1,138 @@
+import type { ActionExecutor, DatabaseRegistry, ExecutionConfiguration } from '@framework/core';
+import { actionNameOf, modelNameOf } from '@framework/core/adapter';
+
+import type { AnswerHeaders, Endpoint, Exchange, LogSubject } from '../exchange.js';
+import { ProblemError } from '../problem/problem-error.js';
+import { idempotencyKey, replayedHeader } from '../request/idempotency-key.js';
+import { InvalidRequestError } from '../request/invalid-request-error.js';
+import { parseShape } from '../request/parse-shape.js';
+import {
+  entityTag,
+  expectedVersions,
+  isKnown,
+  prefersMinimal,
+  refuseUncheckedConditions,
+} from '../request/preconditions.js';
+import { readJsonBody } from '../request/request-body.js';
+import type { ShardCapacity } from '../shard-capacity.js';
+import { existingId, shardsIn } from './existing-id.js';
+import { type Call, type Reply, type Route, type RouteInput, isConditional } from './route.js';
+
+/** What answers the calls of routes. */
+export interface RouteServer {
+  readonly executor: Pick<ActionExecutor, 'execute'>;
+  readonly databases: Pick<DatabaseRegistry, 'shards'>;
+  readonly capacity: ShardCapacity;
+}
+
+/** Serves a route: validates its input, calls its handler, and writes the answer. */
+export function serveRoute(route: Route, { executor, databases, capacity }: RouteServer): Endpoint {
+  const { method, address, isPublic = false } = route;
+  const isRead = method === 'get';
+  const subject = subjectOf(route);
+  const respond: Endpoint['respond'] = async (exchange, headers) => {
+    exchange.subject = subject;
+    const key = isRead ? undefined : idempotencyKey(exchange.headers);
+    const execution: ExecutionConfiguration = {
+      headers: { 'request-id': exchange.requestId },
+      ...(key !== undefined && {
+        idempotencyKey: key,
+        onReplayed: () => (exchange.isReplayed = true),
+      }),
+    };
+    const { id } = exchange.served.params;
+    // Before the body is read. A request is counted only after that, because a slow client must not occupy a shard.
+    if (id !== undefined) capacity.assertFree(shardsIn(id));
+    const input = await inputOf(route, exchange);
+    exchange.input = input.body;
+    if (!isRead) refuseUncheckedConditions(exchange.headers, isConditional(route));
+    const versions = expectedVersions(exchange.headers);
+    const call: Call = {
+      ...input,
+      principal: exchange.principal ?? { name: 'anonymous' },
+      execution,
+      expectedVersions: versions,
+      execute: (action, params) => executor.execute(call.principal, action, params, execution),
+      idOf: (model, uuid) => existingId(model, uuid, databases),
+    };
+    const shards = route.shards?.(input) ?? (id === undefined ? undefined : shardsIn(id));
+    exchange.shards = shards;
+    const reply = await (shards === undefined
+      ? route.handle(call)
+      : capacity.use(shards, () => route.handle(call)));
+    return isRead ? answerRead(exchange, reply, versions, headers) : answerWrite(exchange, reply, headers);
+  };
+  return { method, address, isPublic, respond };
+}
+
+/**
+ * Reads the parts of a request that its route declares. Other parts are `undefined`, and no handler reads them.
+ *
+ * @throws InvalidRequestError for the first malformed part, with all its faults
+ */
+async function inputOf(
+  { path, query, body, bodyOptional = false }: Route,
+  { served, headers }: Exchange,
+): Promise<RouteInput<never, never, never>> {
+  return {
+    path: path && parseShape('path', path, served.params),
+    query: query && parseShape('query', query, singleValues(served.queries())),
+    body: body && parseShape('body', body, await readJsonBody(served.body, headers, bodyOptional)),
+  } as RouteInput<never, never, never>;
+}
+
+function singleValues(
+  queries: Readonly<Record<string, readonly string[]>>,
+): Readonly<Record<string, string | undefined>> {
+  const repeated = Object.keys(queries).filter((name) => (queries[name]?.length ?? 0) > 1);
+  if (repeated.length > 0) {
+    const faults = repeated.map((name) => ({ pointer: `query/${name}`, message: 'occurs more than once' }));
+    throw new InvalidRequestError('bad-request', 'A query parameter occurs more than once', { faults });
+  }
+  return Object.fromEntries(Object.entries(queries).map(([name, values]) => [name, values[0]]));
+}
+
+/** Answers a read: with nothing if the client has this version already, and not at all if it expects another one. */
+function answerRead(
+  { headers: sent }: Exchange,
+  { status = 200, resource, body }: Reply,
+  expected: readonly number[] | undefined,
+  common: Readonly<AnswerHeaders>,
+): Response {
+  const headers = { ...common };
+  if (resource !== undefined) {
+    const { version } = resource;
+    if (expected?.includes(version) === false) {
+      const message = `The current version is ${version}, which is not among the expected ones`;
+      throw new ProblemError('precondition-failed', message);
+    }
+    headers['etag'] = entityTag(version);
+    if (isKnown(sent, version)) return new Response(null, { status: 304, headers });
+  }
+  headers['content-type'] = 'application/json';
+  return new Response(JSON.stringify(body), { status, headers });
+}
+
+/** Answers a write: with the resource as it is now, unless the client does not need it. */
+function answerWrite(
+  { headers: sent, isReplayed }: Exchange,
+  { status = 200, location, resource, body }: Reply,
+  common: Readonly<AnswerHeaders>,
+): Response {
+  const headers = { ...common };
+  if (isReplayed) headers[replayedHeader] = 'true';
+  if (location !== undefined) headers['location'] = location;
+  if (resource !== undefined) headers['etag'] = entityTag(resource.version);
+  if (prefersMinimal(sent)) {
+    headers['preference-applied'] = 'return=minimal';
+    return new Response(null, { status: status === 200 ? 204 : status, headers });
+  }
+  if (resource !== undefined) headers['content-location'] = resource.address;
+  headers['content-type'] = 'application/json';
+  return new Response(JSON.stringify(body), { status, headers });
+}
+
+function subjectOf({ model, action }: Route): LogSubject | undefined {
+  if (model === undefined) return undefined;
+  return { model: modelNameOf(model), ...(action && { action: actionNameOf(action) }) };
+}
