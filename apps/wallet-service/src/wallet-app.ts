@@ -1,4 +1,12 @@
-import { HttpApi, RequestLog, type HttpLog, type ShardCapacity, jsonDocument } from '@framework/http';
+import {
+  HttpApi,
+  type HttpLog,
+  RequestLog,
+  type ShardCapacity,
+  healthRoutes,
+  jsonDocument,
+  relayHealthRoute,
+} from '@framework/http';
 import { type HonoEnv, honoApp } from '@framework/http/hono';
 import { httpInstrumentationMiddleware } from '@hono/otel';
 import type { MeterProvider } from '@opentelemetry/api';
@@ -48,7 +56,13 @@ export function walletApi(service: WalletService, options: WalletApiOptions = {}
     info,
     docs,
     problems: walletProblems,
-    routes: [...walletRoutes(service), ...walletChangeRoutes, ...transferRoutes(service)],
+    routes: [
+      ...walletRoutes(service),
+      ...walletChangeRoutes,
+      ...transferRoutes(service),
+      ...healthRoutes(service),
+      ...(service.relays.length > 0 ? [relayHealthRoute(service)] : []),
+    ],
     documents: [jsonDocument('/asyncapi.json', () => publishedEvents(service.namespace))],
     ...(logger && { log: new RequestLog(logger) }),
   });

@@ -103,6 +103,7 @@ function clientWith({
       return { body: {} };
     }),
   ];
+  routes.push(route.get('/health/live', { summary: 'Live', answer, isPublic: true }, () => ({ body: {} })));
   const allowed = cors && { origins: [], credentials: false, ...cors };
   return clientOf(testApi({ routes, encrypted, docs }), { cors: allowed });
 }

@@ -4,13 +4,16 @@ import { cors } from 'hono/cors';
 import { type ServedClient, type ServedRequest, requestIdHeader } from './exchange.js';
 import type { HttpApi } from './http-api.js';
 import { idempotencyKeyHeader, replayedHeader } from './request/idempotency-key.js';
-import type { BodyReader } from './request/request-body.js';
+import { type BodyReader, webBody } from './request/request-body.js';
 
-/** What the server that runs the app passes with each request. */
+/** What the server that runs the app passes with each request, if it passes anything. */
 export interface HonoBindings {
-  /** Reads the body of the request. */
-  readonly body: BodyReader;
-  readonly client: ServedClient;
+  /** Reads the body of the request. Default: the request's own, up to the limit of the app. */
+  readonly body?: BodyReader;
+  /** Default: that at the other end of the connection, if `@hono/node-server` runs the app. */
+  readonly client?: ServedClient;
+  /** What `@hono/node-server` passes. */
+  readonly incoming?: { readonly socket: { readonly remoteAddress?: string | undefined } };
   /** Reads no further request from the client's connection for this long, in milliseconds. Default: does nothing. */
   readonly pause?: (durationMs: number) => void;
 }
@@ -19,6 +22,8 @@ export interface HonoBindings {
 export interface HonoEnv {
   readonly Bindings: HonoBindings;
 }
+
+const bodyBytesMaxDefault = 65_536;
 
 /** The pages of other origins whose scripts may send requests. */
 export interface CrossOriginSettings {
@@ -32,29 +37,37 @@ export interface CrossOriginSettings {
 export interface HonoAppOptions {
   /** An app whose middleware all requests go through. Default: one without middleware. */
   readonly app?: Hono<HonoEnv>;
+  /** The maximum number of bytes in a body that the server does not read itself. Default 65,536. */
+  readonly bodyBytesMax?: number;
   /** Default: scripts of other origins may send no requests. */
   readonly cors?: CrossOriginSettings | undefined;
 }
 
 /** Serves an {@link HttpApi} with Hono. */
 export function honoApp(api: HttpApi, options: HonoAppOptions = {}): Hono<HonoEnv> {
-  const { app = new Hono<HonoEnv>(), cors: allowed } = options;
+  const { app = new Hono<HonoEnv>(), cors: allowed, bodyBytesMax = bodyBytesMaxDefault } = options;
+  const served = ({ req, env }: Context<HonoEnv>, params: ServedRequest['params']): ServedRequest => {
+    // Without a server, as in tests, there is none.
+    const { body, client, incoming, pause } = (env as HonoBindings | undefined) ?? {};
+    return {
+      request: req.raw,
+      path: req.path,
+      params,
+      queries: () => req.queries(),
+      body: body ?? webBody(req.raw, bodyBytesMax),
+      client: client ?? { address: incoming?.socket.remoteAddress ?? 'unknown' },
+      ...(pause && { pause }),
+    };
+  };
   if (allowed !== undefined) allowOrigins(app, api, allowed);
   for (const endpoint of api.endpoints) {
     const path = endpoint.address.replaceAll(/\{(\w+)\}/g, ':$1');
     app.on(endpoint.method.toUpperCase(), path, (context) =>
-      api.answer(endpoint, servedRequest(context, context.req.param())),
+      api.answer(endpoint, served(context, context.req.param())),
     );
   }
-  app.notFound((context) => api.answerUnmatched(servedRequest(context, {})));
+  app.notFound((context) => api.answerUnmatched(served(context, {})));
   return app;
-}
-
-function servedRequest(
-  { req, env }: Context<HonoEnv>,
-  params: Readonly<Record<string, string>>,
-): ServedRequest {
-  return { request: req.raw, path: req.path, params, queries: () => req.queries(), ...env };
 }
 
 /** How long a browser remembers what it may send, in seconds. */

@@ -1,4 +1,9 @@
-import type { ActionExecutor, DatabaseRegistry, Principal } from '@framework/core';
+import {
+  type ActionExecutor,
+  type DatabaseRegistry,
+  InvariantViolationError,
+  type Principal,
+} from '@framework/core';
 
 import {
   type AnswerHeaders,
@@ -7,8 +12,6 @@ import {
   type ServedRequest,
   requestIdHeader,
 } from './exchange.js';
-import { type DeliveryHealth, healthRoutes } from './health/health-routes.js';
-import { type ServedRelay, relayHealthRoute } from './health/relay-health-route.js';
 import type { RequestLog } from './log/request-log.js';
 import { docsPage } from './openapi/docs-page.js';
 import { type ApiInfo, openApiDocument } from './openapi/openapi-document.js';
@@ -54,14 +57,18 @@ export interface HttpApiOptions {
    * `<model>-not-found`. Default: none.
    */
   readonly problems?: ProblemKinds;
-  readonly executor: Pick<ActionExecutor, 'execute'>;
-  readonly databases: DatabaseRegistry;
-  /** What delivers events, for the readiness. Default: nothing does. */
-  readonly delivery?: DeliveryHealth;
-  /** The relays whose health is served. Default: none. */
-  readonly relays?: readonly ServedRelay[];
+  /** Executes the actions of routes. Default: no route has one. */
+  readonly executor?: Pick<ActionExecutor, 'execute'>;
+  /** The configured shards, for the ids in requests. Default: none. */
+  readonly databases?: Pick<DatabaseRegistry, 'shards'>;
   /** Finds out who sends a request. Default: every request is that of {@link principal}. */
-  readonly authentication?: { principalOf(headers: Headers): Promise<Principal> } | undefined;
+  readonly authentication?:
+    | {
+        principalOf(headers: Headers): Promise<Principal>;
+        /** The format of its tokens, for the document. Default `JWT`. */
+        readonly bearerFormat?: string;
+      }
+    | undefined;
   /** The principal of all requests without authentication. Default: one with the name of the service. */
   readonly principal?: Principal;
   /** Limits how many requests an address and a principal may send. Default: nothing does. */
@@ -72,12 +79,14 @@ export interface HttpApiOptions {
   readonly capacity?: ShardCapacity;
   /** Records requests that may change something. Default: nothing does. */
   readonly audit?: { record(attempt: () => Promise<AuditEntry>): Promise<void> } | undefined;
-  /** Default: nothing is logged. */
-  readonly log?: RequestLog;
+  /** What sees all requests and problems, such as a `RequestLog`. Default: nothing does. */
+  readonly log?: Pick<RequestLog, 'answered' | 'problem'>;
   /** Documents besides `/openapi.json`. Default: none. */
   readonly documents?: readonly ServedDocument[];
   /** Whether to serve `/docs`, a page for reading and trying the API; it needs `swagger-ui-dist`. Default false. */
   readonly docs?: boolean;
+  /** Whether every path needs a token: also the documents, and paths at which there is nothing. Default false. */
+  readonly isPrivate?: boolean;
   /** Whether it is served over TLS, so that browsers use nothing else for a year. Default false. */
   readonly encrypted?: boolean;
 }
@@ -103,17 +112,20 @@ export class HttpApi {
 
   constructor(options: HttpApiOptions) {
     const { name, info, routes, problems = {}, principal = { name } } = options;
-    const { documents = [], docs = false, encrypted = false } = options;
+    const { documents = [], docs = false, encrypted = false, isPrivate = false } = options;
     this.#options = options;
     this.#problems = new ProblemTable(name, problems);
     this.#principal = principal;
     this.#headers = commonHeaders(encrypted);
-    this.#routes = [...routes, ...healthOf(options)];
-    const server = { ...options, capacity: options.capacity ?? new ShardCapacity(requestsPerShardMax) };
+    this.#routes = routes;
+    const { capacity = new ShardCapacity(requestsPerShardMax), databases = { shards: [] } } = options;
+    const server = { executor: options.executor ?? noExecutor, databases, capacity };
     const openApi = jsonDocument('/openapi.json', () => this.openApi());
     this.endpoints = [
       ...this.#routes.map((each) => serveRoute(each, server)),
-      ...[openApi, ...documents, ...(docs ? docsPage(info.title) : [])].map(serveDocument),
+      ...[openApi, ...documents, ...(docs ? docsPage(info.title) : [])].map((each) =>
+        serveDocument({ isPublic: !isPrivate, ...each }),
+      ),
     ];
     this.#patterns = [...Map.groupBy(this.endpoints, ({ address }) => address)].map(([address, ofPath]) => [
       patternOf(address),
@@ -171,7 +183,8 @@ export class HttpApi {
       );
     };
     // OPTIONS only lists methods, and browsers send it without a token.
-    const isPublic = isOptions || !this.#protected.has(firstSegment(path));
+    const isProtected = this.#options.isPrivate === true || this.#protected.has(firstSegment(path));
+    const isPublic = isOptions || !isProtected;
     return this.answer({ method: request.method, address: path, isPublic, respond }, served);
   }
 
@@ -192,7 +205,7 @@ export class HttpApi {
     return openApiDocument(this.#routes, {
       info,
       problems: this.#problems,
-      needsTokens: authentication !== undefined,
+      bearerFormat: authentication && (authentication.bearerFormat ?? 'JWT'),
     });
   }
 
@@ -258,6 +271,14 @@ export class HttpApi {
   }
 }
 
+const noExecutor: NonNullable<HttpApiOptions['executor']> = {
+  execute: () => {
+    throw new InvariantViolationError(
+      'A route executes an action, but the HttpApi has no executor: pass one',
+    );
+  },
+};
+
 /** How long a browser uses HTTPS only, in seconds: a year, as the lists of browsers require. */
 const httpsOnlySeconds = 31_536_000;
 
@@ -271,13 +292,6 @@ function commonHeaders(encrypted: boolean): Readonly<AnswerHeaders> {
     'x-frame-options': 'DENY',
     ...(encrypted && { 'strict-transport-security': `max-age=${httpsOnlySeconds}` }),
   };
-}
-
-function healthOf({ databases, delivery, relays = [] }: HttpApiOptions): readonly Route[] {
-  return [
-    ...healthRoutes({ databases, delivery }),
-    ...(relays.length > 0 ? [relayHealthRoute({ databases, relays })] : []),
-  ];
 }
 
 function auditEntry(exchange: Exchange, status: number): AuditEntry {

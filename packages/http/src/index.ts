@@ -18,7 +18,7 @@ export {
 } from './problem/framework-problems.js';
 export { type ProblemDetails, ProblemError, type RequestFault } from './problem/problem-error.js';
 export { InvalidRequestError, type RequestFaultCode } from './request/invalid-request-error.js';
-export { type BodyReader, RequestBody } from './request/request-body.js';
+export { type BodyReader, RequestBody, webBody } from './request/request-body.js';
 export { idempotencyKeyHeader, replayedHeader } from './request/idempotency-key.js';
 export {
   type Endpoint,
@@ -30,8 +30,8 @@ export {
   requestIdHeader,
 } from './exchange.js';
 export { ShardBusyError, ShardCapacity } from './shard-capacity.js';
-export { type DeliveryHealth } from './health/health-routes.js';
-export { type ServedRelay, type ServedRelayState } from './health/relay-health-route.js';
+export { type DeliveryHealth, healthRoutes } from './health/health-routes.js';
+export { type ServedRelay, type ServedRelayState, relayHealthRoute } from './health/relay-health-route.js';
 export { type ServedDocument, jsonDocument } from './openapi/served-document.js';
 export { type ApiInfo } from './openapi/openapi-document.js';
 export type { HttpLog } from './http-log.js';

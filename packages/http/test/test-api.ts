@@ -5,15 +5,13 @@ import { HttpApi, type HttpApiOptions } from '../src/index.js';
 /** The shard of the service in tests. */
 export const shard = ShardIdentifier.of(0, 0);
 
-/** An HTTP layer without databases: `databases` has one shard, which is ready. */
+/** An HTTP layer without databases: it has one shard. */
 export function testApi(options: Partial<HttpApiOptions> = {}): HttpApi {
-  const status = { shard, name: 'only', place: 'db/only', ready: true, reason: undefined };
   return new HttpApi({
     name: 'orders',
     info: { title: 'Orders', version: '1.0.0' },
     routes: [],
-    databases: { shards: [shard], status: async () => [status] } as unknown as HttpApiOptions['databases'],
-    executor: { execute: () => Promise.reject(new Error('unused')) },
+    databases: { shards: [shard] },
     ...options,
   });
 }

@@ -3,20 +3,17 @@ import { DatabaseNotReadyError, type ShardStatus } from '@framework/core/adapter
 import { expect, test, vi } from 'vitest';
 
 import { clientOf, testApi } from '../../test/test-api.js';
-import type { HttpApiOptions } from '../index.js';
+import { type DeliveryHealth, healthRoutes } from './health-routes.js';
 
 const shard = ShardIdentifier.of(1, 0);
 const healthy: ShardStatus = { shard, name: 'mexico-1', place: 'db/mexico', ready: true, reason: undefined };
 const mexico = { group: 1, member: 0, name: 'mexico-1' };
 
 function serviceOn(
-  databases: Pick<HttpApiOptions['databases'], 'shards' | 'status'>,
-  delivery: HttpApiOptions['delivery'] & object = {
-    startedOn: async () => undefined,
-    restartNeed: undefined,
-  },
+  databases: Parameters<typeof healthRoutes>[0]['databases'],
+  delivery: DeliveryHealth = { startedOn: async () => undefined, restartNeed: undefined },
 ): ReturnType<typeof clientOf> {
-  return clientOf(testApi({ databases: databases as HttpApiOptions['databases'], delivery }));
+  return clientOf(testApi({ routes: healthRoutes({ databases, delivery }) }));
 }
 
 function readinessOf(

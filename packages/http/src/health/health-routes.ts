@@ -47,7 +47,7 @@ export function healthRoutes({
 }: {
   readonly databases: Pick<DatabaseRegistry, 'shards' | 'status'>;
   /** Default: nothing is delivered. */
-  readonly delivery: DeliveryHealth | undefined;
+  readonly delivery?: DeliveryHealth;
 }): readonly Route[] {
   const statusOf = sharedStatus(databases);
   // Until delivery has started on a shard, a new handler would miss events that are committed there. Errors are

@@ -12,14 +12,17 @@ import { type Route, isConditional } from '../route/route.js';
 
 type Answers = RouteConfig['responses'];
 
-const writeHeaders = z.object({
+const preferHeaders = z.object({
+  Prefer: z.enum(['return=minimal', 'return=representation']).optional().meta({
+    description: 'With `return=minimal`, a success is answered without a body.',
+  }),
+});
+
+const keyHeaders = z.object({
   [idempotencyKeyHeader]: z.string().min(1).max(idempotencyKeyCharactersMax).optional().meta({
     pattern: idempotencyKeyPattern.source,
     description:
       'Makes the request safe to repeat: for 30 days, the same request with the same key has one effect and one answer.',
-  }),
-  Prefer: z.enum(['return=minimal', 'return=representation']).optional().meta({
-    description: 'With `return=minimal`, a success is answered without a body.',
   }),
 });
 
@@ -62,21 +65,18 @@ export function openApiDocument(
   {
     info,
     problems,
-    needsTokens,
+    bearerFormat,
   }: {
     readonly info: ApiInfo;
     readonly problems: ProblemTable;
-    /** Whether the routes that are not public need tokens. */
-    readonly needsTokens: boolean;
+    /** The format of the tokens that the routes need which are not public; `undefined` if no route needs one. */
+    readonly bearerFormat: string | undefined;
   },
 ): object {
   const registry = new OpenAPIRegistry();
+  const needsTokens = bearerFormat !== undefined;
   if (needsTokens)
-    registry.registerComponent('securitySchemes', 'bearer', {
-      type: 'http',
-      scheme: 'bearer',
-      bearerFormat: 'JWT',
-    });
+    registry.registerComponent('securitySchemes', 'bearer', { type: 'http', scheme: 'bearer', bearerFormat });
   for (const each of routes) registry.registerPath(configOf(each, problems, needsTokens && !isPublic(each)));
   return new OpenApiGeneratorV31(registry.definitions).generateDocument({
     openapi: '3.1.0',
@@ -108,19 +108,20 @@ function configOf(route: Route, problems: ProblemTable, needsToken: boolean): Ro
 }
 
 function requestHeaders(route: Route): { readonly headers?: z.ZodObject } {
-  const { method, versioned = false } = route;
+  const { method, action, versioned = false } = route;
   if (method === 'get') return versioned ? { headers: readHeaders } : {};
-  return { headers: isConditional(route) ? writeHeaders.extend(changeHeaders.shape) : writeHeaders };
+  const always = action === undefined ? preferHeaders : keyHeaders.extend(preferHeaders.shape);
+  return { headers: isConditional(route) ? always.extend(changeHeaders.shape) : always };
 }
 
 function answersOf(route: Route): Answers {
-  const { method, answer, versioned = false, answers = { 200: 'The answer' } } = route;
-  const content = { 'application/json': { schema: answer } };
+  const { method, action, answer, versioned = false, answers = { 200: 'The answer' } } = route;
+  const content = { [route.mediaType ?? 'application/json']: { schema: answer } };
   const shape = {
     ...(versioned && versionHeaders.shape),
-    ...(method !== 'get' && replayedHeaders.shape),
+    ...(action !== undefined && replayedHeaders.shape),
   };
-  const headers = { headers: z.object(shape) };
+  const headers = Object.keys(shape).length > 0 ? { headers: z.object(shape) } : {};
   const full = Object.entries(answers).map(
     ([status, description]) => [status, { description, content, ...headers }] as const,
   );
@@ -166,9 +167,9 @@ const unreadRequest = [
   'too-many-requests',
 ];
 
-function problemsOf({ method, problems = [], body }: Route, needsToken: boolean): readonly string[] {
+function problemsOf({ action, problems = [], body }: Route, needsToken: boolean): readonly string[] {
   const content = body ? ['body-too-large', 'unsupported-media-type'] : [];
-  const key = method === 'get' ? [] : ['idempotency-key-reused', 'audit-unavailable'];
+  const key = action === undefined ? [] : ['idempotency-key-reused', 'audit-unavailable'];
   const token = needsToken ? ['unauthorized'] : [];
   const own = problems.filter((name) => needsToken || name !== 'forbidden');
   return [...unreadRequest, ...content, ...own, ...key, 'internal', ...token];

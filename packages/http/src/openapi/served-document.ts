@@ -9,6 +9,8 @@ export interface ServedDocument {
   /** Its path, such as `/asyncapi.json`. */
   readonly address: string;
   readonly mediaType: string;
+  /** Whether it needs no token. Default true. */
+  readonly isPublic?: boolean;
   /** Further headers of the answer. Default: none. */
   readonly headers?: Readonly<Record<string, string>>;
   /** Makes it, once, for its first request, and again after a failure. */
@@ -21,7 +23,8 @@ export function jsonDocument(address: string, make: () => unknown): ServedDocume
 }
 
 /** Serves a document with an `ETag`, so that a client that has it gets 304. */
-export function serveDocument({ address, mediaType, headers: own, read }: ServedDocument): Endpoint {
+export function serveDocument(document: ServedDocument): Endpoint {
+  const { address, mediaType, headers: own, read, isPublic = true } = document;
   let made: Promise<{ readonly content: Content; readonly etag: string }> | undefined;
   const make = async () => {
     const content = await read();
@@ -39,5 +42,5 @@ export function serveDocument({ address, mediaType, headers: own, read }: Served
       return new Response(null, { status: 304, headers });
     return new Response(content, { headers: { ...headers, 'content-type': mediaType } });
   };
-  return { method: 'get', address, isPublic: true, respond };
+  return { method: 'get', address, isPublic, respond };
 }

@@ -80,7 +80,11 @@ export class ProblemTable {
   of(error: unknown): Problem {
     const name = this.#nameOf(error);
     const kind = this.kind(name);
-    const { faults, headers, retryAfterSeconds = kind.retryAfterSeconds } = detailsOf(error);
+    const {
+      faults,
+      headers,
+      retryAfterSeconds = kind.retryAfterSeconds,
+    } = error instanceof ProblemError ? error : { faults: faultsOf(error, name), headers: {} };
     return {
       ...kind,
       name,
@@ -112,6 +116,7 @@ export class ProblemTable {
     if (error instanceof ProblemError)
       return Object.hasOwn(this.#kinds, error.code) ? error.code : 'internal';
     const known = FrameworkError.find(error);
+    if (known !== undefined && Object.hasOwn(this.#own, known.code)) return known.code;
     if (known instanceof EntityNotFoundError) {
       const name = `${kebabCase(known.model)}-not-found`;
       if (Object.hasOwn(this.#own, name)) return name;
@@ -128,12 +133,11 @@ function kebabCase(name: string): string {
   return name.replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, '-').toLowerCase();
 }
 
-function detailsOf(error: unknown): Pick<ProblemError, 'faults' | 'headers' | 'retryAfterSeconds'> {
-  if (error instanceof ProblemError) return error;
+function faultsOf(error: unknown, name: string): readonly RequestFault[] {
   const known = FrameworkError.find(error);
-  const faults =
-    known?.code === 'invalid-cursor' ? [{ pointer: 'query/cursor', message: known.message }] : [];
-  return { faults, headers: {}, retryAfterSeconds: undefined };
+  return name === 'bad-request' && known?.code === 'invalid-cursor'
+    ? [{ pointer: 'query/cursor', message: known.message }]
+    : [];
 }
 
 /** Which shard is unavailable and why, if the error is about that. */

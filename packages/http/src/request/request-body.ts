@@ -92,6 +92,25 @@ function incomplete(cause: Error | undefined): InvalidRequestError {
   return new InvalidRequestError('bad-request', 'The body ended before it was complete', { cause });
 }
 
+/** The body of a web request, which is never read beyond its limit. */
+export function webBody({ headers, body }: Request, bytesMax: number): BodyReader {
+  const length = headers.get('content-length');
+  return {
+    isAnnounced: length === null ? body !== null : length !== '0',
+    read: async () => {
+      if (Number(length ?? 0) > bytesMax) throw tooLarge(bytesMax);
+      const chunks: Uint8Array[] = [];
+      let read = 0;
+      for await (const chunk of body ?? []) {
+        read += chunk.length;
+        if (read > bytesMax) throw tooLarge(bytesMax);
+        chunks.push(chunk);
+      }
+      return Buffer.concat(chunks);
+    },
+  };
+}
+
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 const mediaType = /^application\/json[ \t]*(;[ \t]*charset=("utf-8"|utf-8)[ \t]*)?$/i;
 

@@ -51,9 +51,17 @@ export interface RouteDefinition<
   readonly versioned?: boolean;
   /** The shards that a request needs. Default: that of the path's `id`, if there is one. */
   shards?(input: RouteInput<Path, Query, Body>): readonly ShardIdentifier[];
-  /** The model that it is about, and the action that it executes, which the log names. Default: none. */
+  /** The model that it is about, which the log names. Default: none. */
   readonly model?: ModelClass<unknown>;
+  /**
+   * The action that it executes, which the log names. Only with one does a write accept an `Idempotency-Key`, because nothing else
+   * would keep its promise. Default: none.
+   */
   readonly action?: ActionClass<never, unknown>;
+  /** The media type of its answers. Default `application/json`; a handler of another one returns a `Response`. */
+  readonly mediaType?: string;
+  /** Refuses requests before their bodies are read, by throwing an error of the table of problems. Default: all go on. */
+  readonly guard?: (principal: Principal) => void;
   /** The names of the problems that it can have besides those that follow from its parts. Default: none. */
   readonly problems?: readonly string[];
   /** Whether it needs no token, is not counted as a principal's request, and is not recorded in the audit log. Default false. */
@@ -66,6 +74,7 @@ export interface Call<
   Query extends z.ZodObject = z.ZodObject,
   Body extends z.ZodObject = z.ZodObject,
 > extends RouteInput<Path, Query, Body> {
+  readonly request: Request;
   readonly principal: Principal;
   /** The versions of which the resource must have one, from `If-Match`; `undefined` when any will do. */
   readonly expectedVersions: readonly number[] | undefined;
@@ -101,7 +110,7 @@ export interface Route extends RouteDefinition {
   /** The path, with parameters in braces, as OpenAPI writes them: `/wallets/{id}`. */
   readonly address: string;
   /** Answers a call whose input is valid. */
-  readonly handle: (call: Call) => Promise<Reply>;
+  readonly handle: (call: Call) => Promise<Reply | Response>;
 }
 
 /** Makes a route from its address, its definition and the handler that answers its calls. */
@@ -113,7 +122,7 @@ type MakeRoute = <
 >(
   address: string,
   definition: RouteDefinition<Path, Query, Body, Answer>,
-  handler: (call: Call<Path, Query, Body>) => Reply<Answer> | Promise<Reply<Answer>>,
+  handler: (call: Call<Path, Query, Body>) => Reply<Answer> | Response | Promise<Reply<Answer> | Response>,
 ) => Route;
 
 /** Makes routes: `route.post('/wallets', { body, answer, … }, async ({ body, execute }) => …)`. */

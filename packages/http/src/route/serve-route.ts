@@ -3,7 +3,7 @@ import { actionNameOf, modelNameOf } from '@framework/core/adapter';
 
 import type { AnswerHeaders, Endpoint, Exchange, LogSubject } from '../exchange.js';
 import { ProblemError } from '../problem/problem-error.js';
-import { idempotencyKey, replayedHeader } from '../request/idempotency-key.js';
+import { idempotencyKey, idempotencyKeyHeader, replayedHeader } from '../request/idempotency-key.js';
 import { InvalidRequestError } from '../request/invalid-request-error.js';
 import { parseShape } from '../request/parse-shape.js';
 import {
@@ -27,12 +27,15 @@ export interface RouteServer {
 
 /** Serves a route: validates its input, calls its handler, and writes the answer. */
 export function serveRoute(route: Route, { executor, databases, capacity }: RouteServer): Endpoint {
-  const { method, address, isPublic = false } = route;
+  const { method, address, isPublic = false, guard } = route;
   const isRead = method === 'get';
   const subject = subjectOf(route);
   const respond: Endpoint['respond'] = async (exchange, headers) => {
     exchange.subject = subject;
+    const principal = exchange.principal ?? { name: 'anonymous' };
+    guard?.(principal);
     const key = isRead ? undefined : idempotencyKey(exchange.headers);
+    if (key !== undefined && route.action === undefined) throw withoutAction();
     const execution: ExecutionConfiguration = {
       headers: { 'request-id': exchange.requestId },
       ...(key !== undefined && {
@@ -49,10 +52,11 @@ export function serveRoute(route: Route, { executor, databases, capacity }: Rout
     const versions = expectedVersions(exchange.headers);
     const call: Call = {
       ...input,
-      principal: exchange.principal ?? { name: 'anonymous' },
+      request: exchange.served.request,
+      principal,
       execution,
       expectedVersions: versions,
-      execute: (action, params) => executor.execute(call.principal, action, params, execution),
+      execute: (action, params) => executor.execute(principal, action, params, execution),
       idOf: (model, uuid) => existingId(model, uuid, databases),
     };
     const shards = route.shards?.(input) ?? (id === undefined ? undefined : shardsIn(id));
@@ -60,9 +64,22 @@ export function serveRoute(route: Route, { executor, databases, capacity }: Rout
     const reply = await (shards === undefined
       ? route.handle(call)
       : capacity.use(shards, () => route.handle(call)));
+    if (reply instanceof Response) return withHeaders(reply, headers);
     return isRead ? answerRead(exchange, reply, versions, headers) : answerWrite(exchange, reply, headers);
   };
   return { method, address, isPublic, respond };
+}
+
+function withoutAction(): InvalidRequestError {
+  const message = 'is for requests that execute an action';
+  return new InvalidRequestError('bad-request', `${idempotencyKeyHeader} ${message}`, {
+    faults: [{ pointer: `header/${idempotencyKeyHeader}`, message }],
+  });
+}
+
+/** The answer that a handler has made itself, with the headers of every answer that it does not have. */
+function withHeaders({ body, status, headers }: Response, common: Readonly<AnswerHeaders>): Response {
+  return new Response(body, { status, headers: { ...common, ...Object.fromEntries(headers) } });
 }
 
 /**

@@ -1,11 +1,11 @@
-import { z } from '@hono/zod-openapi';
+import * as z from 'zod';
 
 const date = z.iso.datetime();
-const shards = z.array(z.string()).openapi({ example: ['1/0'], description: 'The shards of the database' });
+const shards = z.array(z.string()).meta({ example: ['1/0'], description: 'The shards of the database' });
 
 const failureSchema = z
   .object({ shards, code: z.string(), detail: z.string().optional() })
-  .openapi('Failure', { description: 'A database whose part is missing' });
+  .meta({ id: 'Failure', description: 'A database whose part is missing' });
 const failures = z.array(failureSchema);
 
 /** All items, apart from those of databases that failed. */
@@ -22,7 +22,7 @@ export const consumerSchema = z
   .object({
     handler: z.string(),
     names: z.array(z.string()),
-    isRelay: z.boolean().openapi({ description: 'Whether it publishes to a broker' }),
+    isRelay: z.boolean().meta({ description: 'Whether it publishes to a broker' }),
     databases: z.array(
       z.object({
         shards,
@@ -40,7 +40,7 @@ export const consumerSchema = z
       }),
     ),
   })
-  .openapi('Consumer');
+  .meta({ id: 'Consumer' });
 
 const eventSchema = z
   .object({
@@ -62,11 +62,11 @@ const eventSchema = z
     omitted: z
       .boolean()
       .optional()
-      .openapi({ description: 'Payload and params are left out: ask for the event' }),
+      .meta({ description: 'Payload and params are left out: ask for the event' }),
     startedDate: z.string(),
     createdDate: z.string(),
   })
-  .openapi('Event');
+  .meta({ id: 'Event' });
 
 const tracked = {
   event: eventSchema,
@@ -74,7 +74,7 @@ const tracked = {
     z.object({ handler: z.string(), state: z.enum(['passed', 'pending', 'blocked', 'dead-letter']) }),
   ),
 };
-export const trackedEventSchema = z.object({ ...tracked, shards }).openapi('TrackedEvent');
+export const trackedEventSchema = z.object({ ...tracked, shards }).meta({ id: 'TrackedEvent' });
 
 export const explainedEventSchema = z
   .object({
@@ -82,7 +82,7 @@ export const explainedEventSchema = z
     standings: z.array(z.looseObject({ handler: z.string(), paused: z.boolean(), kind: z.string() })),
     shards,
   })
-  .openapi('ExplainedEvent');
+  .meta({ id: 'ExplainedEvent' });
 
 export const blockedSchema = z
   .object({
@@ -95,7 +95,7 @@ export const blockedSchema = z
     blockedDate: date,
     nextAttemptDate: date.optional(),
   })
-  .openapi('BlockedEvent');
+  .meta({ id: 'BlockedEvent' });
 
 export const deadLetterSchema = z
   .object({
@@ -107,7 +107,7 @@ export const deadLetterSchema = z
     oldestDate: date,
     shards,
   })
-  .openapi('DeadLetterGroup');
+  .meta({ id: 'DeadLetterGroup' });
 
 export const actionSchema = z
   .object({
@@ -121,7 +121,7 @@ export const actionSchema = z
     events: z.array(z.object(tracked)),
     shards,
   })
-  .openapi('Action');
+  .meta({ id: 'Action' });
 
 export const keySchema = z
   .object({
@@ -136,7 +136,7 @@ export const keySchema = z
     action: actionSchema.omit({ shards: true }).optional(),
     shards,
   })
-  .openapi('IdempotencyKey');
+  .meta({ id: 'IdempotencyKey' });
 
 export const explanationSchema = z
   .object({
@@ -152,20 +152,20 @@ export const explanationSchema = z
           failure: z.string().optional(),
         }),
       )
-      .openapi({ description: 'What lies on the shards concerned, where the application says so' }),
+      .meta({ description: 'What lies on the shards concerned, where the application says so' }),
     failures,
   })
-  .openapi('Explanation');
+  .meta({ id: 'Explanation' });
 
 const named = z.object({ name: z.string(), summary: z.string() });
 export const aboutSchema = z
   .object({
-    readOnly: z.boolean().openapi({ description: 'Whether changes are refused' }),
+    readOnly: z.boolean().meta({ description: 'Whether changes are refused' }),
     databases: z.array(z.object({ shards })),
     views: z.array(named),
     invariants: z.array(named),
   })
-  .openapi('About');
+  .meta({ id: 'About' });
 
 export const shardsSchema = z
   .object({
@@ -177,7 +177,7 @@ export const shardsSchema = z
     now: date,
     epoch: z.int(),
   })
-  .openapi('Database');
+  .meta({ id: 'Database' });
 
 export const invariantStepSchema = z
   .object({
@@ -186,7 +186,7 @@ export const invariantStepSchema = z
     next: z.string().optional(),
     failures,
   })
-  .openapi('InvariantStep');
+  .meta({ id: 'InvariantStep' });
 
 export const recordedChangeSchema = z
   .object({
@@ -205,17 +205,17 @@ export const recordedChangeSchema = z
         errorText: z.string().optional(),
       })
       .optional()
-      .openapi({ description: 'Missing while the change goes on, and for ever if its process died' }),
+      .meta({ description: 'Missing while the change goes on, and for ever if its process died' }),
     shards,
   })
-  .openapi('RecordedChange');
+  .meta({ id: 'RecordedChange' });
 
 export const changeSchema = z
   .object({
-    changeId: z.string().optional().openapi({ description: 'Missing for a dry run' }),
+    changeId: z.string().optional().meta({ description: 'Missing for a dry run' }),
     count: z.int(),
     mayBeMore: z.boolean(),
     items: z.array(z.object({ shards, count: z.int(), mayBeMore: z.boolean() })),
     failures,
   })
-  .openapi('Change');
+  .meta({ id: 'Change' });

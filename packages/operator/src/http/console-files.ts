@@ -1,4 +1,5 @@
-import type { OpenAPIHono } from '@hono/zod-openapi';
+import type { HonoEnv } from '@framework/http/hono';
+import type { Hono } from 'hono';
 
 /** The files of a page, by their path below it, such as `index.html`. */
 export type ConsoleFiles = ReadonlyMap<string, ConsoleFile>;
@@ -24,13 +25,15 @@ const policy = [
 
 const headers = {
   'content-security-policy': policy,
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
   'referrer-policy': 'no-referrer',
   'cross-origin-opener-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',
 };
 
 /** Serves the page under `/console/` to everybody: it contains nothing of the application, and asks for the token itself. */
-export function serveConsole(app: OpenAPIHono, read: () => Promise<ConsoleFiles>): void {
+export function serveConsole(app: Hono<HonoEnv>, read: () => Promise<ConsoleFiles>): void {
   let reading: Promise<ConsoleFiles> | undefined;
   const files = (): Promise<ConsoleFiles> => {
     reading ??= read().catch((error: unknown) => {

@@ -1,11 +1,13 @@
-import { OpenAPIHono } from '@hono/zod-openapi';
+import { HttpApi } from '@framework/http';
+import { type HonoEnv, honoApp } from '@framework/http/hono';
+import type { Hono } from 'hono';
 import { getEventListeners } from 'node:events';
 import { beforeEach, expect, test, vi } from 'vitest';
 
 import { MemoryDatabases } from '../../test/fixtures/memory-databases.js';
-import { liveOperation } from './live.js';
+import { liveRoute } from './live.js';
 import { operatorApp } from './operator-app.js';
-import { problemOf, problemResponse } from './problems.js';
+import { operatorProblems } from './problems.js';
 
 const token = 'a-token-that-is-only-used-in-tests-0123456789';
 const headers = { authorization: `Bearer ${token}` };
@@ -20,11 +22,13 @@ beforeEach(() => {
 });
 
 /** The stream alone, with a snapshot every 20 milliseconds. */
-function liveApp(closing?: AbortSignal): OpenAPIHono {
-  const app = new OpenAPIHono();
-  app.onError((error) => problemResponse(problemOf(error)));
-  liveOperation(app, all.operator, { closing, intervalMs: 20 });
-  return app;
+function liveApp(
+  closing?: AbortSignal,
+  options: Partial<Parameters<typeof liveRoute>[1]> = {},
+): Hono<HonoEnv> {
+  const live = liveRoute(all.operator, { closing, intervalMs: 20, ...options });
+  const info = { title: 'Live', version: '1' };
+  return honoApp(new HttpApi({ name: 'operator', info, problems: operatorProblems, routes: [live] }));
 }
 
 /** A listener of the stream. */
@@ -226,9 +230,7 @@ test('a place is free again after a first snapshot that fails, however often tha
 test('a stream whose later snapshot fails ends, reports the error, and leaves no listener', async () => {
   const { request, closing, listenerCounts } = leavingRequest();
   const errors: unknown[] = [];
-  const app = new OpenAPIHono();
-  const options = { closing: closing.signal, intervalMs: 1, onError: (error: unknown) => errors.push(error) };
-  liveOperation(app, all.operator, options);
+  const app = liveApp(closing.signal, { intervalMs: 1, onError: (error) => errors.push(error) });
   const listener = new Listener(await app.request(request));
   vi.spyOn(all.operator, 'shards').mockRejectedValue(new Error('no luck'));
   await listener.end();

@@ -1,11 +1,11 @@
-import { type OpenAPIHono, createRoute, z } from '@hono/zod-openapi';
-import { streamSSE } from 'hono/streaming';
+import { ProblemError, type Route, route } from '@framework/http';
 import { setTimeout as delay } from 'node:timers/promises';
+import * as z from 'zod';
 
 import type { Operator } from '../operator.js';
 import { consumerSchema, deadLetterSchema, listOf, pageOf, shardsSchema } from './answer-schemas.js';
-import { RequestProblem, problemMediaType, problemSchema, problemTitles } from './problems.js';
 
+const mediaType = 'text/event-stream';
 /** The time between two snapshots, in milliseconds. */
 const intervalDefaultMs = 2_000;
 /** How many requests may listen at the same time. */
@@ -13,12 +13,12 @@ const listenersMax = 16;
 
 const snapshotSchema = z
   .object({
-    date: z.iso.datetime().openapi({ description: "When it was read, by the process's clock" }),
+    date: z.iso.datetime().meta({ description: "When it was read, by the process's clock" }),
     consumers: listOf(consumerSchema),
     deadLetters: pageOf(deadLetterSchema),
     shards: listOf(shardsSchema),
   })
-  .openapi('Snapshot', { description: 'How delivery is, as the operations of the same names answer it' });
+  .meta({ id: 'Snapshot', description: 'How delivery is, as the operations of the same names answer it' });
 
 /** What all listeners see at one time. */
 interface Snapshot {
@@ -35,76 +35,96 @@ interface LiveOptions {
   readonly intervalMs?: number;
 }
 
-/** Adds the stream of snapshots; it ends for everybody with the signal. */
-export function liveOperation(app: OpenAPIHono, operator: Operator, options: LiveOptions): void {
+/** The stream of snapshots; it ends for all listeners with the signal. */
+export function liveRoute(operator: Operator, options: LiveOptions): Route {
   const { closing, onError, intervalMs = intervalDefaultMs } = options;
-  const problem = { [problemMediaType]: { schema: problemSchema } };
-  const statuses = [401, 500, 503] as const;
-  app.openAPIRegistry.registerPath(
-    createRoute({
-      method: 'get',
-      path: '/live',
-      tags: ['Delivery'],
-      summary: 'A snapshot of consumers, dead letters and databases, every two seconds',
-      description: `Server-sent events named \`snapshot\`, whose data is JSON. At most ${listenersMax} requests may listen at the same time.`,
-      security: [{ token: [] }],
-      responses: {
-        200: { description: 'The stream', content: { 'text/event-stream': { schema: snapshotSchema } } },
-        ...Object.fromEntries(
-          statuses.map((status) => [status, { description: problemTitles[status], content: problem }]),
-        ),
-      },
-    }),
-  );
   const feed = new LiveFeed(operator, intervalMs);
   let listenerCount = 0;
-  app.get('/live', async (context) => {
-    // Without a body, nobody would read what is written, and its place would never become free.
-    if (context.req.method === 'HEAD')
-      return context.body(null, 200, { 'content-type': 'text/event-stream' });
-    if (closing?.aborted === true) throw new RequestProblem(503, 'closing', 'The process is stopping');
-    if (listenerCount >= listenersMax)
-      throw new RequestProblem(
-        503,
-        'too-many-listeners',
-        `At most ${listenersMax} may listen: try again later`,
-      );
-    listenerCount++;
-    let isListening = true;
-    const { signal } = context.req.raw;
-    const leave = (): void => {
-      if (isListening) listenerCount--;
-      isListening = false;
-      signal.removeEventListener('abort', leave);
-    };
-    // At once: while a database hangs, a client that connects again and again would take place after place.
-    signal.addEventListener('abort', leave);
-    try {
-      const first = await feed.after(0);
-      // The stream of a client that has left meanwhile would never be read to its end.
-      if (signal.aborted) return context.body(null);
-      return streamSSE(context, async (stream) => {
-        const close = (): void => stream.abort();
-        stream.onAbort(leave);
-        for (const end of [signal, closing]) end?.addEventListener('abort', close);
-        try {
-          for (let next = first; !stream.aborted; next = await feed.after(next.number))
-            await stream.writeSSE({ event: 'snapshot', id: `${next.number}`, data: next.text });
-        } catch (error) {
-          onError?.(error);
-        } finally {
-          for (const end of [signal, closing]) end?.removeEventListener('abort', close);
-          leave();
-        }
-      });
-    } catch (error) {
+  return route.get(
+    '/live',
+    {
+      tag: 'Delivery',
+      summary: 'A snapshot of consumers, dead letters and databases, every two seconds',
+      description: `Server-sent events named \`snapshot\`, whose data is JSON. At most ${listenersMax} requests may listen at the same time.`,
+      answer: snapshotSchema,
+      mediaType,
+      problems: ['closing', 'too-many-listeners', 'shard-unavailable'],
+    },
+    async ({ request: { method, signal } }) => {
+      const headers = { 'content-type': mediaType };
+      // A stream without a reader would keep its place.
+      if (method === 'HEAD') return new Response(null, { headers });
+      if (closing?.aborted === true) throw new ProblemError('closing', 'The process is stopping');
+      if (listenerCount >= listenersMax)
+        throw new ProblemError('too-many-listeners', `At most ${listenersMax} may listen: try again later`);
+      listenerCount++;
+      const left = new AbortController();
+      const leave = (): void => {
+        if (!left.signal.aborted) listenerCount--;
+        left.abort();
+        for (const end of [signal, closing]) end?.removeEventListener('abort', leave);
+      };
+      // At once: while a database hangs, a client that connects again and again would take place after place.
+      for (const end of [signal, closing]) end?.addEventListener('abort', leave);
+      try {
+        const first = await feed.after(0);
+        // The stream of a client that has left meanwhile would never be read to its end.
+        if (left.signal.aborted) return new Response(null, { headers });
+        return new Response(streamOf(first, { feed, left: left.signal, leave, onError }), { headers });
+      } catch (error) {
+        leave();
+        throw error;
+      }
+    },
+  );
+}
+
+/** The snapshots from the first one on, read as fast as the listener takes them. */
+function streamOf(
+  first: Snapshot,
+  {
+    feed,
+    left,
+    leave,
+    onError,
+  }: {
+    readonly feed: LiveFeed;
+    readonly left: AbortSignal;
+    readonly leave: () => void;
+    readonly onError: LiveOptions['onError'];
+  },
+): ReadableStream<Uint8Array> {
+  let last = first;
+  let isCancelled = false;
+  return new ReadableStream({
+    start: (controller) => {
+      controller.enqueue(encoded(first));
+      const close = (): void => {
+        if (!isCancelled) controller.close();
+      };
+      left.addEventListener('abort', close, { once: true });
+    },
+    pull: async (controller) => {
+      try {
+        last = await feed.after(last.number);
+        if (!left.aborted) controller.enqueue(encoded(last));
+      } catch (error) {
+        onError?.(error);
+        leave();
+      }
+    },
+    cancel: () => {
+      isCancelled = true;
       leave();
-      throw error;
-    }
+    },
   });
 }
 
-/** Asks the databases once for everybody who waits, and not at all while nobody does. */
+function encoded({ number, text }: Snapshot): Uint8Array {
+  return new TextEncoder().encode(`event: snapshot\nid: ${number}\ndata: ${text}\n\n`);
+}
+
+/** Queries the databases once for all waiting listeners, and not at all without a listener. */
 class LiveFeed {
   readonly #operator: Operator;
   readonly #intervalMs: number;

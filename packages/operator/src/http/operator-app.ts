@@ -1,15 +1,13 @@
-import { OpenAPIHono } from '@hono/zod-openapi';
-import { bodyLimit } from 'hono/body-limit';
+import { HttpApi } from '@framework/http';
+import { type HonoEnv, honoApp } from '@framework/http/hono';
+import { Hono } from 'hono';
 
 import type { Operator } from '../operator.js';
-import { requireToken } from './access.js';
+import { TokenAuthentication } from './access.js';
 import { type ConsoleFiles, serveConsole } from './console-files.js';
-import { liveOperation } from './live.js';
-import { Operations } from './operation.js';
-import { applicationOperations, changeOperations, readOperations } from './operations.js';
-import { RequestProblem, problemOf, problemResponse } from './problems.js';
-
-const bodyBytesMax = 65_536;
+import { liveRoute } from './live.js';
+import { operatorProblems } from './problems.js';
+import { applicationRoutes, changeRoutes, readRoutes } from './routes.js';
 
 /** Who may do what over HTTP. */
 export interface OperatorAppOptions {
@@ -37,46 +35,39 @@ export interface OperatorAppOptions {
  *
  * @throws ConfigurationError `invalid-configuration` when the token is too short, or no header can carry it
  */
-export function operatorApp(operator: Operator, options: OperatorAppOptions): OpenAPIHono {
+export function operatorApp(operator: Operator, options: OperatorAppOptions): Hono<HonoEnv> {
   const { token, readOnly = true, console: files, onError } = options;
-  const app = new OpenAPIHono();
-  app.use(async (context, next) => {
-    await next();
-    context.header('cache-control', 'no-store');
-    context.header('x-content-type-options', 'nosniff');
-  });
-  if (files !== undefined) serveConsole(app, files);
-  app.use(requireToken(token));
-  app.use(
-    bodyLimit({
-      maxSize: bodyBytesMax,
-      onError: () => {
-        throw new RequestProblem(413, 'body-too-large', `Send at most ${bodyBytesMax} bytes`);
+  const api = new HttpApi({
+    name: 'operator',
+    info,
+    problems: operatorProblems,
+    authentication: new TokenAuthentication(token),
+    isPrivate: true,
+    routes: [
+      ...readRoutes(operator, readOnly),
+      ...applicationRoutes(operator),
+      ...changeRoutes(operator, readOnly),
+      liveRoute(operator, options),
+    ],
+    log: {
+      answered: () => undefined,
+      problem: (_exchange, { status }, error) => {
+        if (status >= 500) onError?.(error);
       },
-    }),
-  );
-  const operations = new Operations(app, readOnly);
-  readOperations(operations, operator);
-  applicationOperations(operations, operator);
-  changeOperations(operations, operator);
-  liveOperation(app, operator, options);
-  app.openAPIRegistry.registerComponent('securitySchemes', 'token', { type: 'http', scheme: 'bearer' });
-  app.doc31('/openapi.json', {
-    openapi: '3.1.0',
-    info: {
-      title: 'Operator',
-      version: '0.1.0',
-      description:
-        'What operators ask and change, over all databases. Databases that did not answer are listed in `failures`.',
     },
   });
-  app.notFound(() =>
-    problemResponse(new RequestProblem(404, 'not-found', '/openapi.json lists what there is')),
-  );
+  const app = new Hono<HonoEnv>();
   app.onError((error) => {
-    const problem = problemOf(error);
-    if (problem.status >= 500) onError?.(error);
-    return problemResponse(problem);
+    onError?.(error);
+    return api.refuse(error).response;
   });
-  return app;
+  if (files !== undefined) serveConsole(app, files);
+  return honoApp(api, { app });
 }
+
+const info = {
+  title: 'Operator',
+  version: '0.1.0',
+  description:
+    'What operators read and change, over all databases. Databases that did not answer are listed in `failures`.',
+};
