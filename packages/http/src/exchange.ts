@@ -13,15 +13,19 @@ export interface ServedClient {
 
 /** A request as a binding passes it on. */
 export interface ServedRequest {
-  readonly request: Request;
-  /** The path of its URL, decoded as the framework's router decodes it. */
+  /** In upper case. */
+  readonly method: string;
+  /** The path of its URL, without the prefix at which the API is served. */
   readonly path: string;
+  readonly headers: Headers;
   /** The parameters of the path. */
   readonly params: Readonly<Record<string, string>>;
   /** Reads the query: all values of each name. */
   readonly queries: () => Readonly<Record<string, readonly string[]>>;
   readonly body: BodyReader;
   readonly client: ServedClient;
+  /** Makes the signal that is aborted when the client has left before its answer was complete. */
+  readonly signal: () => AbortSignal;
   /** Reads no further request from the client's connection for this long, in milliseconds. Default: does nothing. */
   readonly pause?: (durationMs: number) => void;
 }
@@ -56,12 +60,12 @@ export class Exchange {
   }
 
   get headers(): Headers {
-    return this.served.request.headers;
+    return this.served.headers;
   }
 
   /** Whether it may change something. */
   get isWrite(): boolean {
-    const { method } = this.served.request;
+    const { method } = this.served;
     return method !== 'GET' && method !== 'HEAD' && method !== 'OPTIONS';
   }
 }

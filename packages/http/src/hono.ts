@@ -50,11 +50,13 @@ export function honoApp(api: HttpApi, options: HonoAppOptions = {}): Hono<HonoEn
     // Without a server, as in tests, there is none.
     const { body, client, incoming, pause } = (env as HonoBindings | undefined) ?? {};
     return {
-      request: req.raw,
+      method: req.method,
+      headers: req.raw.headers,
       path: req.path,
       params,
       queries: () => req.queries(),
       body: body ?? webBody(req.raw, bodyBytesMax),
+      signal: () => req.raw.signal,
       client: client ?? { address: incoming?.socket.remoteAddress ?? 'unknown' },
       ...(pause && { pause }),
     };

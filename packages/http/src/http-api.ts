@@ -9,6 +9,7 @@ import {
   type AnswerHeaders,
   type Endpoint,
   Exchange,
+  type ServedClient,
   type ServedRequest,
   requestIdHeader,
 } from './exchange.js';
@@ -20,6 +21,7 @@ import type { ProblemKinds } from './problem/framework-problems.js';
 import { ProblemTable, problemMediaType } from './problem/problem-table.js';
 import { idempotencyKeyHeader } from './request/idempotency-key.js';
 import { InvalidRequestError } from './request/invalid-request-error.js';
+import { webBody } from './request/request-body.js';
 import type { Route } from './route/route.js';
 import { serveRoute } from './route/serve-route.js';
 import { ShardCapacity } from './shard-capacity.js';
@@ -92,6 +94,8 @@ export interface HttpApiOptions {
 }
 
 const requestsPerShardMax = 512;
+/** The maximum number of bytes in the body of a web request. */
+const bodyBytesMax = 65_536;
 
 /**
  * Answers requests: validates them against their routes, executes actions, and turns results and errors into answers.
@@ -105,8 +109,8 @@ export class HttpApi {
   readonly #principal: Principal;
   readonly #headers: Readonly<AnswerHeaders>;
   readonly #routes: readonly Route[];
-  /** What answers a path for which there is no endpoint: the methods of each pattern. */
-  readonly #patterns: readonly (readonly [pattern: RegExp, methods: readonly string[]])[];
+  /** What the paths of each endpoint look like. */
+  readonly #paths: readonly { readonly pattern: RegExp; readonly endpoint: Endpoint }[];
   /** The first segments of the paths that need a token, whether or not there is something behind them. */
   readonly #protected: ReadonlySet<string>;
 
@@ -127,17 +131,39 @@ export class HttpApi {
         serveDocument({ isPublic: !isPrivate, ...each }),
       ),
     ];
-    this.#patterns = [...Map.groupBy(this.endpoints, ({ address }) => address)].map(([address, ofPath]) => [
-      patternOf(address),
-      [
-        ...new Set(
-          ofPath.flatMap(({ method }) => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()])),
-        ),
-      ],
-    ]);
+    this.#paths = this.endpoints.map((endpoint) => ({ pattern: patternOf(endpoint.address), endpoint }));
     this.#protected = new Set(
       this.endpoints.filter(({ isPublic }) => !isPublic).map(({ address }) => firstSegment(address)),
     );
+  }
+
+  /**
+   * Answers a web request, for servers without a router. Never rejects.
+   *
+   * @param client Default: one whose address is unknown
+   */
+  async fetch(request: Request, client: ServedClient = { address: 'unknown' }): Promise<Response> {
+    const { pathname, searchParams } = new URL(request.url);
+    const isHead = request.method === 'HEAD';
+    const method = isHead ? 'get' : request.method.toLowerCase();
+    const found = this.#paths.find(
+      ({ pattern, endpoint }) => endpoint.method === method && pattern.test(pathname),
+    );
+    const served: ServedRequest = {
+      method: request.method,
+      path: pathname,
+      headers: request.headers,
+      params: paramsOf(found?.pattern.exec(pathname)?.groups),
+      queries: () =>
+        Object.fromEntries([...searchParams.keys()].map((name) => [name, searchParams.getAll(name)])),
+      body: webBody(request, bodyBytesMax),
+      client,
+      signal: () => request.signal,
+    };
+    const answer = await (found === undefined
+      ? this.answerUnmatched(served)
+      : this.answer(found.endpoint, served));
+    return isHead ? new Response(null, answer) : answer;
   }
 
   /** Answers a request to an endpoint. Never rejects. */
@@ -164,28 +190,27 @@ export class HttpApi {
 
   /** Answers a request to which no endpoint fits: with the methods of its path, or that there is nothing. Never rejects. */
   answerUnmatched(served: ServedRequest): Promise<Response> {
-    const { path, request } = served;
-    const methods = this.#patterns.find(([pattern]) => pattern.test(path))?.[1];
-    const allow = methods && [...methods, 'OPTIONS'].join(', ');
-    const isOptions = request.method === 'OPTIONS';
+    const { path, method } = served;
+    const found = this.#paths.filter(({ pattern }) => pattern.test(path));
+    const methods = found.flatMap(({ endpoint }) =>
+      endpoint.method === 'get' ? ['GET', 'HEAD'] : [endpoint.method.toUpperCase()],
+    );
+    const allow = found.length > 0 ? [...new Set(methods), 'OPTIONS'].join(', ') : undefined;
+    const isOptions = method === 'OPTIONS';
     const respond: Endpoint['respond'] = (_exchange, headers) => {
       if (allow === undefined)
         throw new InvalidRequestError('not-found', `${this.#guide} lists what is available`);
       if (isOptions) {
         return new Response(null, { status: 204, headers: { ...headers, allow } });
       }
-      throw new InvalidRequestError(
-        'method-not-allowed',
-        `${request.method} is not supported: use ${allow}`,
-        {
-          headers: { allow },
-        },
-      );
+      throw new InvalidRequestError('method-not-allowed', `${method} is not supported: use ${allow}`, {
+        headers: { allow },
+      });
     };
     // OPTIONS only lists methods, and browsers send it without a token.
     const isProtected = this.#options.isPrivate === true || this.#protected.has(firstSegment(path));
     const isPublic = isOptions || !isProtected;
-    return this.answer({ method: request.method, address: path, isPublic, respond }, served);
+    return this.answer({ method, address: path, isPublic, respond }, served);
   }
 
   /** Answers input that never becomes a request, such as headers that are too large, and returns what to log of it. */
@@ -301,7 +326,7 @@ function auditEntry(exchange: Exchange, status: number): AuditEntry {
     requestId,
     principal: principal?.name ?? null,
     address: served.client.address,
-    request: `${served.request.method} ${served.path}`,
+    request: `${served.method} ${served.path}`,
     idempotencyKey: headers.get(idempotencyKeyHeader),
     input: input ?? null,
     status,
@@ -313,7 +338,20 @@ function auditEntry(exchange: Exchange, status: number): AuditEntry {
 /** Matches the paths of an address, whose parameters have no slash. */
 function patternOf(address: string): RegExp {
   const literal = address.replaceAll(/[.*+?^$()|[\]\\]/g, String.raw`\$&`);
-  return new RegExp(`^${literal.replaceAll(/\{\w+\}/g, '[^/]+')}$`);
+  return new RegExp(`^${literal.replaceAll(/\{(\w+)\}/g, '(?<$1>[^/]+)')}$`);
+}
+
+function paramsOf(groups: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(groups).map(([name, text]) => [name, decoded(text)]));
+}
+
+/** A text that is not encoded correctly is its own value, as in other routers. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 function firstSegment(path: string): string {

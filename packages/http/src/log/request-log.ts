@@ -92,12 +92,12 @@ export class RequestLog {
   }
 }
 
-function requestOf({ requestId, served: { request, path } }: Exchange): {
+function requestOf({ requestId, served: { method, path } }: Exchange): {
   readonly requestId: string;
   readonly method: string;
   readonly path: string;
 } {
-  return { requestId, method: request.method, path };
+  return { requestId, method, path };
 }
 
 /** The shard that an error is about. */

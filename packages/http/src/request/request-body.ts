@@ -84,7 +84,8 @@ export class RequestBody implements BodyReader {
   }
 }
 
-function tooLarge(bytesMax: number): InvalidRequestError {
+/** The error of a body beyond its limit. */
+export function tooLarge(bytesMax: number): InvalidRequestError {
   return new InvalidRequestError('body-too-large', `The body is larger than ${bytesMax} bytes`);
 }
 

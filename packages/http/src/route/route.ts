@@ -74,7 +74,11 @@ export interface Call<
   Query extends z.ZodObject = z.ZodObject,
   Body extends z.ZodObject = z.ZodObject,
 > extends RouteInput<Path, Query, Body> {
-  readonly request: Request;
+  /** In upper case; `HEAD` for a route of `get` whose answer is sent without its body. */
+  readonly method: string;
+  readonly headers: Headers;
+  /** Makes the signal that is aborted when the client has left before its answer was complete. */
+  readonly signal: () => AbortSignal;
   readonly principal: Principal;
   /** The versions of which the resource must have one, from `If-Match`; `undefined` when any will do. */
   readonly expectedVersions: readonly number[] | undefined;

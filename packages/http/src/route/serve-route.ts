@@ -43,7 +43,8 @@ export function serveRoute(route: Route, { executor, databases, capacity }: Rout
         onReplayed: () => (exchange.isReplayed = true),
       }),
     };
-    const { id } = exchange.served.params;
+    const { served } = exchange;
+    const { id } = served.params;
     // Before the body is read. A request is counted only after that, because a slow client must not occupy a shard.
     if (id !== undefined) capacity.assertFree(shardsIn(id));
     const input = await inputOf(route, exchange);
@@ -52,7 +53,9 @@ export function serveRoute(route: Route, { executor, databases, capacity }: Rout
     const versions = expectedVersions(exchange.headers);
     const call: Call = {
       ...input,
-      request: exchange.served.request,
+      method: served.method,
+      headers: served.headers,
+      signal: served.signal,
       principal,
       execution,
       expectedVersions: versions,

@@ -50,7 +50,7 @@ export function liveRoute(operator: Operator, options: LiveOptions): Route {
       mediaType,
       problems: ['closing', 'too-many-listeners', 'shard-unavailable'],
     },
-    async ({ request: { method, signal } }) => {
+    async ({ method, signal: signalOf }) => {
       const headers = { 'content-type': mediaType };
       // A stream without a reader would keep its place.
       if (method === 'HEAD') return new Response(null, { headers });
@@ -58,6 +58,7 @@ export function liveRoute(operator: Operator, options: LiveOptions): Route {
       if (listenerCount >= listenersMax)
         throw new ProblemError('too-many-listeners', `At most ${listenersMax} may listen: try again later`);
       listenerCount++;
+      const signal = signalOf();
       const left = new AbortController();
       const leave = (): void => {
         if (!left.signal.aborted) listenerCount--;

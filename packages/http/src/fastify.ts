@@ -1,0 +1,53 @@
+import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
+
+import type { ServedRequest } from './exchange.js';
+import type { HttpApi } from './http-api.js';
+import { nodeRequest, sendReply } from './node-request.js';
+
+/** How a plugin serves an API. */
+export interface HttpPluginOptions {
+  /** The maximum number of bytes in a body. Default 65,536. */
+  readonly bodyBytesMax?: number;
+  /**
+   * Whether paths at which there is nothing are answered with problem documents. Set it to false if the application has a not-found
+   * handler of its own at the same prefix. Default true.
+   */
+  readonly notFound?: boolean;
+}
+
+/**
+ * A Fastify plugin that serves an {@link HttpApi}: `app.register(httpPlugin(api), { prefix: '/v1' })`.
+ *
+ * Hooks and other plugins apply to its routes. It reads bodies itself, so that numbers are exact, and only after the token was verified:
+ * content type parsers of the application are not used for its routes.
+ */
+export function httpPlugin(api: HttpApi, options: HttpPluginOptions = {}): FastifyPluginAsync {
+  const { bodyBytesMax, notFound = true } = options;
+  return async (app) => {
+    const served = (request: FastifyRequest, reply: FastifyReply): ServedRequest =>
+      nodeRequest(request.raw, {
+        url: request.url.slice(app.prefix.length),
+        params: (request.params ?? {}) as Readonly<Record<string, string>>,
+        address: request.ip,
+        response: reply.raw,
+        bodyBytesMax,
+      });
+    app.removeAllContentTypeParsers();
+    // Leaves the body to the route that needs it.
+    app.addContentTypeParser('*', (_request, _payload, done) => done(null));
+    for (const endpoint of api.endpoints) {
+      app.route({
+        method: endpoint.method.toUpperCase(),
+        url: endpoint.address.replaceAll(/\{(\w+)\}/g, ':$1'),
+        handler: async (request, reply) =>
+          sendReply(await api.answer(endpoint, served(request, reply)), reply),
+      });
+    }
+    if (notFound)
+      app.setNotFoundHandler(async (request, reply) =>
+        sendReply(await api.answerUnmatched(served(request, reply)), reply),
+      );
+    // What hooks throw, and requests that Fastify itself refuses.
+    app.setErrorHandler((error, _request, reply) => sendReply(api.refuse(error).response, reply));
+  };
+}

@@ -1,0 +1,88 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { pipeline } from 'node:stream/promises';
+
+import type { ServedRequest } from './exchange.js';
+import { type BodyReader, RequestBody, tooLarge } from './request/request-body.js';
+
+/** The maximum number of bytes in a body. */
+const bodyBytesMaxDefault = 65_536;
+
+/** What a binding has found out about a request of Node's server. */
+export interface NodeRequestParts {
+  /** The path with its query, without the prefix at which the API is served. */
+  readonly url: string;
+  readonly params: Readonly<Record<string, string>>;
+  readonly address: string;
+  readonly response: ServerResponse;
+  /** The body, if the framework has read it already. */
+  readonly bytes?: Uint8Array | undefined;
+  readonly bodyBytesMax?: number | undefined;
+}
+
+/** Passes a request of Node's server on. */
+export function nodeRequest(incoming: IncomingMessage, parts: NodeRequestParts): ServedRequest {
+  const { url, params, address, response, bytes, bodyBytesMax = bodyBytesMaxDefault } = parts;
+  const [path = '', ...query] = url.split('?');
+  return {
+    method: incoming.method ?? '',
+    path,
+    headers: headersOf(incoming),
+    params,
+    queries: () => queriesOf(query.join('?')),
+    body: bytes === undefined ? new RequestBody(incoming, bodyBytesMax) : readBody(bytes, bodyBytesMax),
+    client: { address },
+    signal: () => signalOf(response),
+  };
+}
+
+function headersOf({ headers: received }: IncomingMessage): Headers {
+  const headers = new Headers();
+  for (const [name, value = ''] of Object.entries(received)) headers.set(name, String(value));
+  return headers;
+}
+
+function queriesOf(text: string): Readonly<Record<string, readonly string[]>> {
+  const params = new URLSearchParams(text);
+  return Object.fromEntries([...params.keys()].map((name) => [name, params.getAll(name)]));
+}
+
+function readBody(bytes: Uint8Array, bytesMax: number): BodyReader {
+  return {
+    isAnnounced: bytes.length > 0,
+    read: async () => {
+      if (bytes.length > bytesMax) throw tooLarge(bytesMax);
+      return bytes;
+    },
+  };
+}
+
+/** A signal that is aborted when the connection ends before the answer does. */
+function signalOf(response: ServerResponse): AbortSignal {
+  const left = new AbortController();
+  response.once('close', () => {
+    if (!response.writableFinished) left.abort();
+  });
+  return left.signal;
+}
+
+/** The part of Fastify's reply that an answer needs. */
+export interface AnswerReply {
+  code(status: number): unknown;
+  headers(headers: Readonly<Record<string, string>>): unknown;
+  send(body?: unknown): unknown;
+}
+
+/** Sends an answer with Fastify, whose routes for HEAD accept streams only. */
+export function sendReply(answer: Response, reply: AnswerReply): unknown {
+  reply.code(answer.status);
+  reply.headers(Object.fromEntries(answer.headers));
+  return reply.send(answer.body ?? undefined);
+}
+
+/** Sends an answer with Node's server. */
+export async function sendResponse(answer: Response, response: ServerResponse): Promise<void> {
+  response.writeHead(answer.status, Object.fromEntries(answer.headers));
+  if (answer.body === null || response.req.method === 'HEAD') response.end();
+  // A client that leaves ends the stream, which is all that there is to do.
+  else await pipeline(answer.body, response).catch(() => undefined);
+}
