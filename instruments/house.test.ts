@@ -57,9 +57,9 @@ test('the number of source files stays small enough for one reader to know them'
   );
   const ofEdge = sources.filter((file) =>
     [
-      /^apps\/wallet-service\/src\/(security\/|process\/(environment-config|parse-section)|wallet\/amount-limits)/,
-      /^apps\/wallet-service\/src\/http\/(audit-writes|client-address|http-settings|preconditions|security-headers)/,
-      /^apps\/wallet-service\/src\/http\/(server-certificate|shard-capacity|tls-handshakes)/,
+      /^packages\/http\/src\/(security\/|parse-section)/,
+      /^apps\/wallet-service\/src\/(security\/|process\/environment-config|wallet\/amount-limits)/,
+      /^apps\/wallet-service\/src\/http\/(audit-writes|http-settings|preconditions|security-headers|shard-capacity|tls-handshakes)/,
       /^packages\/(wallet-client\/|drizzle-adapter\/src\/migration\/(database-roles|role-privileges))/,
     ].some((place) => place.test(file)),
   );

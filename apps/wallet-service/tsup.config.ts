@@ -12,7 +12,7 @@ const service = {
 /** These make up most of the modules. */
 const bundled = [
   /^drizzle-orm/,
-  /^@framework\/(cli|core|drizzle-adapter|events|operator|relay)(\/(adapter|asyncapi|config|http))?$/,
+  /^@framework\/(cli|core|drizzle-adapter|events|http|operator|relay)(\/(adapter|asyncapi|config|http|security))?$/,
   /^zod/,
   /^@?hono/,
   /^big.js/,

@@ -22,6 +22,7 @@ import {
   notifyOfCommits,
   parseDeliverySettings,
 } from '@framework/events';
+import { Authentication } from '@framework/http/security';
 import type { Relay } from '@framework/relay';
 
 import { parseHttpSettings } from './http/http-settings.js';
@@ -32,7 +33,6 @@ import {
   NotifyRecipientOnDeposit,
 } from './notification/notify-recipient.js';
 import { migrationsFolder, operatorCommands } from './operator-command.js';
-import { Authentication } from './security/authentication.js';
 import { securitySettings } from './security/security-settings.js';
 import { WalletAccess, handlersOnly } from './security/wallet-access.js';
 import { InitiateTransferAction } from './transfer/initiate-transfer-action.js';
@@ -192,7 +192,9 @@ export function composeOn(
     delivery,
     relays: served,
     access,
-    authentication: security.jwt && new Authentication(security.jwt, options.onKeysFailure),
+    authentication:
+      security.jwt &&
+      new Authentication(security.jwt, { realm: 'wallet-service', onKeysFailure: options.onKeysFailure }),
   };
 }
 

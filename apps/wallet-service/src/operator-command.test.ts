@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 
 import { operatorCommand } from './operator-command.js';
-import { AuditLog, auditSchema } from './security/audit-log.js';
+import { AuditLog, auditSchema } from '@framework/http/security';
 
 test('a service without arguments runs no command', () => {
   expect(operatorCommand([])).toBeUndefined();

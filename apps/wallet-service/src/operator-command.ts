@@ -9,13 +9,13 @@ import {
   releaseShards,
   roleStatements,
 } from '@framework/drizzle-adapter';
+import { type ChainEnd, checkChain } from '@framework/http/security';
 import { describeRelays } from '@framework/relay/config';
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
 import { embeddedNamespace } from './process/embedded-databases.js';
 import { publishedEvents } from './published-events.js';
-import { type ChainEnd, checkChain } from './security/audit-log.js';
 import { securitySettings } from './security/security-settings.js';
 
 /** The service's own migrations. This file is at the same depth in `src` as the bundle is in `dist`. */

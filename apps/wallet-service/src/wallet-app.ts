@@ -8,18 +8,16 @@ import {
   relayHealthRoute,
 } from '@framework/http';
 import { type HonoEnv, honoApp } from '@framework/http/hono';
+import type { AuditLog, CorsSettings, RateLimits } from '@framework/http/security';
 import { httpInstrumentationMiddleware } from '@hono/otel';
 import type { MeterProvider } from '@opentelemetry/api';
 import { Hono, type MiddlewareHandler } from 'hono';
 
-import type { CorsSettings } from './http/http-settings.js';
 import { publishedEvents } from './published-events.js';
 import { transferRoutes } from './routes/transfer-routes.js';
 import { walletChangeRoutes } from './routes/wallet-change-routes.js';
 import { walletProblems } from './routes/wallet-problems.js';
 import { walletRoutes } from './routes/wallet-routes.js';
-import type { AuditLog } from './security/audit-log.js';
-import type { RateLimits } from './security/rate-limits.js';
 import type { WalletService } from './wallet-service.js';
 
 const info = {

@@ -2,9 +2,9 @@ import type { ActionExecutor, DatabaseRegistry, Repository } from '@framework/co
 import type { ModelMapper } from '@framework/core/adapter';
 import type { Delivery } from '@framework/events';
 import type { ServedRelay } from '@framework/http';
+import type { Authentication } from '@framework/http/security';
 import type { Relay, RelayState } from '@framework/relay';
 
-import type { Authentication } from './security/authentication.js';
 import type { WalletAccess } from './security/wallet-access.js';
 import type { Transfer } from './transfer/transfer.js';
 import type { WalletRepository } from './wallet/wallet-repository.js';

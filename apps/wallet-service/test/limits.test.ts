@@ -1,7 +1,13 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 
 import { RawConnection } from './raw-connection.js';
-import { type KeyServer, TestIssuer, audience, issuer, serveKeys } from './security/test-issuer.js';
+import {
+  type KeyServer,
+  TestIssuer,
+  audience,
+  issuer,
+  serveKeys,
+} from '../../../packages/http/test/test-issuer.js';
 import { type ProxiedService, startProxiedService } from './start-proxied-service.js';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { anOwner, problem } from './wallet-client.js';

@@ -1,5 +1,6 @@
 import { openDatabases, parseFrameworkConfig } from '@framework/core';
 import { RequestBody, ShardCapacity } from '@framework/http';
+import { RateLimits } from '@framework/http/security';
 import { MemoryRepository, MemoryServer, memory } from '@framework/testing/memory';
 import { TestDatabase } from '@framework/testing/postgres';
 import { Readable } from 'node:stream';
@@ -11,7 +12,6 @@ import { parseHttpSettings } from '../src/http/http-settings.js';
 import type { WalletService } from '../src/wallet-service.js';
 import { Notification } from '../src/notification/notify-recipient.js';
 import { logOptions } from '../src/process/log-format.js';
-import { RateLimits } from '../src/security/rate-limits.js';
 import { TransferDecision } from '../src/transfer/transfer-decision.js';
 import { Transfer } from '../src/transfer/transfer.js';
 import type { WalletRepository } from '../src/wallet/wallet-repository.js';

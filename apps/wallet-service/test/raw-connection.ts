@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 
-import { openSocket } from './test-tls.js';
+import { openSocket } from '../../../packages/http/test/test-tls.js';
 
 /** Long enough for a busy machine. */
 const answerTimeoutMs = 60_000;

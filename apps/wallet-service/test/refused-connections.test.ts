@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
-import { openSocket } from './test-tls.js';
+import { openSocket } from '../../../packages/http/test/test-tls.js';
 
 let service: TestService;
 

@@ -1,10 +1,9 @@
+import { RateLimits, type RateStoreSettings, openSharedRates } from '@framework/http/security';
 import { FaultProxy } from '@framework/testing';
 import { createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { afterEach, describe, expect, test } from 'vitest';
 
-import { RateLimits } from '../src/security/rate-limits.js';
-import { type RateStoreSettings, openSharedRates } from '../src/security/shared-rates.js';
 import { OwnServer, programOf } from '../../../packages/relay/test/faults/own-server.js';
 
 /** Long enough for windows not to end within a test. */
@@ -17,7 +16,10 @@ afterEach(async () => {
 
 /** The limits of one of several processes. */
 async function openRates(settings: RateStoreSettings, outages: string[] = []): Promise<RateLimits> {
-  const shared = await openSharedRates(settings, (error) => outages.push(String(error)));
+  const shared = await openSharedRates(settings, {
+    applicationName: 'wallet-service',
+    onOutage: (error) => outages.push(String(error)),
+  });
   ends.push(shared.close);
   return new RateLimits({ perAddress: limit, perPrincipal: limit }, shared.counter);
 }

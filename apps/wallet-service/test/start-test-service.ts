@@ -6,7 +6,7 @@ import { logOptions } from '../src/process/log-format.js';
 import { type RunningService, startService } from '../src/process/start.js';
 import { type Login, createShardDatabases, credentialsOf, leastPrivileges } from './database-logins.js';
 import { groupCommit } from './group-commit.js';
-import { certificateFiles, overTls, testCertificate } from './test-tls.js';
+import { certificateFiles, overTls, testCertificate } from '../../../packages/http/test/test-tls.js';
 import { WalletClient } from './wallet-client.js';
 
 /** Keys of a `primary-config`, in kebab-case. */

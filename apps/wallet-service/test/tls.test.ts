@@ -2,7 +2,11 @@ import { once } from 'node:events';
 import { type TLSSocket, connect } from 'node:tls';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
-import { type CertificateFiles, certificateFiles, testCertificate } from './test-tls.js';
+import {
+  type CertificateFiles,
+  certificateFiles,
+  testCertificate,
+} from '../../../packages/http/test/test-tls.js';
 
 let files: CertificateFiles;
 let service: TestService;

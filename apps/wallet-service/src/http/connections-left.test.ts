@@ -5,8 +5,8 @@ import { connect as connectTls } from 'node:tls';
 import { expect, onTestFinished, test, vi } from 'vitest';
 
 import { leftBehind } from '../../../../packages/core/test/left-behind.js';
-import { testCertificate } from '../../test/test-tls.js';
-import { ClientAddresses } from './client-address.js';
+import { testCertificate } from '../../../../packages/http/test/test-tls.js';
+import { ClientAddresses } from '@framework/http/security';
 import { HttpServer } from './http-server.js';
 import { parseHttpSettings } from './http-settings.js';
 

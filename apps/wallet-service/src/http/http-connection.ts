@@ -1,8 +1,8 @@
 import { InvalidRequestError, RequestBody } from '@framework/http';
+import type { Client } from '@framework/http/security';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-import type { Client } from './client-address.js';
 import { type HeaderLimits, answerText, headersTooLarge, requestTimedOut } from './refused-connection.js';
 import { RequestDeadline, type RequestTimeLimits } from './request-deadline.js';
 

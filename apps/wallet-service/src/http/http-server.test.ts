@@ -4,8 +4,8 @@ import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 
-import { openSocket, overTls, testCertificate } from '../../test/test-tls.js';
-import { ClientAddresses } from './client-address.js';
+import { openSocket, overTls, testCertificate } from '../../../../packages/http/test/test-tls.js';
+import { ClientAddresses } from '@framework/http/security';
 import { HttpServer, type ServerLimits } from './http-server.js';
 import { parseHttpSettings } from './http-settings.js';
 import { type FrameworkProblem, ProblemError, frameworkProblems } from '@framework/http';

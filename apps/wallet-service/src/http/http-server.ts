@@ -12,8 +12,12 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { SecureContextOptions } from 'node:tls';
 
-import type { TooManyRequestsError } from '../security/rate-limits.js';
-import { type Client, type ClientAddresses, ConnectionCounts } from './client-address.js';
+import {
+  type Client,
+  type ClientAddresses,
+  ConnectionCounts,
+  type TooManyRequestsError,
+} from '@framework/http/security';
 import { type ConnectionLimits, type ExchangeHandler, HttpConnection } from './http-connection.js';
 import { connectionIssue, headerIssue } from './refused-connection.js';
 import { TlsHandshakes } from './tls-handshakes.js';

@@ -4,8 +4,8 @@ import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { afterEach, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 
 import { leftBehind } from '../../../../packages/core/test/left-behind.js';
-import { type TestCertificate, testCertificate } from '../../test/test-tls.js';
-import { ClientAddresses } from './client-address.js';
+import { type TestCertificate, testCertificate } from '../../../../packages/http/test/test-tls.js';
+import { ClientAddresses } from '@framework/http/security';
 import { HttpServer, type HttpServerOptions, type ServerLimits } from './http-server.js';
 import { parseHttpSettings } from './http-settings.js';
 import { TlsHandshakes } from './tls-handshakes.js';

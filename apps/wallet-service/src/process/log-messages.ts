@@ -1,5 +1,6 @@
 import type { PostgresWarning } from '@framework/drizzle-adapter';
 import { requestLogMessages } from '@framework/http';
+import { certificateLogMessages } from '@framework/http/security';
 
 /**
  * The messages of all lines of the log. What differs from line to line is in fields, so that lines can be counted and looked for by
@@ -26,9 +27,7 @@ export const logMessages = {
   auditFailed: 'the audit log cannot be written: writes are refused until it can',
   keysFailed: 'the keys of tokens cannot be read: check jwks-uri or jwks-file',
   ratesAlone: 'rates are counted by each process alone',
-  certificateRenewed: 'the certificate was renewed',
-  certificateRefused: 'the files of the certificate are refused: the earlier one stays',
-  certificateExpired: 'the certificate has expired',
+  ...certificateLogMessages,
 } as const;
 
 /** The messages about databases, by the kind of what is wrong with them. */

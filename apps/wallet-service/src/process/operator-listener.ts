@@ -1,5 +1,5 @@
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
-import { errorReason } from '@framework/http';
+import { errorReason, parseSection } from '@framework/http';
 import { Operator } from '@framework/operator';
 import { type ConsoleFiles, operatorApp, operatorTokenMin } from '@framework/operator/http';
 import { createAdaptorServer } from '@hono/node-server';
@@ -13,7 +13,6 @@ import * as z from 'zod';
 import { walletExtension } from '../operator/wallet-extension.js';
 import type { WalletService } from '../wallet-service.js';
 import { logMessages } from './log-messages.js';
-import { parseSection } from './parse-section.js';
 
 const port = 'must be a whole number from 0 to 65535';
 const token = `must be a text of at least ${operatorTokenMin} characters, such as that of \`openssl rand -hex 32\``;

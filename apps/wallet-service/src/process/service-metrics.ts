@@ -1,4 +1,5 @@
 import type { DatabaseRegistry, FrameworkConfig } from '@framework/core';
+import { parseSection } from '@framework/http';
 import { observeDelivery, observePools } from '@framework/telemetry';
 import { type MeterProvider as Provider, metrics } from '@opentelemetry/api';
 import { PrometheusExporter } from '@opentelemetry/exporter-prometheus';
@@ -10,7 +11,6 @@ import type { Logger } from 'pino';
 import * as z from 'zod';
 
 import { logMessages } from './log-messages.js';
-import { parseSection } from './parse-section.js';
 
 const portIssue = 'must be a whole number from 0 to 65535';
 const intervalIssue = 'must be a whole number from 100 to 3600000';

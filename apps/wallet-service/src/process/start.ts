@@ -1,6 +1,15 @@
 import { ConfigurationError, type FrameworkConfig, type RetryPolicy } from '@framework/core';
 import type { AnyEventHandler } from '@framework/events';
 import { type HttpApi, ShardCapacity, errorReason, requestIdHeader } from '@framework/http';
+import {
+  AuditLog,
+  type AuditSettings,
+  ClientAddresses,
+  RateLimits,
+  ServerCertificate,
+  assertLoopbackOnly,
+  openSharedRates,
+} from '@framework/http/security';
 import type { Relay } from '@framework/relay';
 import { type RelaySources, openRelays } from '@framework/relay/config';
 import { Telemetry } from '@framework/telemetry';
@@ -9,14 +18,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 
 import { composeWalletService } from '../composition.js';
-import { ClientAddresses } from '../http/client-address.js';
 import { HttpServer, type WebHandler } from '../http/http-server.js';
 import { type HttpLimits, parseHttpSettings } from '../http/http-settings.js';
-import { ServerCertificate } from '../http/server-certificate.js';
-import { AuditLog, type AuditSettings } from '../security/audit-log.js';
-import { RateLimits } from '../security/rate-limits.js';
-import { assertAlone, securitySettings } from '../security/security-settings.js';
-import { openSharedRates } from '../security/shared-rates.js';
+import { securitySettings } from '../security/security-settings.js';
 import { deliveryOptions } from './delivery-options.js';
 import { logMessages } from './log-messages.js';
 import { listenForOperators } from './operator-listener.js';
@@ -32,6 +36,9 @@ const sources: RelaySources = {
     return logicalReplication();
   },
 };
+
+/** What makes the service serve other computers. */
+const jwtRemedy = 'configure framework.security.jwt in the file of WALLET_CONFIG';
 
 /** A wallet service that accepts requests. */
 export interface RunningService {
@@ -80,7 +87,7 @@ export async function startService(options: {
 }): Promise<RunningService> {
   const { config, role = 'all', retry, logger, isProduction = false } = options;
   const security = securitySettings(config);
-  if (security.jwt === undefined) assertAlone({ host: options.host, isProduction });
+  if (security.jwt === undefined) assertLoopbackOnly({ host: options.host, isProduction, remedy: jwtRemedy });
   const { limits, trustedProxies, tls, cors } = parseHttpSettings(config.http);
   const certificate = tls && (await ServerCertificate.read(tls));
   const audit = security.audit && (await openAudit(security.audit, logger));
@@ -162,9 +169,10 @@ async function openAudit(settings: AuditSettings, logger: Logger): Promise<Audit
 async function openLimits(limits: HttpLimits, logger: Logger): Promise<OpenLimits> {
   const shared =
     limits.sharedBy &&
-    (await openSharedRates(limits.sharedBy, (error) =>
-      logger.warn({ reason: errorReason(error) }, logMessages.ratesAlone),
-    ));
+    (await openSharedRates(limits.sharedBy, {
+      applicationName: 'wallet-service',
+      onOutage: (error) => logger.warn({ reason: errorReason(error) }, logMessages.ratesAlone),
+    }));
   return {
     rates: new RateLimits(limits, shared?.counter),
     capacity: new ShardCapacity(limits.requestsPerShardMax),

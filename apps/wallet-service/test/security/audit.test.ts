@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { checkChain } from '../../src/security/audit-log.js';
+import { checkChain } from '@framework/http/security';
 import { lockedCount, withSession } from '../database-session.js';
 import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
 import { type Answer, problem } from '../wallet-client.js';
-import { TestIssuer, audience, issuer } from './test-issuer.js';
+import { TestIssuer, audience, issuer } from '../../../../packages/http/test/test-issuer.js';
 
 const owner = randomUUID();
 let service: TestService;

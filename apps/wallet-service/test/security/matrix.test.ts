@@ -16,7 +16,7 @@ import { Transfer } from '../../src/transfer/transfer.js';
 import { Wallet } from '../../src/wallet/wallet.js';
 import { type MemoryService, memoryService } from '../memory-service.js';
 import type { Answer } from '../wallet-client.js';
-import { TestIssuer, audience, issuer } from './test-issuer.js';
+import { TestIssuer, audience, issuer } from '../../../../packages/http/test/test-issuer.js';
 
 const owner = randomUUID();
 const other = randomUUID();

@@ -7,7 +7,13 @@ import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 
 import { type RunningService, startService } from '../../src/process/start.js';
 import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
-import { type KeyServer, TestIssuer, audience, issuer, serveKeys } from './test-issuer.js';
+import {
+  type KeyServer,
+  TestIssuer,
+  audience,
+  issuer,
+  serveKeys,
+} from '../../../../packages/http/test/test-issuer.js';
 
 let running: TestService | undefined;
 afterEach(async () => {

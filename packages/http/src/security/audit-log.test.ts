@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
-import { type AuditEntry, AuditLog, auditSchema, checkChain } from './audit-log.js';
+import { type AuditEntry, AuditLog } from './audit-log.js';
+import { checkChain } from './hash-chain.js';
+import { auditSchema } from './security-settings.js';
 
 const entry: AuditEntry = {
   time: new Date('2026-01-31T12:00:00Z'),

@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import pg from 'pg';
+import type { Pool, QueryConfig, QueryResult } from 'pg';
 import {
   RLWrapperTimeouts,
   RateLimiterPostgres,
@@ -8,35 +8,54 @@ import {
   RateLimiterRes,
 } from 'rate-limiter-flexible';
 
-import { type RateCounter, type RateLimit, type RateSubject, inMemory } from './rate-limits.js';
+import {
+  type RateCounter,
+  type RateCounterFactory,
+  type RateLimit,
+  type RateSubject,
+  inMemory,
+} from './rate-limits.js';
 
-/** The URL of the store in which several processes count together. */
+/** The URL of the store in which several processes count together; its client, `redis` or `pg`, is an optional peer dependency. */
 export type RateStoreSettings = { readonly redis: string } | { readonly postgresql: string };
 
-/** How long the store may take to answer, in milliseconds. */
+/** The time that the store has for an answer, in milliseconds. */
 const answerTimeoutMs = 250;
-/** How long each process counts alone after the store has failed, in milliseconds. */
+/** The time for which each process counts alone after the store has failed, in milliseconds. */
 const outageMs = 1_000;
 const connectionsMax = 4;
 const table = 'rate_limits';
 
-/** A store in which several processes count together. */
+/** The counters of several processes in one store. */
 export interface SharedRates {
-  readonly counter: (subject: RateSubject, limit: RateLimit) => RateCounter;
+  /** Creates a counter, for the constructor of `RateLimits`. */
+  readonly counter: RateCounterFactory;
+  /** Disconnects from the store. */
   readonly close: () => Promise<void>;
 }
 
+/** The options of {@link openSharedRates}. */
+export interface SharedRatesOptions {
+  /** The name of the service in the store's list of connections. */
+  readonly applicationName: string;
+  /** Called with the reason at the beginning of an outage. */
+  readonly onOutage: (error: unknown) => void;
+}
+
 /**
- * Opens the store in which several processes count together. It does not wait for the store: while that cannot be used, each process
- * counts alone, so that a client may send its rate to each of them.
+ * Opens the store in which several processes count together. It does not wait for the store: during an outage, each process counts
+ * alone, so that a client may send its rate to each of them.
  *
- * @param onOutage called with the reason at the beginning of an outage
+ * In PostgreSQL, the counts are in the table `rate_limits`, which is created if it is missing.
  */
 export async function openSharedRates(
   settings: RateStoreSettings,
-  onOutage: (error: unknown) => void,
+  { applicationName, onOutage }: SharedRatesOptions,
 ): Promise<SharedRates> {
-  const store = 'redis' in settings ? await redisStore(settings.redis) : postgresStore(settings.postgresql);
+  const store =
+    'redis' in settings
+      ? await redisStore(settings.redis)
+      : await postgresStore(settings.postgresql, applicationName);
   const outage = new Outage(onOutage);
   return {
     counter: (subject, limit) => {
@@ -60,20 +79,20 @@ function limiterOptions(subject: RateSubject, { requests, seconds }: RateLimit) 
     keyPrefix: `rate-${subject}`,
     points: requests,
     duration: seconds,
-    // The store is not asked again about a client that has reached its limit.
+    // No further queries to the store about a client that has reached its limit.
     inMemoryBlockOnConsumed: requests,
   };
 }
 
 async function redisStore(url: string): Promise<Store> {
-  // Imported here because a service that counts alone does not need it.
+  // Imported here because a service that counts alone does not need it, as is `pg`.
   const { createClient } = await import('redis');
   const client = createClient({
     url,
     disableOfflineQueue: true,
     socket: { connectTimeout: answerTimeoutMs * 4 },
   });
-  // Every command fails while there is no connection, which says the same.
+  // Every command fails while there is no connection, which is reported as an outage.
   client.on('error', () => undefined);
   const closing = new AbortController();
   const connect = async (): Promise<void> => {
@@ -98,18 +117,19 @@ async function redisStore(url: string): Promise<Store> {
   };
 }
 
-function postgresStore(url: string): Store {
+async function postgresStore(url: string, applicationName: string): Promise<Store> {
+  const { default: pg } = await import('pg');
   const pool = new pg.Pool({
     connectionString: url,
     max: connectionsMax,
     connectionTimeoutMillis: answerTimeoutMs,
     query_timeout: answerTimeoutMs,
-    application_name: 'wallet-service rate limits',
+    application_name: `${applicationName} rate limits`,
   });
   // A connection that was idle has ended; the next query opens another one.
   pool.on('error', () => undefined);
   let isCreated = false;
-  const query = async (text: pg.QueryConfig): Promise<pg.QueryResult> => {
+  const query = async (text: QueryConfig): Promise<QueryResult> => {
     if (!isCreated) await createTable(pool);
     isCreated = true;
     try {
@@ -134,7 +154,7 @@ function postgresStore(url: string): Store {
 }
 
 /** Creates the table unless it exists: the role of the service may lack the privilege to create one, or to try. */
-async function createTable(pool: pg.Pool): Promise<void> {
+async function createTable(pool: Pool): Promise<void> {
   const { rows } = await pool.query<{ exists: boolean }>('select to_regclass($1) is not null as exists', [
     table,
   ]);
@@ -144,7 +164,7 @@ async function createTable(pool: pg.Pool): Promise<void> {
   );
 }
 
-/** Whether the store has failed a moment ago; shared by the counters, which use the same store. */
+/** The outages of the store, which its counters have in common. */
 class Outage {
   readonly #onBegin: (error: unknown) => void;
   #untilMs = -Infinity;
@@ -169,10 +189,10 @@ class Outage {
   }
 }
 
-/** Longer keys are replaced by their hash, because the table's keys have at most 255 characters. */
+/** The longest key that is stored as it is, in characters: the keys of the table have at most 255. Longer ones are hashed. */
 const keyCharactersMax = 200;
 
-/** Counts in the store; in the memory of this process while the store cannot be used. */
+/** Counts in the store, and during an outage in the memory of this process. */
 class SharedCounter implements RateCounter {
   readonly #shared: RateCounter;
   readonly #own: RateCounter;
@@ -184,7 +204,7 @@ class SharedCounter implements RateCounter {
     this.#outage = outage;
   }
 
-  async consume(key: string): Promise<RateLimiterRes> {
+  async consume(key: string): Promise<unknown> {
     if (this.#outage.lasts) return this.#own.consume(key);
     try {
       const counted = await this.#shared.consume(shortened(key));
@@ -199,5 +219,5 @@ class SharedCounter implements RateCounter {
 }
 
 function shortened(key: string): string {
-  return key.length <= keyCharactersMax ? key : createHash('sha256').update(key).digest('base64url');
+  return key.length <= keyCharactersMax ? key : hash('sha256', key, 'base64url');
 }

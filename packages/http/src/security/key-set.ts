@@ -8,52 +8,55 @@ import {
 } from 'jose';
 import { readFile } from 'node:fs/promises';
 
+import { ProblemError } from '../problem/problem-error.js';
 import type { JwtSettings } from './security-settings.js';
 
-/** How keys are read, and how often. */
+/** The place of an issuer's public keys, and the intervals at which they are read. */
 export interface KeySource {
   /** Reads all keys. */
   readonly load: () => Promise<JSONWebKeySet>;
   /**
-   * How old keys may be before they are read again, beside the requests that use them. When no request has led to that for twice as
-   * long, the next one waits for it.
+   * The age at which keys are read again, in milliseconds, in parallel to the requests that use them. After twice as long without a
+   * read, the next request waits for one.
    */
   readonly refreshMs: number;
-  /** How soon after a read a token with an unknown key leads to another one. */
+  /** The minimum interval between reads that tokens with unknown keys lead to, in milliseconds. */
   readonly cooldownMs: number;
 }
 
-/** How soon the keys are read again if that has never succeeded, in milliseconds. */
+/** The minimum interval between reads until one has succeeded, in milliseconds. */
 const firstCooldownMs = 1_000;
 
-/** How long a request waits for the keys, in milliseconds; longer than an address may take to answer. */
+/** The time for which a request waits for the keys, in milliseconds; longer than the timeout of a URL. */
 const loadMsMax = 5_000;
 
 /**
- * How many bytes of an answer with keys are read, without their compression. Many more than any issuer needs, and so few that parsing
- * them, whatever they are, does not keep requests waiting.
+ * The maximum size of an answer with keys, in bytes after decompression. Many more than any issuer needs, and so few that parsing them
+ * delays no request.
  */
 const answerBytesMax = 262_144;
 
-/** No keys have been read so far, so no token can be verified. */
-export class KeysUnavailableError extends Error {
-  override readonly name = 'KeysUnavailableError';
+/** Ends a request whose token cannot be verified, because no keys have been read so far, with the code `keys-unavailable`. */
+export class KeysUnavailableError extends ProblemError {
+  constructor() {
+    super('keys-unavailable', 'No keys for tokens have been read so far');
+  }
 }
 
 /**
  * The public keys of an issuer. They are read again when they are old, or when a token names another one, so that an issuer can
- * replace its keys. While they cannot be read, those that were read last stay valid.
+ * replace its keys. While they cannot be read, the last ones stay valid.
  */
 export class KeySet {
   readonly #source: KeySource;
   readonly #onFailure: (error: unknown) => void;
   #keys: JWTVerifyGetKey | undefined;
-  /** What was read last, as JSON. */
+  /** The JSON of {@link #keys}. */
   #text: string | undefined;
   #loading: Promise<void> | undefined;
   #loadedAtMs = -Infinity;
   #triedAtMs = -Infinity;
-  /** Why the last reading failed, if it did. */
+  /** The reason of the last read's failure. */
   #failure: string | undefined;
 
   /** @param onFailure called when the keys cannot be read, once for each reason until they are read again */
@@ -70,33 +73,30 @@ export class KeySet {
   readonly find: JWTVerifyGetKey = async (header, token) => {
     if (this.#keys === undefined) await this.#load();
     else await this.#refresh();
-    const keys = this.#known();
+    const keys = this.#loaded();
     try {
       return await keys(header, token);
     } catch (error) {
       if (!(error instanceof errors.JWKSNoMatchingKey)) throw error;
       await this.#load();
-      return this.#known()(header, token);
+      return this.#loaded()(header, token);
     }
   };
 
-  /** Reads the keys, so that they are there for the first request. */
+  /** Begins to read the keys, before the first request needs them. */
   preload(): void {
     void this.#load();
   }
 
-  /**
-   * An object that stands for the present keys: another one after they have changed; `undefined` when there are none. Like finding a
-   * key, asking leads to reading them again when they are old.
-   */
+  /** The present keys: another object after each change; `undefined` when there are none. Reads old keys again, like {@link find}. */
   async current(): Promise<object | undefined> {
     if (this.#keys !== undefined) await this.#refresh();
     return this.#keys;
   }
 
   /**
-   * Reads old keys again. Waits only after a time without requests, in which keys may have been withdrawn long ago: while the keys
-   * cannot be read, each request would wait.
+   * Reads old keys again. Waits only after a time without requests, in which keys may have been withdrawn long ago: otherwise each
+   * request would wait while the keys cannot be read.
    */
   async #refresh(): Promise<void> {
     const { refreshMs } = this.#source;
@@ -107,12 +107,12 @@ export class KeySet {
     if (wasIdle) await loading;
   }
 
-  #known(): JWTVerifyGetKey {
-    if (this.#keys === undefined) throw new KeysUnavailableError('No keys for tokens have been read so far');
+  #loaded(): JWTVerifyGetKey {
+    if (this.#keys === undefined) throw new KeysUnavailableError();
     return this.#keys;
   }
 
-  /** Reads the keys, together with all who ask meanwhile, unless they were read a moment ago. */
+  /** Reads the keys, once for all concurrent callers, unless they were read a moment ago. */
   #load(): Promise<void> {
     if (this.#loading !== undefined) return this.#loading;
     const { cooldownMs } = this.#source;
@@ -123,8 +123,8 @@ export class KeySet {
   }
 
   /**
-   * Begins to read the keys, and resolves when that has ended, or takes too long. Until it has ended, it is not begun again, because a
-   * file of a server that is away blocks a thread.
+   * Begins a read, and resolves when it has ended or takes too long. No other read begins before its end, because a file on a server
+   * that does not answer blocks a thread.
    */
   #begin(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -161,7 +161,7 @@ export class KeySet {
   }
 }
 
-/** The keys at the address or in the file of the settings. */
+/** The keys at the URL or in the file of the settings. */
 export function keySource({ jwksUri, jwksFile }: Pick<JwtSettings, 'jwksUri' | 'jwksFile'>): KeySource {
   if (jwksUri !== undefined) {
     const remote = createRemoteJWKSet(new URL(jwksUri), {
@@ -179,7 +179,7 @@ export function keySource({ jwksUri, jwksFile }: Pick<JwtSettings, 'jwksUri' | '
   return { load, refreshMs: 1_000, cooldownMs: 1_000 };
 }
 
-/** The same response with a body that fails, and is not read on, beyond the limit. */
+/** The same response, whose body fails and is no longer read beyond the limit. */
 function limited({ body, status }: Response): Response {
   let bytes = 0;
   const counted = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({

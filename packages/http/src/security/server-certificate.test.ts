@@ -2,28 +2,33 @@ import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { connect, createServer } from 'node:tls';
-import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 
-import { leftBehind } from '../../../../packages/core/test/left-behind.js';
+import { leftBehind } from '../../../core/test/left-behind.js';
 import { type CertificateFiles, certificateFiles, testCertificate } from '../../test/test-tls.js';
+import type { HttpLog } from '../http-log.js';
 import { ServerCertificate } from './server-certificate.js';
 
 let files: CertificateFiles;
-const log: { readonly level: number; readonly msg: string; readonly reason?: string }[] = [];
-const logger = pino({}, { write: (line: string) => void log.push(JSON.parse(line)) });
+const lines: { readonly message: string; readonly reason?: string }[] = [];
+const log: HttpLog = {
+  debug: () => expect.unreachable(),
+  info: (fields, message) => void lines.push({ ...fields, message }),
+  warn: (fields, message) => void lines.push({ ...fields, message }),
+  error: () => expect.unreachable(),
+};
 const canary = 'Tr0ub4dor-and-3-secrets';
 
 beforeEach(async () => {
   files = await certificateFiles(await testCertificate());
-  log.length = 0;
+  lines.length = 0;
 });
 afterEach(() => files.remove());
 
 test('a certificate is applied once after each renewal of its files', async () => {
   const certificate = await read();
   const applied: unknown[] = [];
-  const check = () => certificate.check(({ cert }) => applied.push(cert), logger);
+  const check = () => certificate.check(({ cert }) => applied.push(cert), log);
   await check();
   const renewed = await testCertificate();
   await files.renew(renewed);
@@ -31,24 +36,24 @@ test('a certificate is applied once after each renewal of its files', async () =
   await check();
   expect(applied).toEqual([renewed.cert]);
   expect(certificate.context).toMatchObject({ ...renewed, minVersion: 'TLSv1.2' });
-  expect(log.map(({ msg }) => msg)).toEqual(['the certificate was renewed']);
+  expect(lines.map(({ message }) => message)).toEqual(['the certificate was renewed']);
 });
 
 test('a certificate stays when its files become unusable, and each reason is logged once', async () => {
   const certificate = await read();
   const before = certificate.context;
-  const check = () => certificate.check(() => expect.unreachable(), logger);
+  const check = () => certificate.check(() => expect.unreachable(), log);
   await writeFile(files.section['key-file'], canary);
   await check();
   await check();
   await files.remove();
   await check();
   expect(certificate.context).toEqual(before);
-  expect(log.map(({ reason }) => reason)).toEqual([
+  expect(lines.map(({ reason }) => reason)).toEqual([
     expect.stringContaining('framework.http.tls.key-file'),
     expect.stringContaining('cannot be read (ENOENT)'),
   ]);
-  expect(JSON.stringify(log)).not.toContain(canary);
+  expect(JSON.stringify(lines)).not.toContain(canary);
 });
 
 describe('with TLS 1.2 and an RSA key, a client', () => {
@@ -77,22 +82,22 @@ describe('with TLS 1.2 and an RSA key, a client', () => {
 
 test('a certificate that has expired is served, with a warning', async () => {
   await files.renew(await testCertificate({ notAfterDate: new Date('2020-01-01') }));
-  const unfollow = (await read()).follow(() => undefined, logger);
+  const unfollow = (await read()).follow(() => undefined, log);
   unfollow();
-  expect(log.map(({ msg }) => msg)).toEqual(['the certificate has expired']);
+  expect(lines.map(({ message }) => message)).toEqual(['the certificate has expired']);
 });
 
 test('a certificate that expires while it is served is reported once', async () => {
   await files.renew(await testCertificate({ notAfterDate: new Date(Date.now() + 3_600_000) }));
   const certificate = await read();
-  const check = () => certificate.check(() => expect.unreachable(), logger);
+  const check = () => certificate.check(() => expect.unreachable(), log);
   await check();
-  expect(log).toEqual([]);
+  expect(lines).toEqual([]);
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 7_200_000 });
   onTestFinished(() => void vi.useRealTimers());
   await check();
   await check();
-  expect(log.map(({ msg }) => msg)).toEqual(['the certificate has expired']);
+  expect(lines.map(({ message }) => message)).toEqual(['the certificate has expired']);
 });
 
 test.each([
@@ -125,7 +130,7 @@ function read(section: Readonly<Record<string, string>> = files.section): Promis
 test('a certificate whose files are no longer followed leaves no timer behind', async () => {
   const certificate = await read();
   const left = await leftBehind(() => {
-    const end = certificate.follow(() => expect.unreachable(), logger);
+    const end = certificate.follow(() => expect.unreachable(), log);
     end();
     end();
   });
@@ -138,7 +143,7 @@ test('a certificate that is followed is read again only once the earlier reading
   const certificate = await read();
   const reading = Promise.withResolvers<void>();
   const check = vi.spyOn(certificate, 'check').mockReturnValue(reading.promise);
-  const end = certificate.follow(() => undefined, logger);
+  const end = certificate.follow(() => undefined, log);
   vi.advanceTimersByTime(4_999);
   expect(check).toHaveBeenCalledTimes(0);
   vi.advanceTimersByTime(20_001);

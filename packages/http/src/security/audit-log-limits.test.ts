@@ -5,8 +5,10 @@ import { join } from 'node:path';
 
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
-import { leftBehind, unhandledIn } from '../../../../packages/core/test/left-behind.js';
-import { type AuditEntry, AuditLog, auditSchema, checkChain } from './audit-log.js';
+import { leftBehind, unhandledIn } from '../../../core/test/left-behind.js';
+import { type AuditEntry, AuditLog } from './audit-log.js';
+import { checkChain } from './hash-chain.js';
+import { auditSchema } from './security-settings.js';
 
 type Handle = Awaited<ReturnType<typeof open>>;
 

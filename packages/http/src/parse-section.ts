@@ -3,13 +3,14 @@ import { kebabCasePath, unknownKeys } from '@framework/core/adapter';
 import type * as z from 'zod';
 
 /**
- * Validates a section of the configuration file that core only passes on.
+ * Validates a section of the configuration file that core only passes on, and completes it with the defaults of its schema.
  *
- * @param name its key below `framework`
+ * @param name its key below `framework`, such as `http`
+ * @param section the section with keys in camel case, as `parseFrameworkConfig` of core returns it
  * @throws ConfigurationError `invalid-configuration` with the path of every fault; values are never shown
  */
 export function parseSection<Schema extends z.ZodType>(
-  name: 'http' | 'security' | 'metrics' | 'operator',
+  name: string,
   schema: Schema,
   section: Readonly<Record<string, unknown>>,
 ): z.output<Schema> {

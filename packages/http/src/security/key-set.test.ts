@@ -8,11 +8,11 @@ import { gzipSync } from 'node:zlib';
 import { decodeProtectedHeader } from 'jose';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
-import { leftBehind, unhandledIn } from '../../../../packages/core/test/left-behind.js';
-import { type KeyServer, TestIssuer, audience, issuer, serveKeys } from '../../test/security/test-issuer.js';
+import { leftBehind, unhandledIn } from '../../../core/test/left-behind.js';
+import { type KeyServer, TestIssuer, audience, issuer, serveKeys } from '../../test/test-issuer.js';
 import { Authentication } from './authentication.js';
 import { type KeySource, KeySet, keySource } from './key-set.js';
-import { type JwtSettings, securitySettings } from './security-settings.js';
+import { type JwtSettings, jwtSchema } from './security-settings.js';
 
 interface Verifying {
   readonly issuing: TestIssuer;
@@ -27,14 +27,16 @@ async function verifying(
   const issuing = await TestIssuer.create();
   const failures: unknown[] = [];
   const settings = settingsOf({ jwksUri: 'https://id.example.com/jwks' });
-  const authentication = new Authentication(settings, (error) => failures.push(error), await source(issuing));
+  const authentication = new Authentication(settings, {
+    realm: 'wallet-service',
+    onKeysFailure: (error) => failures.push(error),
+    keys: await source(issuing),
+  });
   return { issuing, authentication, failures };
 }
 
 function settingsOf(keys: object): JwtSettings {
-  const { jwt } = securitySettings({ security: { jwt: { issuer, audience, ...keys } } });
-  if (jwt === undefined) throw new Error('There are no settings');
-  return jwt;
+  return jwtSchema.parse({ issuer, audience, ...keys });
 }
 
 async function nameOf(authentication: Authentication, token: string): Promise<string> {
@@ -48,8 +50,8 @@ async function served(issuing: TestIssuer): Promise<KeyServer> {
   return server;
 }
 
-const unauthorized = { name: 'UnauthorizedError' };
-const unavailable = { name: 'KeysUnavailableError' };
+const unauthorized = { code: 'unauthorized' };
+const unavailable = { code: 'keys-unavailable' };
 
 describe('the keys at an address', () => {
   test('are read once for many tokens', async () => {
@@ -265,7 +267,7 @@ async function servedBy(answer: RequestListener): Promise<string> {
 }
 
 async function keyFile(): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'wallet-keys-'));
+  const folder = await mkdtemp(join(tmpdir(), 'jwks-'));
   onTestFinished(() => rm(folder, { recursive: true }));
   return join(folder, 'jwks.json');
 }

@@ -1,19 +1,18 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
-import { TestIssuer, type TokenOptions, audience, issuer } from '../../test/security/test-issuer.js';
+import { TestIssuer, type TokenOptions, audience, issuer } from '../../test/test-issuer.js';
 import { Authentication } from './authentication.js';
 import type { KeySource } from './key-set.js';
-import { securitySettings } from './security-settings.js';
+import { jwtSchema } from './security-settings.js';
 import { VerifiedTokens } from './verified-tokens.js';
 
 async function verifying(
   source: (issuing: TestIssuer) => Partial<KeySource> = () => ({}),
 ): Promise<{ readonly issuing: TestIssuer; readonly principalOf: (token: string) => Promise<object> }> {
   const issuing = await TestIssuer.create();
-  const { jwt } = securitySettings({ security: { jwt: { issuer, audience, jwksFile: 'jwks.json' } } });
-  if (jwt === undefined) throw new Error('There are no settings');
+  const jwt = jwtSchema.parse({ issuer, audience, jwksFile: 'jwks.json' });
   const keys = { load: () => issuing.keys(), refreshMs: 60_000, cooldownMs: 0, ...source(issuing) };
-  const authentication = new Authentication(jwt, undefined, keys);
+  const authentication = new Authentication(jwt, { realm: 'wallet-service', keys });
   // Tokens are remembered only with keys that were there before.
   await authentication.principalOf(new Headers({ authorization: `Bearer ${await issuing.token()}` }));
   return {
@@ -22,7 +21,7 @@ async function verifying(
   };
 }
 
-const unauthorized = { name: 'UnauthorizedError' };
+const unauthorized = { code: 'unauthorized' };
 
 describe('a verified token', () => {
   test('is not verified again', async () => {

@@ -2,22 +2,22 @@ import type { Principal } from '@framework/core';
 import { LRUCache } from 'lru-cache';
 import { hash } from 'node:crypto';
 
-/** How many tokens are remembered, and how many characters they may have together. */
 const tokensMax = 10_000;
+/** The maximum number of characters of all tokens together. */
 const charactersMax = 8_388_608;
 
 interface Verified {
   readonly principal: Principal;
-  /** When the token expires, in seconds since 1970. */
+  /** The end of the token's validity, in seconds since 1970. */
   readonly expiresAtS: number;
 }
 
 /**
- * Remembers whose tokens have been verified, because verifying a signature takes about 0.1 ms of processor time. What was verified with
- * other keys than the present ones is forgotten.
+ * Caches the principals of verified tokens, because the verification of a signature takes about 0.1 ms of processor time. A change of
+ * the keys empties the cache.
  */
 export class VerifiedTokens {
-  /** By the hashes of tokens, so that the memory of the process does not hold what others could use. */
+  /** By the hashes of tokens, so that the memory of the process does not contain usable tokens. */
   readonly #verified = new LRUCache<string, Verified>({ max: tokensMax, maxSize: charactersMax });
   readonly #clockToleranceS: number;
   #keys: object | undefined;
@@ -29,7 +29,7 @@ export class VerifiedTokens {
   /**
    * The principal of a token that was verified with these keys and has not expired.
    *
-   * @param keys an object that is another one after the keys have changed
+   * @param keys the present keys: another object after each change
    */
   principalOf(token: string, keys: object | undefined): Principal | undefined {
     if (keys !== this.#keys) this.#verified.clear();
@@ -41,8 +41,8 @@ export class VerifiedTokens {
   }
 
   /**
-   * Remembers a token that was not there, and has been verified since then, unless the keys have changed meanwhile: it may have been
-   * verified with the former ones.
+   * Caches a token that has been verified since {@link principalOf} was called, unless the keys have changed meanwhile: it may have
+   * been verified with the former ones.
    */
   remember(token: string, verified: Verified, keys: object): void {
     if (keys === this.#keys) this.#verified.set(keyOf(token), verified, { size: token.length });

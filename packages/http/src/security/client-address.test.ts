@@ -2,15 +2,13 @@ import { Socket } from 'node:net';
 
 import { describe, expect, test } from 'vitest';
 
-import { leftBehind } from '../../../../packages/core/test/left-behind.js';
+import { leftBehind } from '../../../core/test/left-behind.js';
 import { ClientAddresses, ConnectionCounts, addressRange } from './client-address.js';
-import { parseHttpSettings } from './http-settings.js';
 
-const { limits, trustedProxies } = parseHttpSettings({
+const clients = new ClientAddresses({
   trustedProxies: ['10.0.0.0/8', 'fd00::1'],
-  limits: { unlimitedAddresses: ['192.0.2.0/24'] },
+  unlimited: ['192.0.2.0/24'],
 });
-const clients = new ClientAddresses({ trustedProxies, unlimited: limits.unlimitedAddresses });
 
 test.each([
   ['203.0.113.9', '203.0.113.9'],
@@ -65,6 +63,7 @@ test.each(['', '1', '10.0.0', '10.0.0.0/33', '10.0.0.0/', '::/129', 'example.com
   'the text "%s" is no range of addresses',
   (text) => {
     expect(addressRange(text)).toBeUndefined();
+    expect(() => new ClientAddresses({ trustedProxies: [text], unlimited: [] })).toThrow(TypeError);
   },
 );
 
@@ -113,8 +112,7 @@ test.each([
   ['2001:db8::/32', ['2001:db8::', '2001:db8:ffff:ffff:ffff:ffff:ffff:ffff'], ['2001:db7::', '2001:db9::']],
   ['::1', ['::1'], ['::', '::2']],
 ])('the range %s contains its first and last address, and no others', (range, inside, outside) => {
-  const unlimited = [addressRange(range)!];
-  const of = new ClientAddresses({ trustedProxies: [], unlimited });
+  const of = new ClientAddresses({ trustedProxies: [], unlimited: [range] });
   const isIn = (address: string): boolean => !of.atAddress(address).isLimited;
   expect([inside.map(isIn), outside.map(isIn)]).toEqual([inside.map(() => true), outside.map(() => false)]);
 });

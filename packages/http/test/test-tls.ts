@@ -59,7 +59,7 @@ export interface CertificateFiles {
 
 /** Writes a certificate to files in a folder of their own. */
 export async function certificateFiles(certificate: TestCertificate): Promise<CertificateFiles> {
-  const folder = await mkdtemp(join(tmpdir(), 'wallet-tls-'));
+  const folder = await mkdtemp(join(tmpdir(), 'test-tls-'));
   const section = { 'cert-file': join(folder, 'tls.crt'), 'key-file': join(folder, 'tls.key') };
   const renew = async ({ cert, key }: TestCertificate): Promise<void> => {
     await writeFile(section['cert-file'], cert);

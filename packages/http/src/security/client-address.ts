@@ -3,9 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { type Socket, isIP } from 'node:net';
 
 type Address = ReturnType<typeof ipaddr.process>;
-
-/** A range of addresses; a single address is a range of one. */
-export type AddressRange = readonly [network: Address, bits: number];
+type AddressRange = [network: Address, bits: number];
 
 /** Parses an address, or a range in CIDR notation; `undefined` when it is neither. */
 export function addressRange(text: string): AddressRange | undefined {
@@ -18,7 +16,10 @@ export function addressRange(text: string): AddressRange | undefined {
 
 /** The client to which a request or a connection is counted. */
 export interface Client {
-  /** Its IPv4 address, or the network of its IPv6 address: a client usually has a whole /64 to itself. */
+  /**
+   * Its IPv4 address, or the network of its IPv6 address, such as `2001:db8:0:1::/64`: a client usually has a whole /64 to itself.
+   * `unknown` without an address.
+   */
   readonly address: string;
   /** Whether the limits per address apply. */
   readonly isLimited: boolean;
@@ -26,35 +27,38 @@ export interface Client {
   readonly isProxy: boolean;
 }
 
-/** Tells the clients of a server apart by their addresses. */
+/** Identifies the clients of a server by their addresses. */
 export class ClientAddresses {
-  readonly #proxies: readonly AddressRange[];
-  readonly #unlimited: readonly AddressRange[];
+  readonly #ranges: Record<'proxy' | 'unlimited', AddressRange[]>;
 
   /**
-   * @param options.trustedProxies whose `X-Forwarded-For` is believed
-   * @param options.unlimited to whom the limits per address do not apply
+   * Addresses and ranges are written as in the settings: `192.0.2.7`, `10.0.0.0/8`, `fd00::/8`.
+   *
+   * @param options.trustedProxies the proxies whose `X-Forwarded-For` is trusted
+   * @param options.unlimited the clients to which the limits per address do not apply
+   * @throws TypeError when a text is neither an address nor a range
    */
   constructor(options: {
-    readonly trustedProxies: readonly AddressRange[];
-    readonly unlimited: readonly AddressRange[];
+    readonly trustedProxies: readonly string[];
+    readonly unlimited: readonly string[];
   }) {
-    this.#proxies = options.trustedProxies;
-    this.#unlimited = options.unlimited;
+    const { trustedProxies, unlimited } = options;
+    this.#ranges = { proxy: trustedProxies.map(parseRange), unlimited: unlimited.map(parseRange) };
   }
 
   /** The client at the other end of a connection, which may be a proxy. */
   atAddress(text: string | undefined): Client {
-    const address = parse(text);
-    if (address === undefined) return { address: 'unknown', isLimited: true, isProxy: false };
-    const isProxy = isIn(this.#proxies, address);
-    return { address: keyOf(address), isLimited: !isProxy && !isIn(this.#unlimited, address), isProxy };
+    if (text === undefined || isIP(text) === 0)
+      return { address: 'unknown', isLimited: true, isProxy: false };
+    const address = ipaddr.process(text);
+    const range = ipaddr.subnetMatch(address, this.#ranges, 'none');
+    return { address: keyOf(address), isLimited: range === 'none', isProxy: range === 'proxy' };
   }
 
   /**
    * The client that sent a request to a trusted proxy: the last entry of `X-Forwarded-For` that is no trusted proxy. Entries before
    * it can be forged. A request without such an entry is the proxy's own. If the entry is no address, the request is counted with
-   * all others of the proxy of which the same is true: it has a client, who is limited.
+   * all others of the proxy of which the same is true, and is limited.
    */
   behind(proxy: Client, { headers }: Pick<IncomingMessage, 'headers'>): Client {
     const forwarded = headers['x-forwarded-for'] ?? '';
@@ -68,6 +72,13 @@ export class ClientAddresses {
   }
 }
 
+function parseRange(text: string): AddressRange {
+  const range = addressRange(text);
+  if (range === undefined)
+    throw new TypeError(`${text} is neither an address nor a range such as 10.0.0.0/8`);
+  return range;
+}
+
 const addressAndPort = /^(?:\[([^\]]*)\]|([\d.]+))(?::\d+)?$/;
 
 /** The address of an entry to which the proxy has added the port of the client, or the brackets of IPv6. */
@@ -76,15 +87,7 @@ function withoutPort(entry: string): string {
   return inBrackets ?? plain ?? entry;
 }
 
-function parse(text: string | undefined): Address | undefined {
-  return text === undefined || isIP(text) === 0 ? undefined : ipaddr.process(text);
-}
-
-function isIn(ranges: readonly AddressRange[], address: Address): boolean {
-  return ranges.some(([network, bits]) => network.kind() === address.kind() && address.match(network, bits));
-}
-
-/** How many 16-bit parts of an IPv6 address name the network of a client. */
+/** The number of 16-bit parts of an IPv6 address that name the network of a client. */
 const networkParts = 4;
 
 function keyOf(address: Address): string {
@@ -95,16 +98,17 @@ function keyOf(address: Address): string {
     .join(':')}::/64`;
 }
 
-/** Limits how many connections a client may have at the same time. */
+/** Limits the number of connections that a client has at the same time. */
 export class ConnectionCounts {
   readonly #max: number;
   readonly #counts = new Map<string, number>();
 
+  /** @param max the maximum number of connections of each client that is limited */
   constructor(max: number) {
     this.#max = max;
   }
 
-  /** Counts a new connection until it is closed; closes it at once if its client has as many as it may have. */
+  /** Counts a new connection until it closes. Destroys it and returns `false` when its client has the maximum number already. */
   admit({ address, isLimited }: Client, socket: Socket): boolean {
     if (!isLimited) return true;
     const count = this.#counts.get(address) ?? 0;

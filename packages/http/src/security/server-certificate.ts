@@ -3,17 +3,23 @@ import type { ConfigurationIssue } from '@framework/core/adapter';
 import { X509Certificate, createPrivateKey } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { type SecureContextOptions, createSecureContext } from 'node:tls';
-import type { Logger } from 'pino';
+import { isDeepStrictEqual } from 'node:util';
 
-import { logMessages } from '../process/log-messages.js';
+import type { HttpLog } from '../http-log.js';
 import type { TlsSettings } from './http-settings.js';
 
-/** How often the files are read again, in milliseconds. */
+/** The messages of the lines that a {@link ServerCertificate} logs. */
+export const certificateLogMessages = {
+  certificateRenewed: 'the certificate was renewed',
+  certificateRefused: 'the files of the certificate are refused: the earlier one stays',
+  certificateExpired: 'the certificate has expired',
+} as const;
+
+/** The interval between two reads of the files, in milliseconds. */
 const checkMs = 5_000;
 
 /**
- * Those that encrypt and authenticate at once, with a key that is forgotten after the connection; the first three are of TLS 1.3. Node's
- * own list has others for clients of TLS 1.2, too.
+ * AEAD ciphers with forward secrecy; the first three are of TLS 1.3. Node's own list has others for clients of TLS 1.2, too.
  *
  * @see https://wiki.mozilla.org/Security/Server_Side_TLS "intermediate"
  */
@@ -29,16 +35,16 @@ interface Pair {
 }
 
 /**
- * The certificate of a listener and its key, read from files.
+ * The certificate of a listener and its key, read from files, and again after their renewal.
  *
  * The files are compared by content, since Kubernetes replaces a link to their folder, and others write them in place.
  */
 export class ServerCertificate {
   readonly #settings: TlsSettings;
   #pair: Pair;
-  /** The last pair that was refused, so that each is reported once. */
+  /** The last pair that was refused, so that each is logged once. */
   #refused: Pair | undefined;
-  /** The pair that was reported as expired, so that it is reported once. */
+  /** The pair whose expiry was logged, so that it is logged once. */
   #expired: Pair | undefined;
 
   private constructor(settings: TlsSettings, pair: Pair) {
@@ -58,66 +64,61 @@ export class ServerCertificate {
     return new ServerCertificate(settings, pair);
   }
 
-  /** The options of a TLS server that shows this certificate. */
+  /** The options of a TLS server with this certificate. */
   get context(): SecureContextOptions {
     return { ...this.#pair, minVersion: this.#settings.minVersion, ciphers };
   }
 
-  /** Until when it is valid. */
+  /** The end of its validity. */
   get validTo(): Date {
     return new X509Certificate(this.#pair.cert).validToDate;
   }
 
   /**
-   * Reads the files again and again, until the returned function is called.
+   * Reads the files every five seconds, until the returned function is called. Logs {@link certificateLogMessages}.
    *
-   * @param apply gives a renewed certificate to the server
+   * @param apply passes a renewed certificate to the server, for new connections
    */
-  follow(apply: (context: SecureContextOptions) => void, logger: Logger): () => void {
+  follow(apply: (context: SecureContextOptions) => void, log: HttpLog): () => void {
     let checking: Promise<void> | undefined;
     const timer = setInterval(() => {
-      checking ??= this.check(apply, logger).finally(() => (checking = undefined));
+      checking ??= this.check(apply, log).finally(() => (checking = undefined));
     }, checkMs).unref();
-    this.#warnIfExpired(logger);
+    this.#warnIfExpired(log);
     return () => clearInterval(timer);
   }
 
-  /** Reads the files once more. If they cannot be used, the present certificate stays, and the reason is logged. */
-  async check(apply: (context: SecureContextOptions) => void, logger: Logger): Promise<void> {
+  /** Reads the files once. If they cannot be used, the present certificate stays, and the reason is logged. */
+  async check(apply: (context: SecureContextOptions) => void, log: HttpLog): Promise<void> {
+    await this.#renew(apply, log);
+    this.#warnIfExpired(log);
+  }
+
+  async #renew(apply: (context: SecureContextOptions) => void, log: HttpLog): Promise<void> {
     let pair: Pair = { cert: '', key: '' };
     try {
       pair = await readPair(this.#settings);
-      if (isSame(pair, this.#pair)) {
-        this.#refused = undefined;
-        this.#warnIfExpired(logger);
-        return;
+      if (!isDeepStrictEqual(pair, this.#pair)) {
+        assertUsable(pair, this.#settings);
+        this.#pair = pair;
+        apply(this.context);
+        log.info({ validTo: this.validTo }, certificateLogMessages.certificateRenewed);
       }
-      assertUsable(pair, this.#settings);
+      this.#refused = undefined;
     } catch (error) {
       if (!(error instanceof ConfigurationError)) throw error;
-      if (this.#refused === undefined || !isSame(pair, this.#refused))
-        logger.warn({ reason: error.message }, logMessages.certificateRefused);
+      if (!isDeepStrictEqual(pair, this.#refused))
+        log.warn({ reason: error.message }, certificateLogMessages.certificateRefused);
       this.#refused = pair;
-      this.#warnIfExpired(logger);
-      return;
     }
-    this.#pair = pair;
-    this.#refused = undefined;
-    apply(this.context);
-    logger.info({ validTo: this.validTo }, logMessages.certificateRenewed);
-    this.#warnIfExpired(logger);
   }
 
-  #warnIfExpired(logger: Logger): void {
+  #warnIfExpired(log: HttpLog): void {
     const { validTo } = this;
     if (this.#expired === this.#pair || validTo.getTime() > Date.now()) return;
     this.#expired = this.#pair;
-    logger.warn({ validTo }, logMessages.certificateExpired);
+    log.warn({ validTo }, certificateLogMessages.certificateExpired);
   }
-}
-
-function isSame(one: Pair, other: Pair): boolean {
-  return one.cert === other.cert && one.key === other.key;
 }
 
 async function readPair({ certFile, keyFile }: TlsSettings): Promise<Pair> {
@@ -132,7 +133,7 @@ async function readPair({ certFile, keyFile }: TlsSettings): Promise<Pair> {
   return { cert, key };
 }
 
-/** Errors of OpenSSL say neither which file is meant nor what to do. They are left out, also because they could quote a file. */
+/** Errors of OpenSSL name neither the file nor a remedy, and could quote the file: the faults leave them out. */
 function assertUsable({ cert, key }: Pair, { certFile, keyFile, minVersion }: TlsSettings): void {
   const certificate = attempt(() => new X509Certificate(cert));
   const privateKey = attempt(() => createPrivateKey(key));
