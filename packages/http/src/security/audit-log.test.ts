@@ -188,6 +188,20 @@ describe('a hash chain', () => {
     expect((await checkChain(file)).faults).toContain(fault);
   });
 
+  test('shows that a line follows another one, whatever its input says', async () => {
+    const { openLog, file, lines } = await auditFile();
+    const ofOther = await auditFile();
+    const [log, other] = [await openLog(), await ofOther.openLog()];
+    await log.write(entry);
+    await other.write({ ...entry, principal: 'mallory' });
+    const input = { previous: log.end.hash };
+    await other.write({ ...entry, input });
+    await Promise.all([log.close(), other.close()]);
+    const [, foreign = ''] = await ofOther.lines();
+    await writeFile(file, `${(await lines())[0]}\n${foreign}\n`);
+    expect((await checkChain(file)).faults).toEqual(['line 2 does not follow the line before it']);
+  });
+
   test('that is cut off ends before the end that was logged', async () => {
     const { openLog, file, lines } = await auditFile();
     const log = await openLog();

@@ -90,7 +90,7 @@ export async function checkChain(
     const text = `${line.slice(0, -suffix.length)}}`;
     if (next === undefined) faults.push(`line ${number} is not complete`);
     else if (digest(text) !== hash) faults.push(`line ${number} was changed, or has another key`);
-    else if (next.sequence !== end.sequence + 1 || !text.includes(`"previous":"${end.hash}"}`))
+    else if (next.sequence !== end.sequence + 1 || !text.endsWith(`"previous":"${end.hash}"}`))
       faults.push(`line ${number} does not follow the line before it`);
     if (next !== undefined) end = next;
   }
