@@ -12,7 +12,7 @@ import {
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** What tokens of the {@link TestIssuer} say unless a test changes it. */
+/** The claims `iss` and `aud` of valid tokens of the {@link TestIssuer}. */
 export const issuer = 'https://id.example.com';
 export const audience = 'wallet-service';
 
@@ -23,7 +23,7 @@ interface Pair {
   readonly publicKey: CryptoKey;
 }
 
-/** How a token differs from a valid one. */
+/** The differences of a token from a valid one. */
 export interface TokenOptions {
   readonly subject?: unknown;
   readonly roles?: unknown;
@@ -85,7 +85,7 @@ export class TestIssuer {
       .sign(privateKey);
   }
 
-  /** A token that somebody else has signed with an own key, under the name of the issuer's. */
+  /** A token that is signed with another key under the name of the issuer's. */
   async forged(options: TokenOptions = {}): Promise<string> {
     const { alg, kid } = this.#pair;
     const { privateKey } = await newPair(alg, kid);
@@ -151,9 +151,9 @@ function claims<Token extends SignJWT | UnsecuredJWT>(token: Token, options: Tok
 /** An address that serves the keys of an issuer while it is up. */
 export interface KeyServer {
   readonly url: string;
-  /** How often it was asked. */
+  /** The number of requests so far. */
   readonly asked: () => number;
-  /** Whether it answers as it should; otherwise with status 500. */
+  /** Whether it serves the keys; otherwise it answers with status 500. */
   isUp: boolean;
   readonly close: () => Promise<void>;
 }

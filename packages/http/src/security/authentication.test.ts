@@ -12,7 +12,7 @@ beforeAll(async () => {
 function authenticationWith(settings: object = {}): Authentication {
   const jwt = jwtSchema.parse({ issuer, audience, jwksFile: 'jwks.json', ...settings });
   const keys = { load: () => issuing.keys(), refreshMs: Infinity, cooldownMs: 0 };
-  return new Authentication(jwt, { realm: 'wallet-service', keys });
+  return new Authentication(jwt, { realm: 'example', keys });
 }
 
 /** The principal of a request with this header. */
@@ -80,7 +80,7 @@ describe('a bearer token', () => {
   ])('%s is refused', async (_what, options) => {
     await expect(ofToken(options)).rejects.toMatchObject({
       code: 'unauthorized',
-      headers: { 'www-authenticate': 'Bearer realm="wallet-service", error="invalid_token"' },
+      headers: { 'www-authenticate': 'Bearer realm="example", error="invalid_token"' },
     });
   });
 
@@ -125,7 +125,7 @@ describe('a bearer token', () => {
     async (header) => {
       await expect(principalOf(header)).rejects.toMatchObject({
         code: 'unauthorized',
-        headers: { 'www-authenticate': 'Bearer realm="wallet-service"' },
+        headers: { 'www-authenticate': 'Bearer realm="example"' },
       });
     },
   );

@@ -28,7 +28,7 @@ async function verifying(
   const failures: unknown[] = [];
   const settings = settingsOf({ jwksUri: 'https://id.example.com/jwks' });
   const authentication = new Authentication(settings, {
-    realm: 'wallet-service',
+    realm: 'example',
     onKeysFailure: (error) => failures.push(error),
     keys: await source(issuing),
   });

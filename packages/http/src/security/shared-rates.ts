@@ -8,13 +8,7 @@ import {
   RateLimiterRes,
 } from 'rate-limiter-flexible';
 
-import {
-  type RateCounter,
-  type RateCounterFactory,
-  type RateLimit,
-  type RateSubject,
-  inMemory,
-} from './rate-limits.js';
+import { type RateCounter, type RateCounterFactory, inMemory } from './rate-limits.js';
 
 /** The URL of the store in which several processes count together; its client, `redis` or `pg`, is an optional peer dependency. */
 export type RateStoreSettings = { readonly redis: string } | { readonly postgresql: string };
@@ -59,29 +53,25 @@ export async function openSharedRates(
   const outage = new Outage(onOutage);
   return {
     counter: (subject, limit) => {
-      const limiter = new RLWrapperTimeouts({
-        limiter: store.limiter(subject, limit),
-        timeoutMs: answerTimeoutMs,
+      const limiter = store.limiter({
+        keyPrefix: `rate-${subject}`,
+        points: limit.requests,
+        duration: limit.seconds,
+        // No further queries to the store about a client that has reached its limit.
+        inMemoryBlockOnConsumed: limit.requests,
       });
-      return new SharedCounter(limiter, inMemory(subject, limit), outage);
+      const shared = new RLWrapperTimeouts({ limiter, timeoutMs: answerTimeoutMs });
+      return new SharedCounter(shared, inMemory(subject, limit), outage);
     },
     close: store.close,
   };
 }
 
-interface Store {
-  readonly limiter: (subject: RateSubject, limit: RateLimit) => RateLimiterPostgres | RateLimiterRedis;
-  readonly close: () => Promise<void>;
-}
+type LimiterOptions = Omit<ConstructorParameters<typeof RateLimiterRedis>[0], 'storeClient'>;
 
-function limiterOptions(subject: RateSubject, { requests, seconds }: RateLimit) {
-  return {
-    keyPrefix: `rate-${subject}`,
-    points: requests,
-    duration: seconds,
-    // No further queries to the store about a client that has reached its limit.
-    inMemoryBlockOnConsumed: requests,
-  };
+interface Store {
+  readonly limiter: (options: LimiterOptions) => RateLimiterPostgres | RateLimiterRedis;
+  readonly close: () => Promise<void>;
 }
 
 async function redisStore(url: string): Promise<Store> {
@@ -103,9 +93,9 @@ async function redisStore(url: string): Promise<Store> {
   };
   await Promise.race([connect(), delay(answerTimeoutMs)]);
   return {
-    limiter: (subject, limit) =>
+    limiter: (options) =>
       new RateLimiterRedis({
-        ...limiterOptions(subject, limit),
+        ...options,
         storeClient: client,
         useRedisPackage: true,
         rejectIfRedisNotReady: true,
@@ -141,9 +131,9 @@ async function postgresStore(url: string, applicationName: string): Promise<Stor
     }
   };
   return {
-    limiter: (subject, limit) =>
+    limiter: (options) =>
       new RateLimiterPostgres({
-        ...limiterOptions(subject, limit),
+        ...options,
         storeClient: { query },
         storeType: 'pool',
         tableName: table,

@@ -12,7 +12,7 @@ async function verifying(
   const issuing = await TestIssuer.create();
   const jwt = jwtSchema.parse({ issuer, audience, jwksFile: 'jwks.json' });
   const keys = { load: () => issuing.keys(), refreshMs: 60_000, cooldownMs: 0, ...source(issuing) };
-  const authentication = new Authentication(jwt, { realm: 'wallet-service', keys });
+  const authentication = new Authentication(jwt, { realm: 'example', keys });
   // Tokens are remembered only with keys that were there before.
   await authentication.principalOf(new Headers({ authorization: `Bearer ${await issuing.token()}` }));
   return {
