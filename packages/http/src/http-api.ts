@@ -24,24 +24,8 @@ import { InvalidRequestError } from './request/invalid-request-error.js';
 import { webBody } from './request/request-body.js';
 import type { Route } from './route/route.js';
 import { serveRoute } from './route/serve-route.js';
+import type { AuditEntry } from './security/audit-log.js';
 import { ShardCapacity } from './shard-capacity.js';
-
-/** What the audit log keeps of a request that may change something. */
-export interface AuditEntry {
-  readonly time: Date;
-  readonly requestId: string;
-  readonly principal: string | null;
-  readonly address: string;
-  /** Method and path. */
-  readonly request: string;
-  readonly idempotencyKey: string | null;
-  /** The validated body; null if the request was refused before. */
-  readonly input: unknown;
-  readonly status: number;
-  /** The code of its problem, if it had one. */
-  readonly code: string | null;
-  readonly replayed: boolean;
-}
 
 /** A client has sent more requests than it may. */
 interface RateRefusal extends Error {

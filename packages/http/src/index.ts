@@ -1,4 +1,5 @@
-export { type HttpApiOptions, HttpApi, type AuditEntry } from './http-api.js';
+export { type HttpApiOptions, HttpApi } from './http-api.js';
+export type { AuditEntry } from './security/audit-log.js';
 export {
   type Call,
   type Reply,
