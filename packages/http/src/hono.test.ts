@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import * as z from 'zod';
 
 import { clientOf, testApi } from '../test/test-api.js';
-import type { CrossOriginSettings } from './hono.js';
 import { InvalidRequestError, route } from './index.js';
+import type { CorsSettings } from './security/http-settings.js';
 
 const origin = 'https://app.example';
 
@@ -92,7 +92,7 @@ function clientWith({
 }: {
   readonly encrypted?: boolean;
   readonly docs?: boolean;
-  readonly cors?: Partial<CrossOriginSettings>;
+  readonly cors?: Partial<CorsSettings>;
 }): Client {
   const answer = z.object({});
   const routes = [

@@ -5,6 +5,7 @@ import { type ServedClient, type ServedRequest, requestIdHeader } from './exchan
 import type { HttpApi } from './http-api.js';
 import { idempotencyKeyHeader, replayedHeader } from './request/idempotency-key.js';
 import { type BodyReader, webBody } from './request/request-body.js';
+import type { CorsSettings } from './security/http-settings.js';
 
 /** What the server that runs the app passes with each request, if it passes anything. */
 export interface HonoBindings {
@@ -25,22 +26,14 @@ export interface HonoEnv {
 
 const bodyBytesMaxDefault = 65_536;
 
-/** The pages of other origins whose scripts may send requests. */
-export interface CrossOriginSettings {
-  /** Origins such as `https://app.example`, or `*` for all. */
-  readonly origins: readonly string[];
-  /** Whether browsers may send cookies and the like. */
-  readonly credentials: boolean;
-}
-
 /** How an app is made. */
 export interface HonoAppOptions {
   /** An app whose middleware all requests go through. Default: one without middleware. */
   readonly app?: Hono<HonoEnv>;
   /** The maximum number of bytes in a body that the server does not read itself. Default 65,536. */
   readonly bodyBytesMax?: number;
-  /** Default: scripts of other origins may send no requests. */
-  readonly cors?: CrossOriginSettings | undefined;
+  /** The pages of other origins whose scripts may send requests. Default: none. */
+  readonly cors?: CorsSettings | undefined;
 }
 
 /** Serves an {@link HttpApi} with Hono. */
@@ -78,7 +71,7 @@ const preflightSeconds = 600;
 function allowOrigins(
   app: Hono<HonoEnv>,
   { endpoints }: HttpApi,
-  { origins, credentials }: CrossOriginSettings,
+  { origins, credentials }: CorsSettings,
 ): void {
   const methods = new Set(endpoints.map(({ method }) => method.toUpperCase()));
   const answer = cors({

@@ -27,6 +27,13 @@ test('the limits do not apply to unlimited addresses and trusted proxies', () =>
   expect(clients.atAddress('fd00::2')).toMatchObject({ isLimited: true, isProxy: false });
 });
 
+test('a range of IPv4 addresses may be written as one of IPv6', () => {
+  const mapped = new ClientAddresses({ trustedProxies: ['::ffff:10.0.0.0/104'], unlimited: [] });
+  expect(mapped.atAddress('10.1.2.3')).toMatchObject({ isProxy: true });
+  expect(mapped.atAddress('::ffff:10.1.2.3')).toMatchObject({ isProxy: true });
+  expect(mapped.atAddress('11.1.2.3')).toMatchObject({ isProxy: false });
+});
+
 describe('the client behind a trusted proxy', () => {
   test.each([
     ['the last address', '203.0.113.9', '203.0.113.9'],

@@ -9,10 +9,19 @@ type AddressRange = [network: Address, bits: number];
 export function addressRange(text: string): AddressRange | undefined {
   const [address = '', bits] = text.split('/', 2);
   if (isIP(address) === 0) return undefined;
-  if (bits !== undefined) return ipaddr.isValidCIDR(text) ? ipaddr.parseCIDR(text) : undefined;
+  if (bits !== undefined) return ipaddr.isValidCIDR(text) ? rangeOf(...ipaddr.parseCIDR(text)) : undefined;
   const network = ipaddr.process(address);
   return [network, network.kind() === 'ipv4' ? 32 : 128];
 }
+
+/** Addresses of clients are converted to IPv4 where that is possible, so a range must be, too. */
+function rangeOf(network: Address, bits: number): AddressRange {
+  const isMapped = 'isIPv4MappedAddress' in network && network.isIPv4MappedAddress() && bits >= mappedBits;
+  return isMapped ? [network.toIPv4Address(), bits - mappedBits] : [network, bits];
+}
+
+/** How many bits of an IPv6 address say that it is one of IPv4. */
+const mappedBits = 96;
 
 /** The client to which a request or a connection is counted. */
 export interface Client {

@@ -6,6 +6,7 @@ import { type SecureContextOptions, createSecureContext } from 'node:tls';
 import { isDeepStrictEqual } from 'node:util';
 
 import type { HttpLog } from '../http-log.js';
+import { errorReason } from '../log/error-text.js';
 import type { TlsSettings } from './http-settings.js';
 
 /** The messages of the lines that a {@link ServerCertificate} logs. */
@@ -66,7 +67,7 @@ export class ServerCertificate {
 
   /** The options of a TLS server with this certificate. */
   get context(): SecureContextOptions {
-    return { ...this.#pair, minVersion: this.#settings.minVersion, ciphers };
+    return contextOf(this.#pair, this.#settings);
   }
 
   /** The end of its validity. */
@@ -100,15 +101,14 @@ export class ServerCertificate {
       pair = await readPair(this.#settings);
       if (!isDeepStrictEqual(pair, this.#pair)) {
         assertUsable(pair, this.#settings);
+        apply(contextOf(pair, this.#settings));
         this.#pair = pair;
-        apply(this.context);
         log.info({ validTo: this.validTo }, certificateLogMessages.certificateRenewed);
       }
       this.#refused = undefined;
     } catch (error) {
-      if (!(error instanceof ConfigurationError)) throw error;
       if (!isDeepStrictEqual(pair, this.#refused))
-        log.warn({ reason: error.message }, certificateLogMessages.certificateRefused);
+        log.warn({ reason: errorReason(error) }, certificateLogMessages.certificateRefused);
       this.#refused = pair;
     }
   }
@@ -119,6 +119,10 @@ export class ServerCertificate {
     this.#expired = this.#pair;
     log.warn({ validTo }, certificateLogMessages.certificateExpired);
   }
+}
+
+function contextOf(pair: Pair, { minVersion }: TlsSettings): SecureContextOptions {
+  return { ...pair, minVersion, ciphers };
 }
 
 async function readPair({ certFile, keyFile }: TlsSettings): Promise<Pair> {
