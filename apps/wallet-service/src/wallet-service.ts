@@ -28,6 +28,6 @@ export interface WalletService {
 }
 
 /** A relay whose health the service reports, and that operators let publish events again. */
-export interface OperatedRelay extends ServedRelay, Pick<Relay, 'publishAgain' | 'wants'> {
+interface OperatedRelay extends ServedRelay, Pick<Relay, 'publishAgain' | 'wants'> {
   readonly state: () => RelayState | undefined;
 }

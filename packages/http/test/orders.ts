@@ -42,7 +42,7 @@ class OrderPlacedEvent extends ModelEvent<Order> {
 }
 
 /** An order with a total of any number of digits. */
-export class Order extends Model<Order, ShardedId<Order>, 'PLACED'> {
+class Order extends Model<Order, ShardedId<Order>, 'PLACED'> {
   readonly total: Big;
   readonly pieces: number;
 
