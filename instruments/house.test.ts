@@ -59,7 +59,7 @@ test('the number of source files stays small enough for one reader to know them'
     [
       /^packages\/http\/src\/(security\/|parse-section)/,
       /^apps\/wallet-service\/src\/(security\/|process\/environment-config|wallet\/amount-limits)/,
-      /^apps\/wallet-service\/src\/http\/(audit-writes|http-settings|preconditions|security-headers|shard-capacity|tls-handshakes)/,
+      /^apps\/wallet-service\/src\/http\/(audit-writes|http-settings|preconditions|security-headers|shard-capacity)/,
       /^packages\/(wallet-client\/|drizzle-adapter\/src\/migration\/(database-roles|role-privileges))/,
     ].some((place) => place.test(file)),
   );

@@ -26,7 +26,7 @@ export interface ServedRequest {
   readonly client: ServedClient;
   /** Makes the signal that is aborted when the client has left before its answer was complete. */
   readonly signal: () => AbortSignal;
-  /** Reads no further request from the client's connection for this long, in milliseconds. Default: does nothing. */
+  /** Serves no further request of the client's connection for this long, in milliseconds. Default: does nothing. */
   readonly pause?: (durationMs: number) => void;
 }
 

@@ -15,7 +15,7 @@ export interface HonoBindings {
   readonly client?: ServedClient;
   /** What `@hono/node-server` passes. */
   readonly incoming?: { readonly socket: { readonly remoteAddress?: string | undefined } };
-  /** Reads no further request from the client's connection for this long, in milliseconds. Default: does nothing. */
+  /** Serves no further request of the client's connection for this long, in milliseconds. Default: does nothing. */
   readonly pause?: (durationMs: number) => void;
 }
 

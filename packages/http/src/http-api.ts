@@ -263,7 +263,7 @@ export class HttpApi {
   }
 
   #problemResponse(problem: ReturnType<ProblemTable['of']>, requestId: string): Response {
-    const { name, status, headers, retryAfterSeconds } = problem;
+    const { status, headers, retryAfterSeconds } = problem;
     return new Response(JSON.stringify(this.#problems.body(problem, requestId)), {
       status,
       headers: {
@@ -273,8 +273,6 @@ export class HttpApi {
         [requestIdHeader]: requestId,
         ...headers,
         ...(retryAfterSeconds !== undefined && { 'retry-after': String(retryAfterSeconds) }),
-        // The rest of an oversized body is not worth reading.
-        ...(name === 'body-too-large' && { connection: 'close' }),
       },
     });
   }

@@ -1,4 +1,4 @@
-import { InvalidRequestError, type RequestBody } from '@framework/http';
+import { InvalidRequestError, RequestBody } from '@framework/http';
 import { RequestError, getRequestListener } from '@hono/node-server';
 import { once } from 'node:events';
 import {
@@ -8,7 +8,7 @@ import {
   createServer,
 } from 'node:http';
 import { Server as TlsServer, createServer as createTlsServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, Server as ListeningServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { SecureContextOptions } from 'node:tls';
 
@@ -18,15 +18,26 @@ import {
   ConnectionCounts,
   type TooManyRequestsError,
 } from '@framework/http/security';
-import { type ConnectionLimits, type ExchangeHandler, HttpConnection } from './http-connection.js';
-import { connectionIssue, headerIssue } from './refused-connection.js';
-import { TlsHandshakes } from './tls-handshakes.js';
+import { type HeaderLimits, connectionIssue, headerIssue } from './refused-connection.js';
+import { type Exchange, RequestQueue } from './request-queue.js';
 
 /** How often connections are checked for slow clients, in milliseconds. */
 const timeoutCheckMs = 1_000;
 
+/**
+ * How many bytes of a body are buffered until they are requested. Each chunk takes some hundred bytes of memory, however short it is. Node
+ * applies this to plain HTTP only.
+ */
+const bufferedBytesMax = 1_024;
+
 /** The limits for the clients of a server. */
-export interface ServerLimits extends ConnectionLimits {
+export interface ServerLimits extends HeaderLimits {
+  /** The maximum number of bytes in a body. */
+  readonly bodyBytesMax: number;
+  /** How long a client may take to send the headers of a request, in milliseconds. */
+  readonly headersTimeoutMs: number;
+  /** How long a client may take to send a whole request, in milliseconds. */
+  readonly requestTimeoutMs: number;
   /** The maximum number of connections; further ones are closed at once. */
   readonly connectionsMax: number;
   /** The maximum number of connections of one address that is limited. */
@@ -45,7 +56,7 @@ export interface HttpServerOptions {
   readonly limits: ServerLimits;
   /** Tells clients apart. */
   readonly clients: ClientAddresses;
-  /** The certificate and its key, to speak TLS with; a handshake has the time of the headers. Default: plain HTTP. */
+  /** The certificate and its key, to speak TLS with. Default: plain HTTP. */
   readonly tls?: SecureContextOptions | undefined;
 }
 
@@ -64,7 +75,7 @@ export interface WebHandler {
 interface ServedExchange {
   readonly body: RequestBody;
   readonly client: Client;
-  /** Reads no further request from the client's connection for this long, in milliseconds. */
+  /** Serves no further request of the client's connection for this long, in milliseconds. */
   readonly pause: (durationMs: number) => void;
 }
 
@@ -73,20 +84,14 @@ export class HttpServer {
   /** The server's address, for example `http://127.0.0.1:8080`. */
   readonly url: string;
   readonly #server: NodeServer | TlsServer;
-  readonly #connections: ReadonlyMap<Duplex, HttpConnection>;
-  readonly #handshakes: TlsHandshakes | undefined;
+  readonly #clients: ServedClients;
 
-  private constructor(
-    server: NodeServer | TlsServer,
-    connections: ReadonlyMap<Duplex, HttpConnection>,
-    { host, limits }: HttpServerOptions,
-  ) {
+  private constructor(server: NodeServer | TlsServer, clients: ServedClients, host: string) {
     const { port } = server.address() as AddressInfo;
-    const isTls = server instanceof TlsServer;
-    this.url = `${isTls ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
+    const protocol = server instanceof TlsServer ? 'https' : 'http';
+    this.url = `${protocol}://${host.includes(':') ? `[${host}]` : host}:${port}`;
     this.#server = server;
-    this.#connections = connections;
-    this.#handshakes = isTls ? new TlsHandshakes(server, limits.headersTimeoutMs) : undefined;
+    this.#clients = clients;
   }
 
   /**
@@ -95,30 +100,35 @@ export class HttpServer {
    * @throws the system's error, such as EADDRINUSE
    */
   static async listen(handler: WebHandler, options: HttpServerOptions): Promise<HttpServer> {
-    const { limits, tls } = options;
+    const { limits, tls, host, port } = options;
     const settings = {
       headersTimeout: limits.headersTimeoutMs,
       requestTimeout: limits.requestTimeoutMs,
       connectionsCheckingInterval: timeoutCheckMs,
       keepAliveTimeout: limits.idleTimeoutMs,
       maxHeaderSize: limits.headersBytesMax,
+      highWaterMark: bufferedBytesMax,
+      insecureHTTPParser: false,
       // Node's own answer would neither say what is wrong nor carry a request id.
       requireHostHeader: false,
     };
     const server =
       tls === undefined
         ? createServer(settings)
-        : createTlsServer({ ...settings, ...tls, allowHalfOpen: true });
+        : createTlsServer({
+            ...settings,
+            ...tls,
+            handshakeTimeout: limits.headersTimeoutMs,
+            // As for plain HTTP: a client that ends its side within a request gets an answer.
+            allowHalfOpen: true,
+          });
     server.maxHeadersCount = limits.headersMax;
-    // A client may close its sending half after the request. By default, Node would then close the connection without
-    // an answer.
-    Object.assign(server, { httpAllowHalfOpen: true });
     server.maxConnections = limits.connectionsMax;
     server.setTimeout(limits.answerTimeoutMs);
-    const connections = serveConnections(server, handler, options);
-    server.listen(options.port, options.host);
+    const clients = serveClients(server, handler, options);
+    server.listen(port, host);
     await once(server, 'listening');
-    return new HttpServer(server, connections, options);
+    return new HttpServer(server, clients, host);
   }
 
   /** Shows a renewed certificate to new connections. Does nothing without TLS. */
@@ -133,22 +143,20 @@ export class HttpServer {
    */
   async close(): Promise<void> {
     const closed = once(this.#server, 'close');
-    this.#closeListener();
-    this.#handshakes?.end();
-    for (const [socket, connection] of this.#connections) {
-      if (!socket.destroyed) connection.stop(stopping());
-    }
+    // The method of the HTTP server would also destroy connections whose answer is still being sent.
+    ListeningServer.prototype.close.call(this.#server);
+    const { queues, sockets } = this.#clients;
+    await Promise.all(
+      Array.from(queues, async ([socket, queue]) => {
+        queue.stop(stopping());
+        if (!socket.closed) await new Promise((resolve) => socket.once('close', resolve));
+      }),
+    );
+    // Those whose handshake is not finished.
+    for (const socket of sockets) socket.destroy();
     await closed;
-  }
-
-  /**
-   * On close, Node destroys idle connections, and mistakes a connection for idle while its answer is still being sent.
-   */
-  #closeListener(): void {
-    const sending = [...this.#connections.keys()].filter(({ writableLength }) => writableLength > 0);
-    for (const socket of sending) socket.destroy = () => socket;
+    // Ends the timer with which Node checks for slow clients.
     this.#server.close();
-    for (const socket of sending) Reflect.deleteProperty(socket, 'destroy');
   }
 }
 
@@ -159,84 +167,108 @@ function stopping(): InvalidRequestError {
   );
 }
 
+/** The connections of a server. */
+interface ServedClients {
+  /** Every connection of TCP. */
+  readonly sockets: ReadonlySet<Socket>;
+  /** By connection: over TLS, only those whose handshake is finished. */
+  readonly queues: ReadonlyMap<Duplex, RequestQueue>;
+}
+
 /** Serves the connections of a server, each with its requests in order. */
-function serveConnections(
+function serveClients(
   server: NodeServer | TlsServer,
   handler: WebHandler,
   { limits, clients }: Pick<HttpServerOptions, 'limits' | 'clients'>,
-): ReadonlyMap<Duplex, HttpConnection> {
-  const connections = new Map<Duplex, HttpConnection>();
+): ServedClients {
+  const sockets = new Set<Socket>();
+  const queues = new Map<Duplex, RequestQueue>();
   const counts = new ConnectionCounts(limits.connectionsPerAddressMax);
-  const exchangeHandler = { serve: exchangeServer(handler, clients), refuse: handler.refuse };
   // Also before the handshake of TLS.
-  server.on('connection', (socket: Socket) => counts.admit(clients.atAddress(socket.remoteAddress), socket));
+  server.on('connection', (socket: Socket) => {
+    if (!counts.admit(clients.atAddress(socket.remoteAddress), socket)) return;
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
   server.on(server instanceof TlsServer ? 'secureConnection' : 'connection', (socket: Socket) => {
+    // A handshake may be finished only after the server was closed.
+    if (!server.listening) socket.destroy();
     if (socket.destroyed) return;
     const peer = clients.atAddress(socket.remoteAddress);
-    connections.set(socket, new HttpConnection(socket, exchangeHandler, { limits, peer }));
-    socket.once('close', () => connections.delete(socket));
+    const serve = (exchange: Exchange): void => answer(exchange, handler, { clients, peer, queue });
+    const queue = new RequestQueue(socket, serve, handler.refuse);
+    queues.set(socket, queue);
+    socket.once('close', () => queues.delete(socket));
   });
-  server.on('timeout', (socket: Socket) => connections.get(socket)?.timeOut());
-  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    connections.get(request.socket)?.add(request, response, { fault: headerIssue(request, limits) });
-  });
-  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
-    const onRead = (): void => response.writeContinue();
-    connections.get(request.socket)?.add(request, response, { fault: headerIssue(request, limits), onRead });
-  });
+  const add = (
+    request: IncomingMessage,
+    response: ServerResponse,
+    { fault = headerIssue(request), onRead }: { fault?: InvalidRequestError; onRead?: () => void } = {},
+  ): void => {
+    const body = new RequestBody(request, limits.bodyBytesMax, onRead);
+    queues.get(request.socket)?.add({ request, response, body, fault });
+  };
+  server.on('request', (request, response) => add(request, response));
+  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) =>
+    add(request, response, { onRead: () => response.writeContinue() }),
+  );
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-    const fault = new InvalidRequestError(
-      'expectation-failed',
-      'The only supported expectation is 100-continue',
-    );
-    // The client may or may not send the body that it held back.
-    response.setHeader('connection', 'close');
-    connections.get(request.socket)?.add(request, response, { fault });
+    const message = 'The only supported expectation is 100-continue';
+    add(request, response, { fault: new InvalidRequestError('expectation-failed', message) });
   });
-  server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
-    const fault = new InvalidRequestError(
-      'method-not-allowed',
-      'CONNECT is not supported: use GET, HEAD or POST',
-    );
-    connections.get(socket)?.refuse(fault);
+  server.on('connect', (_request: IncomingMessage, socket: Socket) => {
+    const queue = queues.get(socket);
+    // Node no longer listens.
+    socket.on('error', () => undefined).on('timeout', () => queue?.timeOut());
+    const message = 'CONNECT is not supported: use GET, HEAD or POST';
+    queue?.refuse(new InvalidRequestError('method-not-allowed', message));
   });
+  server.on('timeout', (socket: Socket) => queues.get(socket)?.timeOut());
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
+    const queue = queues.get(socket);
     // The client has disconnected and cannot receive an answer, or has not finished the handshake.
-    if (error.code === 'ECONNRESET' || !socket.writable || !connections.has(socket)) socket.destroy();
-    else if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') connections.get(socket)?.watchDeadline();
-    else connections.get(socket)?.refuse(connectionIssue(error, limits));
+    if (error.code === 'ECONNRESET' || !socket.writable || queue === undefined) socket.destroy();
+    else queue.refuse(connectionIssue(error, limits));
   });
-  return connections;
+  return { sockets, queues };
 }
 
-function exchangeServer(
-  { fetch, refusal, refuse, describe }: WebHandler,
-  clients: ClientAddresses,
-): ExchangeHandler['serve'] {
-  return ({ request, response, body, fault, peer, pause }) => {
-    // `*` is not a valid path for a web `Request`.
-    const isOfServer = request.method === 'OPTIONS' && request.url === '*';
-    if (isOfServer) request.url = '/';
-    const client = peer.isProxy ? clients.behind(peer, request) : peer;
-    const served: ServedExchange = { body, client, pause };
-    const answer = async (webRequest: Request): Promise<Response> => {
-      if (fault !== undefined) return refuse(fault);
-      const reason = await refusal?.(client);
-      if (reason !== undefined) {
-        pause(reason.retryAfterMs);
-        return refuse(reason);
-      }
-      return isOfServer ? describe() : fetch(webRequest, served);
-    };
-    const listener = getRequestListener(answer, {
-      // HTTP/1.0 has no Host header.
-      hostname: 'localhost',
-      // `HttpConnection` reads and drops what remains of a body.
-      autoCleanupIncoming: false,
-      errorHandler: (error) => refuse(error instanceof RequestError ? unreadable(error) : error),
-    });
-    void listener(request, response);
+function answer(
+  { request, response, body, fault }: Exchange,
+  handler: WebHandler,
+  {
+    clients,
+    peer,
+    queue,
+  }: { readonly clients: ClientAddresses; readonly peer: Client; readonly queue: RequestQueue },
+): void {
+  // `*` is not a valid path for a web `Request`.
+  const isOfServer = request.method === 'OPTIONS' && request.url === '*';
+  if (isOfServer) request.url = '/';
+  // A proxy may have read a faulty request otherwise, and after an upgrade that is not made, Node's parser hides what follows.
+  if (fault !== undefined || request.headers.upgrade !== undefined) response.setHeader('connection', 'close');
+  const client = peer.isProxy ? clients.behind(peer, request) : peer;
+  const pause = (durationMs: number): void => {
+    // Others may use the connection of a proxy, too.
+    if (peer.isLimited) queue.pause(durationMs);
   };
+  const answerTo = async (webRequest: Request): Promise<Response> => {
+    if (fault !== undefined) return handler.refuse(fault);
+    const reason = await handler.refusal?.(client);
+    if (reason !== undefined) {
+      pause(reason.retryAfterMs);
+      return handler.refuse(reason);
+    }
+    return isOfServer ? handler.describe() : handler.fetch(webRequest, { body, client, pause });
+  };
+  const listener = getRequestListener(answerTo, {
+    // HTTP/1.0 has no Host header.
+    hostname: 'localhost',
+    // Node reads and drops what remains of a body, until the time for the request is over.
+    autoCleanupIncoming: false,
+    errorHandler: (error) => handler.refuse(error instanceof RequestError ? unreadable(error) : error),
+  });
+  void listener(request, response);
 }
 
 function unreadable(error: RequestError): InvalidRequestError {

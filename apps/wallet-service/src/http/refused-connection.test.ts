@@ -6,6 +6,7 @@ const limits = { headersBytesMax: 1_024, headersMax: 16 };
 
 test.each([
   ['HPE_HEADER_OVERFLOW', 'headers-too-large'],
+  ['ERR_HTTP_REQUEST_TIMEOUT', 'request-timeout'],
   ['HPE_CHUNK_EXTENSIONS_OVERFLOW', 'body-too-large'],
   ['HPE_INVALID_EOF_STATE', 'bad-request'],
   ['HPE_INVALID_METHOD', 'bad-request'],
@@ -22,22 +23,12 @@ function head(rawHeaders: readonly string[], own: Partial<Head> = {}): Head {
   const headers: Record<string, string> = {};
   for (let index = 0; index < rawHeaders.length; index += 2)
     headers[rawHeaders[index]?.toLowerCase() ?? ''] ??= rawHeaders[index + 1] ?? '';
-  return { method: 'GET', url: '/', httpVersion: '1.1', rawHeaders: [...rawHeaders], headers, ...own };
+  return { httpVersion: '1.1', rawHeaders: [...rawHeaders], headers, ...own };
 }
 
-const code = (request: Head): string | undefined => headerIssue(request, limits)?.code;
+const code = (request: Head): string | undefined => headerIssue(request)?.code;
 
 describe('the headers of a request', () => {
-  test.each([
-    [-1, undefined],
-    [0, undefined],
-    [1, 'headers-too-large'],
-  ])('are accepted up to the limit of bytes, with all separators: %d beyond', (beyond, expected) => {
-    const text = 'GET / HTTP/1.1\r\nhost: x\r\nlong: \r\n\r\n';
-    const value = 'x'.repeat(limits.headersBytesMax + beyond - text.length);
-    expect(code(head(['host', 'x', 'long', value]))).toBe(expected);
-  });
-
   test.each(['1.1', '1.0'])('are accepted with HTTP/%s', (httpVersion) => {
     expect(code(head(['host', 'x'], { httpVersion }))).toBeUndefined();
   });
@@ -53,14 +44,14 @@ describe('the headers of a request', () => {
   });
 
   test.each(['a/b', 'a?b', 'a#b', 'user@a', 'a\\b'])('are refused with the host %s', (host) => {
-    expect(headerIssue(head(['host', host]), limits)?.faults).toMatchObject([{ pointer: 'header/Host' }]);
+    expect(headerIssue(head(['host', host]))?.faults).toMatchObject([{ pointer: 'header/Host' }]);
   });
 
   test.each(['Host', 'host', 'HOST', 'Idempotency-Key', 'idempotency-key', 'IDEMPOTENCY-KEY'])(
     'are refused when %s occurs twice, in whatever case, and accepted when it occurs once',
     (name) => {
       const twice = ['Host', 'x', name.toLowerCase(), 'x', name, 'x'];
-      expect(headerIssue(head(twice), limits)?.faults).toMatchObject([{ message: 'occurs more than once' }]);
+      expect(headerIssue(head(twice))?.faults).toMatchObject([{ message: 'occurs more than once' }]);
       expect(
         code(head(name.toLowerCase() === 'host' ? [name, 'x'] : ['Host', 'x', name, 'x'])),
       ).toBeUndefined();

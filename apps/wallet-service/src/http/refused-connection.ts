@@ -9,26 +9,22 @@ export interface HeaderLimits {
   readonly headersMax: number;
 }
 
-/** Translates errors of Node's parser. All others mean a malformed request. */
+/** Translates errors of Node's server. All others mean a malformed request. */
 const faultOfCode: Readonly<Record<string, (limits: HeaderLimits) => InvalidRequestError>> = {
   HPE_HEADER_OVERFLOW: headersTooLarge,
+  ERR_HTTP_REQUEST_TIMEOUT: () =>
+    new InvalidRequestError('request-timeout', 'The request did not arrive in time'),
   HPE_CHUNK_EXTENSIONS_OVERFLOW: () =>
     new InvalidRequestError('body-too-large', 'The extensions of the chunks are too large'),
   HPE_INVALID_EOF_STATE: () =>
     new InvalidRequestError('bad-request', 'The request ended before it was complete'),
 };
 
-/** The fault of a request whose request line and headers are too long, or do not end. */
-export function headersTooLarge({ headersBytesMax, headersMax }: HeaderLimits): InvalidRequestError {
+function headersTooLarge({ headersBytesMax, headersMax }: HeaderLimits): InvalidRequestError {
   return new InvalidRequestError(
     'headers-too-large',
     `The request line and headers may have at most ${headersBytesMax} bytes together, and there may be at most ${headersMax} headers`,
   );
-}
-
-/** The fault of a request that the client takes too long to send. */
-export function requestTimedOut(): InvalidRequestError {
-  return new InvalidRequestError('request-timeout', 'The request did not arrive in time');
 }
 
 /** Translates a connection's error for the client whose request cannot be read. */
@@ -44,13 +40,9 @@ const singleHeaders: readonly string[] = ['host', idempotencyKeyHeader.toLowerCa
 
 /** Checks a request before its path is read; returns what is wrong with it, if anything. */
 export function headerIssue(
-  request: Pick<IncomingMessage, 'method' | 'url' | 'rawHeaders' | 'headers' | 'httpVersion'>,
-  limits: HeaderLimits,
+  request: Pick<IncomingMessage, 'rawHeaders' | 'headers' | 'httpVersion'>,
 ): InvalidRequestError | undefined {
-  const { method = '', url = '', rawHeaders, headers, httpVersion } = request;
-  // Node's parser does not count separators, and its limit is higher.
-  const texts = rawHeaders.reduce((length, text) => length + text.length, method.length + url.length);
-  if (texts + separatorBytes(rawHeaders.length / 2) > limits.headersBytesMax) return headersTooLarge(limits);
+  const { rawHeaders, headers, httpVersion } = request;
   if (httpVersion !== '1.1' && httpVersion !== '1.0') {
     return new InvalidRequestError('bad-request', 'The request is not valid HTTP/1.1');
   }
@@ -81,11 +73,6 @@ export function headerIssue(
  */
 function isCodingUnknown(coding: string | undefined, httpVersion: string): boolean {
   return coding !== undefined && (httpVersion === '1.0' || coding.toLowerCase() !== 'chunked');
-}
-
-/** The minimum number of bytes besides method, address, names and values. */
-function separatorBytes(headerCount: number): number {
-  return '  HTTP/1.1\r\n'.length + headerCount * ': \r\n'.length + '\r\n'.length;
 }
 
 function headerFaultOf(name: string, message: string): InvalidRequestError {

@@ -314,18 +314,16 @@ function hostile({ operation, path, json = '{"amount":"1"}' }: Draft): fc.Arbitr
     `${begin()}connection: close\r\ncontent-length: ${length}\r\n\r\n${json}${whole}`,
   ];
   return fc
-    .record({
-      text: fc.oneof(
-        { weight: 3, arbitrary: fc.constantFrom(...texts) },
-        { weight: 1, arbitrary: fc.constantFrom(...others) },
-      ),
-      cuts: fc.array(fc.nat(400), { maxLength: 3 }),
-    })
-    .map(({ text, cuts }) =>
+    .oneof(
+      { weight: 3, arbitrary: fc.constantFrom(...texts) },
+      { weight: 1, arbitrary: fc.constantFrom(...others) },
+    )
+    .map((text) =>
       printable({
         method: operation.method,
         operation: others.includes(text) ? undefined : operation,
-        pieces: cut(Buffer.from(text, 'latin1'), cuts),
+        // In one piece: a client that goes on sending after the last answer of a connection can lose it.
+        pieces: [Buffer.from(text, 'latin1')],
         json,
         isDescribed: false,
         isLast: true,

@@ -65,14 +65,18 @@ export class RequestBody implements BodyReader {
     const request = this.#request;
     const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
     this.#reject = reject;
-    const chunks: Buffer[] = [];
+    // Copied, because a chunk takes some hundred bytes of memory, however short it is.
+    let bytes: Buffer = Buffer.alloc(0);
     let length = 0;
     const onData = (chunk: Buffer): void => {
+      const start = length;
       length += chunk.length;
-      if (length > this.#bytesMax) reject(tooLarge(this.#bytesMax));
-      else chunks.push(chunk);
+      if (length > this.#bytesMax) return reject(tooLarge(this.#bytesMax));
+      if (length > bytes.length)
+        bytes = Buffer.concat([bytes], Math.max(length, Math.min(2 * bytes.length, this.#bytesMax)));
+      chunk.copy(bytes, start);
     };
-    const onEnd = (): void => resolve(Buffer.concat(chunks));
+    const onEnd = (): void => resolve(bytes.subarray(0, length));
     const onError = (cause?: Error): void => reject(incomplete(cause));
     request.on('data', onData).on('end', onEnd).on('error', onError).on('close', onError);
     try {

@@ -57,7 +57,6 @@ const ranges = [
   ['headers-max', 16, 10_000],
   ['connections-max', 1, 1_000_000],
   ['connections-per-address-max', 1, 1_000_000],
-  ['pipelined-requests-max', 8, 1_000],
   ['request-timeout-ms', 10_000, 2_147_483_647],
   ['idle-timeout-ms', 100, 2_147_483_647],
   ['answer-timeout-ms', 100, 2_147_483_647],

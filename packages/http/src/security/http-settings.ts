@@ -48,7 +48,6 @@ export const limitsSchema = z
     headersMax: count(16, 10_000).default(1_000),
     connectionsMax: count(1, 1_000_000).default(4_000),
     connectionsPerAddressMax: count(1, 1_000_000).default(256),
-    pipelinedRequestsMax: count(8, 1_000).default(56),
     headersTimeoutMs: milliseconds(100).default(10_000),
     requestTimeoutMs: milliseconds(100).default(30_000),
     idleTimeoutMs: milliseconds(100).default(5_000),
