@@ -12,12 +12,7 @@ import { type AddressInfo, Server as ListeningServer, type Socket } from 'node:n
 import type { Duplex } from 'node:stream';
 import type { SecureContextOptions } from 'node:tls';
 
-import {
-  type Client,
-  type ClientAddresses,
-  ConnectionCounts,
-  type TooManyRequestsError,
-} from '@framework/http/security';
+import { type Client, type ClientAddresses, ConnectionCounts } from '@framework/http/security';
 import { type HeaderLimits, connectionIssue, headerIssue } from './refused-connection.js';
 import { type Exchange, RequestQueue } from './request-queue.js';
 
@@ -63,8 +58,6 @@ export interface HttpServerOptions {
 /** Answers requests. */
 export interface WebHandler {
   readonly fetch: (request: Request, exchange: ServedExchange) => Response | Promise<Response>;
-  /** Says why a request is refused before anything of it is read but its headers. Default: no request is. */
-  readonly refusal?: (client: Client) => Promise<TooManyRequestsError | undefined>;
   /** Answers input that never becomes a request, such as headers that are too large. */
   readonly refuse: (error: unknown) => Response;
   /** Answers `OPTIONS *`, which asks about the server as a whole. */
@@ -252,13 +245,8 @@ function answer(
     // Others may use the connection of a proxy, too.
     if (peer.isLimited) queue.pause(durationMs);
   };
-  const answerTo = async (webRequest: Request): Promise<Response> => {
+  const answerTo = (webRequest: Request): Response | Promise<Response> => {
     if (fault !== undefined) return handler.refuse(fault);
-    const reason = await handler.refusal?.(client);
-    if (reason !== undefined) {
-      pause(reason.retryAfterMs);
-      return handler.refuse(reason);
-    }
     return isOfServer ? handler.describe() : handler.fetch(webRequest, { body, client, pause });
   };
   const listener = getRequestListener(answerTo, {
