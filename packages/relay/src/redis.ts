@@ -71,6 +71,8 @@ class RedisBroker implements Broker {
       open: async (late) => {
         const client = clientOf(options);
         late.addEventListener('abort', () => client.destroy());
+        // The client has no socket to destroy before that.
+        client.on('connect', () => late.aborted && client.destroy());
         await client.connect();
         try {
           await checkServer(client, this.#warn);
@@ -327,13 +329,16 @@ async function assertTakes(client: Client, stream: string): Promise<void> {
   });
 }
 
-function clientOf({ url, client }: RedisOptions) {
+function clientOf({ url, client, timeoutMs = timeoutMsDefault }: RedisOptions) {
+  const connectTimeout = Math.min(timeoutMs, client?.socket?.connectTimeout ?? timeoutMs);
   // A lost connection is reopened by the next call, not by the client, so that nothing is sent twice behind the caller's back.
   const made = createClient({
     ...client,
     url,
     disableOfflineQueue: true,
-    socket: { ...client?.socket, reconnectStrategy: false } as NonNullable<RedisClientOptions['socket']>,
+    socket: { ...client?.socket, connectTimeout, reconnectStrategy: false } as NonNullable<
+      RedisClientOptions['socket']
+    >,
   });
   // Each publisher learns the reason from the rejection of what it waits for.
   made.on('error', () => undefined);

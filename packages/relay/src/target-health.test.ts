@@ -50,6 +50,19 @@ test('a target is left alone for the longest time that it has asked for, whateve
   expect(health.waitOf('new', 't')).toBeUndefined();
 });
 
+test.each([
+  [NaN, 1_000],
+  [-1, 1_000],
+  [Infinity, 86_400_000],
+  [1e300, 86_400_000],
+])('a target that asks for %d ms is left alone for %d ms', async (afterMs, expected) => {
+  const clock = new VirtualClock();
+  const health = new TargetHealth(clock);
+  expect(health.failed('a', 't', { isPassed: false, reason, afterMs })).toMatchObject({ waitMs: expected });
+  await clock.advance(expected);
+  expect(health.waitOf('new', 't')).toBeUndefined();
+});
+
 test('what was sent before a target has asked to be left alone does not take that back', async () => {
   const clock = new VirtualClock();
   const health = new TargetHealth(clock);

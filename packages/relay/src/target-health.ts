@@ -9,6 +9,8 @@ const trialMs = 1_000;
 const newWaitMs = 2_000;
 /** How long messages that have failed leave a target to others that wait for it. */
 const othersFirstMs = 6_000;
+/** The longest time for which a target is left alone because it has asked for it: a day. */
+export const askedMaxMs = 86_400_000;
 /** How many failed messages, and how many targets, are remembered; the oldest are forgotten. */
 const rememberedMax = 10_000;
 /** After how many failures in a row others must have been taken: a broker that starts takes some messages before it takes all. */
@@ -205,8 +207,10 @@ export class TargetHealth {
     };
     remember(this.#failing, target, failing);
     failing.reason = reason;
-    if (afterMs !== undefined && afterMs > 0) failing.askedMs = nowMs;
-    failing.askedUntilMs = Math.max(failing.askedUntilMs, nowMs + (afterMs ?? 0));
+    // A broker of one's own may have made it from a text.
+    const askedMs = afterMs !== undefined && afterMs > 0 ? Math.min(afterMs, askedMaxMs) : 0;
+    if (askedMs > 0) failing.askedMs = nowMs;
+    failing.askedUntilMs = Math.max(failing.askedUntilMs, nowMs + askedMs);
     failing.untilMs = Math.max(failing.untilMs, failing.askedUntilMs);
     // Calls that were under way when another one found it down say nothing new.
     if (!failing.isTried || id === failing.firstId) return;

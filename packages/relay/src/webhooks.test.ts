@@ -152,6 +152,7 @@ describe('a webhook', () => {
     ['half a second more', '3000.5', 1_000],
     ['a year alone', 'try 2050', 1_000],
     ['a hundred years', '3153600000', 86_400_000],
+    ['a date of another language', 'Mo, 30 Dez 2026 10:00:00 GMT', 1_000],
     ['something else', 'soon', 1_000],
     ['nothing', undefined, 1_000],
   ])('that answers 429, and names %s, is left alone for that long', async (_what, header, ms) => {

@@ -11,6 +11,7 @@ import {
   singlyConfirmedLimits,
 } from './broker.js';
 import { headerValue } from './message.js';
+import { askedMaxMs } from './target-health.js';
 
 /** How a relay reaches a webhook. */
 export interface WebhookOptions {
@@ -47,8 +48,6 @@ const answerBytesMax = 16_384;
 const answerMs = 1_000;
 /** How long an endpoint is left alone at least that answers 429. */
 const limitedMs = 1_000;
-/** The longest time for which an endpoint is left alone. */
-const askedMaxMs = 86_400_000;
 const secretBytesMin = 24;
 /** How many bytes of an answer are quoted, to say why a message was not taken. */
 const reasonBytesMax = 500;
@@ -238,7 +237,8 @@ function retryAfterMs(header: string | null): number | undefined {
   if (/^\d+$/.test(given)) return Math.min(askedMaxMs, Number(given) * 1_000);
   // Node reads nearly everything as a date.
   if (!/^[A-Z][a-z]+, \d{2}[ -][A-Z][a-z]{2}[ -]\d{2,4} \d{2}:\d{2}:\d{2} GMT$/.test(given)) return undefined;
-  return Math.min(askedMaxMs, Math.max(0, Date.parse(given) - Date.now()));
+  const dateMs = Date.parse(given);
+  return Number.isNaN(dateMs) ? undefined : Math.min(askedMaxMs, Math.max(0, dateMs - Date.now()));
 }
 
 /** @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md */
