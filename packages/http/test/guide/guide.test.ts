@@ -55,7 +55,17 @@ describe('the shop of the guide', () => {
     expect([again.headers.get('idempotency-replayed'), await again.json()]).toEqual(['true', order]);
     const other = await place(send, '1', { 'idempotency-key': 'order-1' });
     expect([other.status, await other.json()]).toMatchObject([422, { code: 'idempotency-key-reused' }]);
-    expect(await (await send('/orders?limit=1')).json()).toEqual({ items: [order], next: null });
+  });
+
+  test('lists orders for clerks only', async () => {
+    const composed = shop();
+    const placed = await place(clientOf(shopApi(composed)), '1');
+    const list = async (roles: readonly string[]): Promise<unknown> => {
+      const send = clientOf(shopApi(composed, { principal: { name: 'ada', roles } }));
+      return (await send('/orders?limit=1')).json();
+    };
+    expect(await list(['clerk'])).toEqual({ items: [await placed.json()], next: null });
+    expect(await list([])).toMatchObject({ status: 403, code: 'forbidden' });
   });
 
   test('cancels an order only in a version that the client expects', async () => {
@@ -93,11 +103,22 @@ describe('the shop of the guide', () => {
     const send = clientOf(shopApi(shop(), security));
     expect((await place(send, '1')).status).toBe(401);
     const token = await tokens.token({ issuer, audience: 'shop', subject: 'ada' });
-    expect((await place(send, '1', { authorization: `Bearer ${token}` })).status).toBe(201);
+    const placed = await place(send, '1', { authorization: `Bearer ${token}` });
+    expect(placed.status).toBe(201);
+    const stranger = await tokens.token({ issuer, audience: 'shop', subject: 'eve' });
+    const read = async (bearer: string): Promise<number> => {
+      const headers = { authorization: `Bearer ${bearer}` };
+      return (await send(placed.headers.get('location') ?? '', { headers })).status;
+    };
+    expect([await read(token), await read(stranger)]).toEqual([200, 404]);
+    const cancel = `${placed.headers.get('location')}/cancel`;
+    const refused = await send(cancel, { method: 'POST', headers: { authorization: `Bearer ${stranger}` } });
+    expect(await refused.json()).toMatchObject({ status: 404, code: 'order-not-found' });
     const lines = (await readFile(auditFile, 'utf8')).trimEnd().split('\n');
     expect(lines.map((line) => JSON.parse(line) as unknown)).toMatchObject([
       { principal: null, request: 'POST /orders', status: 401, code: 'unauthorized' },
       { principal: 'ada', request: 'POST /orders', status: 201, code: null },
+      { principal: 'eve', status: 404, code: 'order-not-found' },
     ]);
   });
 

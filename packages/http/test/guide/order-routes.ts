@@ -1,4 +1,11 @@
-import type { DatabaseRegistry, Repository } from '@framework/core';
+import {
+  AccessDeniedError,
+  type DatabaseRegistry,
+  EntityNotFoundError,
+  type Principal,
+  type Repository,
+  type ShardedId,
+} from '@framework/core';
 import { Big } from 'big.js';
 import * as z from 'zod';
 
@@ -14,10 +21,10 @@ import {
 } from '../../src/index.js';
 import { CancelOrderAction, Order, OrderError, PlaceOrderAction } from './order.js';
 
-/** A total that is exact as written. Ten characters can mean a billion digits, so the exponent has a limit. */
+/** A total, exact as written. Ten characters can mean a billion digits, so the exponent has a limit. */
 const totalField = decimalField((text) => {
   const total = new Big(text);
-  if (Math.abs(total.e) > 20) throw new OrderError('invalid-total', 'A total has at most 20 digits');
+  if (Math.abs(total.e) > 20) throw new OrderError('invalid-total', 'A total must be below 1e21');
   return total;
 });
 
@@ -39,12 +46,21 @@ function replyOf(order: Order) {
   return { body: resourceOf(order), resource: { address: `/orders/${id.value}`, version } };
 }
 
+function clerksOnly({ roles = [] }: Principal): void {
+  if (!roles.includes('clerk')) throw new AccessDeniedError('Only clerks may list orders');
+}
+
 const path = z.object({ id: uuidField });
 const versioned = { model: Order, answer: orderSchema, versioned: true } as const;
 const shardProblems = ['stale-record', 'shard-unavailable', 'outcome-unknown'];
 
 /** Placing, cancelling, reading and listing orders. */
 export function orderRoutes(orders: Repository<Order>, databases: DatabaseRegistry): readonly Route[] {
+  const ownOrder = async (principal: Principal, id: ShardedId<Order>): Promise<Order> => {
+    const order = await orders.getById(id);
+    if (order.customer !== principal.name) throw new EntityNotFoundError('Order', id.value);
+    return order;
+  };
   return [
     route.post(
       '/orders',
@@ -78,7 +94,7 @@ export function orderRoutes(orders: Repository<Order>, databases: DatabaseRegist
     route.get(
       '/orders/{id}',
       { ...versioned, summary: 'Read an order', path, problems: ['order-not-found', 'shard-unavailable'] },
-      async (call) => replyOf(await orders.getById(call.idOf(Order, call.path.id))),
+      async ({ path: { id }, principal, idOf }) => replyOf(await ownOrder(principal, idOf(Order, id))),
     ),
     route.get(
       '/orders',
@@ -90,8 +106,9 @@ export function orderRoutes(orders: Repository<Order>, databases: DatabaseRegist
         }),
         model: Order,
         shards: () => databases.shards,
+        guard: clerksOnly,
         answer: pageOf(orderSchema),
-        problems: ['shard-unavailable'],
+        problems: ['forbidden', 'shard-unavailable'],
       },
       async ({ query: { limit, cursor } }) => {
         const { items, next } = await orders.findPage({ limit, orderBy: 'createdDate', after: cursor });

@@ -1,5 +1,7 @@
 import {
   Action,
+  type ActionPolicy,
+  EntityNotFoundError,
   Model,
   ModelEvent,
   type New,
@@ -94,6 +96,12 @@ type Params = z.output<typeof params>;
 export class CancelOrderAction extends Action<Params, Order> {
   static readonly params = params;
   static readonly result = Order;
+  override readonly policy: ActionPolicy<Params> = {
+    authorize: async ({ principal, params: { id } }) => {
+      const { customer } = await this.#orders.getById(id);
+      if (customer !== principal.name) throw new EntityNotFoundError('Order', id.value);
+    },
+  };
   readonly #orders: Repository<Order>;
 
   constructor(orders: Repository<Order>) {
