@@ -186,6 +186,23 @@ describe('an answer on a connection', () => {
     expect((await connection.get()).number).toBe(2);
   });
 
+  test('that is late leaves a connection alone on which others have arrived meanwhile', async () => {
+    const { connection } = new Scripted();
+    const current = await connection.get();
+    await connection.answer(current, Promise.resolve());
+    await vi.advanceTimersByTimeAsync(1);
+    const late = failed(connection.answer(current, new Promise(() => undefined)));
+    await vi.advanceTimersByTimeAsync(timeoutMs - 1);
+    await connection.answer(current, Promise.resolve());
+    await vi.advanceTimersByTimeAsync(1);
+    expect(await late).toMatchObject({ name: 'NoAnswerError' });
+    expect(current.isDestroyed).toBe(false);
+    const silent = failed(connection.answer(current, new Promise(() => undefined)));
+    await vi.advanceTimersByTimeAsync(timeoutMs);
+    await silent;
+    expect(current.isDestroyed).toBe(true);
+  });
+
   test('that is an error destroys nothing', async () => {
     const { connection } = new Scripted();
     const current = await connection.get();

@@ -15,8 +15,10 @@ interface ConnectionOptions<C> {
  * A connection that is opened when it is first needed, and reopened when it has ended. One on which the broker was silent for
  * too long is destroyed: the broker may be there again, while nothing arrives on this connection ever after.
  */
-export class ConnectionOnDemand<C> {
+export class ConnectionOnDemand<C extends object> {
   readonly #options: ConnectionOptions<C>;
+  /** When the last answer arrived on each connection. */
+  readonly #answeredMs = new WeakMap<C, number>();
   #current: Promise<C> | undefined;
   #closed = false;
 
@@ -43,14 +45,18 @@ export class ConnectionOnDemand<C> {
   /**
    * Waits for what the broker answers on a connection.
    *
-   * @throws Error when there is no answer in time; then the connection is destroyed
+   * @throws Error when there is no answer in time; then the connection is destroyed, unless others have arrived on it meanwhile
    */
   async answer<T>(connection: C, work: Promise<T>): Promise<T> {
     const { destroy, timeoutMs } = this.#options;
+    const begunMs = performance.now();
     try {
-      return await inTime(work, timeoutMs);
+      const answer = await inTime(work, timeoutMs);
+      this.#answeredMs.set(connection, performance.now());
+      return answer;
     } catch (error) {
-      if (error instanceof NoAnswerError) destroy(connection);
+      const answeredMs = this.#answeredMs.get(connection) ?? -Infinity;
+      if (error instanceof NoAnswerError && answeredMs < begunMs) destroy(connection);
       throw error;
     }
   }
