@@ -15,6 +15,7 @@ const change = {
   answers: { 200: 'The wallet after the change' },
   answer: walletSchema,
   versioned: true,
+  checksVersion: true,
 } as const;
 
 const problems = [

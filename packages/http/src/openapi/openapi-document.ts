@@ -8,7 +8,7 @@ import {
   idempotencyKeyPattern,
   replayedHeader,
 } from '../request/idempotency-key.js';
-import { type Route, isConditional } from '../route/route.js';
+import type { Route } from '../route/route.js';
 
 type Answers = RouteConfig['responses'];
 
@@ -111,7 +111,7 @@ function requestHeaders(route: Route): { readonly headers?: z.ZodObject } {
   const { method, action, versioned = false } = route;
   if (method === 'get') return versioned ? { headers: readHeaders } : {};
   const always = action === undefined ? preferHeaders : keyHeaders.extend(preferHeaders.shape);
-  return { headers: isConditional(route) ? always.extend(changeHeaders.shape) : always };
+  return { headers: route.checksVersion === true ? always.extend(changeHeaders.shape) : always };
 }
 
 function answersOf(route: Route): Answers {

@@ -40,13 +40,13 @@ export function isKnown(headers: Headers, version: number): boolean {
 /**
  * Refuses the conditions of a write that nothing would check: the client would rely on them.
  *
- * @param changes whether the write changes a resource that its path names
+ * @param checksVersion whether the write checks the versions of `If-Match`
  * @throws InvalidRequestError `bad-request`
  */
-export function refuseUncheckedConditions(headers: Headers, changes: boolean): void {
+export function refuseUncheckedConditions(headers: Headers, checksVersion: boolean): void {
   const unchecked = [
     ['If-None-Match', 'is for GET and HEAD only'],
-    ...(changes ? [] : [['If-Match', 'is for operations on one resource only'] as const]),
+    ...(checksVersion ? [] : [['If-Match', 'is not checked by this operation'] as const]),
   ] as const;
   const faults = unchecked
     .filter(([name]) => headers.has(name))

@@ -45,10 +45,15 @@ export interface RouteDefinition<
   /** The schema of their bodies, for the document. */
   readonly answer: Answer;
   /**
-   * Whether its answers represent one resource with a version. They have an `ETag`, and a client can demand a version if the path
-   * names the resource. Default false.
+   * Whether its answers represent one resource with a version: they have an `ETag`, and a read answers `If-Match` and `If-None-Match`.
+   * Default false.
    */
   readonly versioned?: boolean;
+  /**
+   * Whether its handler passes `expectedVersions` on to what checks them. Only then does a write accept `If-Match`, because nothing else
+   * would keep its promise. Default false.
+   */
+  readonly checksVersion?: boolean;
   /** The shards that a request needs. Default: that of the path's `id`, if there is one. */
   shards?(input: RouteInput<Path, Query, Body>): readonly ShardIdentifier[];
   /** The model that it is about, which the log names. Default: none. */
@@ -146,9 +151,4 @@ function routeOf(method: RouteMethod): MakeRoute {
     // An HttpApi validates the input against this definition before it calls the handler.
     handle: async (call) => handler(call),
   });
-}
-
-/** Whether a client can demand that the resource of a route has a version. */
-export function isConditional({ versioned = false, path }: RouteDefinition): boolean {
-  return versioned && path !== undefined;
 }

@@ -16,7 +16,7 @@ import {
 import { readJsonBody } from '../request/request-body.js';
 import type { ShardCapacity } from '../shard-capacity.js';
 import { existingId, shardsIn } from './existing-id.js';
-import { type Call, type Reply, type Route, type RouteInput, isConditional } from './route.js';
+import { type Call, type Reply, type Route, type RouteInput } from './route.js';
 
 /** What answers the calls of routes. */
 export interface RouteServer {
@@ -49,7 +49,7 @@ export function serveRoute(route: Route, { executor, databases, capacity }: Rout
     if (id !== undefined) capacity.assertFree(shardsIn(id));
     const input = await inputOf(route, exchange);
     exchange.input = input.body;
-    if (!isRead) refuseUncheckedConditions(exchange.headers, isConditional(route));
+    if (!isRead) refuseUncheckedConditions(exchange.headers, route.checksVersion === true);
     const versions = expectedVersions(exchange.headers);
     const call: Call = {
       ...input,

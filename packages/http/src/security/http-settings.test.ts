@@ -15,6 +15,11 @@ test.each([
   ['limits.unlimited-addresses[0]', ['10.0.0.0/64'], 'must be an address, or a range'],
   ['trusted-proxies[1]', ['10.0.0.1', 'proxy'], 'must be an address, or a range'],
   ['limits.colour', 'red', 'is not a known key'],
+  ['cors', { origins: ['*'], credentials: true }, 'must not have credentials for every origin'],
+  ['cors.origins[0]', ['https://app.example/path'], 'must be . or an origin'],
+  ['cors.origins[0]', ['app.example'], 'must be . or an origin'],
+  ['cors.origins', [], 'is empty: name an origin'],
+  ['cors.origin', ['https://app.example'], 'is not a known key'],
 ])('the value of %s may not be %j', (path, value, message) => {
   const [section = '', key] = path.replace(/\[\d\]$/, '').split('.');
   expect(() => sectionOf(key === undefined ? { [section]: value } : { [section]: { [key]: value } })).toThrow(

@@ -83,6 +83,7 @@ export function orderRoutes(orders: Repository<Order>, databases: DatabaseRegist
         ...versioned,
         summary: 'Cancel an order',
         action: CancelOrderAction,
+        checksVersion: true,
         path,
         problems: ['order-not-found', 'order-cancelled', 'precondition-failed', ...shardProblems],
       },
