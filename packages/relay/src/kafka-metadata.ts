@@ -1,215 +1,146 @@
-import {
-  type Broker,
-  type Producer,
-  ProtocolError,
-  ResponseError,
-  UserError,
-  type metadataV12,
-} from '@platformatic/kafka';
+import { type Broker, ProtocolError, type metadataV11 } from '@platformatic/kafka';
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** What is known of a topic. */
-interface DescribedTopic {
-  /** Differs from the earlier one after the topic was deleted and created again; `undefined` if the server gives topics no ids. */
-  readonly id?: string | undefined;
-  readonly partitionsCount: number;
-  readonly partitions: readonly { readonly leader: number }[];
-}
+import { retryDelayMs } from './kafka-connection.js';
+import { remember } from './target-health.js';
 
-/** What is known of topics, and of the servers that lead their partitions, by their numbers. */
-interface DescribedTopics {
-  /** An error for a topic of which the server says nothing else; none for topics of Kafka itself. */
-  readonly topics: ReadonlyMap<string, DescribedTopic | ProtocolError>;
-  readonly brokers: ReadonlyMap<number, Broker>;
-}
+/** What a server answers about topics, and about the servers that lead their partitions. */
+export type TopicsAnswer = Pick<metadataV11.MetadataResponse, 'brokers' | 'topics'>;
 
 /** How many partitions a topic has, or why it takes no records: `refused` if it can never be written, `later` if it takes none now. */
 export type PartitionCount = number | { readonly kind: 'refused' | 'later'; readonly reason: string };
 
-/** The metadata of topics, as one producer knows it. */
-export class KafkaMetadata {
-  readonly #client: Producer;
-  readonly #autocreates: boolean;
-  readonly #connectionCount: () => number;
-  readonly #ids = new Map<string, string>();
-  /** How many connections there had been when a topic was asked for last. */
-  readonly #askedAt = new Map<string, number>();
+/** The last answer about a topic. */
+interface KnownTopic {
+  /** Differs from the earlier one after the topic was deleted and created again; `undefined` if the server gives topics no ids. */
+  readonly id: string | undefined;
+  readonly count: PartitionCount;
+  /** The number of the server that leads a partition, or -1. */
+  readonly leaders: readonly number[];
+  /** Until when the answer is used without another question. */
+  readonly untilMs: number;
+  /** When the first of the last answers came that there is no such topic. */
+  readonly missingSinceMs?: number | undefined;
+}
 
-  /**
-   * @param autocreates whether asking for a missing topic creates it
-   * @param connectionCount how many connections the producer has opened: a new one may lead to another cluster
-   */
-  constructor(client: Producer, autocreates: boolean, connectionCount: () => number) {
-    this.#client = client;
+/** The metadata of topics, as all producers of a process know it. */
+export class KafkaMetadata {
+  readonly #autocreates: boolean;
+  readonly #topics = new Map<string, KnownTopic>();
+  #servers: ReadonlyMap<number, Broker> = new Map();
+  /** The server that has answered last. */
+  answered: Broker | undefined;
+
+  /** @param autocreates whether a question about a missing topic creates it */
+  constructor(autocreates: boolean) {
     this.#autocreates = autocreates;
-    this.#connectionCount = connectionCount;
   }
 
   /**
-   * Describes topics. An error of one topic, or a partition without a leader, leaves the others as they are.
+   * Asks for topics of which no recent answer is known, all in one request. An error of one topic, or a partition without a leader,
+   * leaves the others as they are. A new topic may not have reached every server, so if none of these topics can be written, missing
+   * ones are asked for again for half a second after they were found missing first.
    *
-   * @param options.forceUpdate whether to ask a server although the client's cache, which lasts five seconds, has the answer. Default: if the
-   * producer has opened a connection since the last question
-   * @throws Error when a topic was deleted and created again: the producer's sequence numbers belong to the old one
-   * @throws what the client throws when there is no answer, or a topic is unknown
+   * @param query asks a server
+   * @param options.isForced whether to ask although there is a recent answer
+   * @throws what `query` throws
    */
   async describe(
     topics: readonly string[],
-    { forceUpdate = !this.#areKnown(topics) }: { readonly forceUpdate?: boolean } = {},
-  ): Promise<DescribedTopics> {
-    const connectionCount = this.#connectionCount();
-    const described = await this.#ask(topics, forceUpdate);
-    // An error has only the topics that the client's cache lacked, and another error may have cleared that cache meanwhile.
-    if (!forceUpdate && topics.some((topic) => described.topics.get(topic) === undefined))
-      return this.describe(topics, { forceUpdate: true });
-    for (const [topic, found] of described.topics) this.#assertSame(topic, found);
-    if (forceUpdate) for (const topic of topics) this.#askedAt.set(topic, connectionCount);
-    return described;
+    query: (topics: readonly string[]) => Promise<TopicsAnswer>,
+    { isForced = false }: { readonly isForced?: boolean } = {},
+  ): Promise<void> {
+    // A server closes the connection when it gets a much longer name.
+    const named = topics.filter(({ length }) => length <= topicCharactersMax);
+    let due = isForced ? named : named.filter((topic) => !this.#isFresh(topic));
+    while (due.length > 0) {
+      this.#note(due, await query(due));
+      if (named.some((topic) => typeof this.countOf(topic) === 'number')) return;
+      due = named.filter((topic) => this.#isNewlyMissing(topic));
+      if (due.length > 0) await delay(retryDelayMs);
+    }
   }
 
-  /**
-   * Checks, after a new connection, that no topic was deleted and created again.
-   *
-   * @throws as {@link describe}, and the error of a topic of which nothing else is known
-   */
-  async verify(topics: readonly string[]): Promise<void> {
-    if (this.#areKnown(topics)) return;
-    const described = await this.describe(topics, { forceUpdate: true });
-    for (const found of described.topics.values()) if (found instanceof Error) throw found;
+  /** @returns `undefined` if there was no answer about the topic so far */
+  countOf(topic: string): PartitionCount | undefined {
+    if (topic.length <= topicCharactersMax) return this.#topics.get(topic)?.count;
+    const reason = `the name of the topic has ${topic.length} characters, more than ${topicCharactersMax}`;
+    return { kind: 'refused', reason };
   }
 
-  #areKnown(topics: readonly string[]): boolean {
-    return topics.every((topic) => this.#askedAt.get(topic) === this.#connectionCount());
+  /** The server that leads a partition; `undefined` if there is none, as far as is known. */
+  leaderOf(topic: string, partition: number): Broker | undefined {
+    return this.#servers.get(this.#topics.get(topic)?.leaders[partition] ?? -1);
   }
 
-  async #ask(topics: readonly string[], forceUpdate: boolean): Promise<DescribedTopics> {
-    let failure: unknown;
-    // The client would also retry questions that a server has answered. Only a lost connection deserves a retry.
-    for (const retries of [0, lostConnectionRetries])
-      try {
-        return await this.#client.metadata({ topics: [...topics], retries, forceUpdate });
-      } catch (error) {
-        const response = descriptionIn(error);
-        if (response !== undefined) return describedBy(response);
-        failure = error;
-        if (isUnknownTopic(error)) break;
-      }
-    throw failure;
-  }
-
-  /**
-   * Counts the partitions of topics. A new topic may not have reached every server, so missing ones are asked for again for half a second.
-   *
-   * @param knownCountOf how many partitions another producer has counted: one whose cache has fewer asks again
-   * @throws what the client throws when nothing is known
-   */
-  async partitionCounts(
-    topics: readonly string[],
-    knownCountOf: (topic: string) => number,
-  ): Promise<ReadonlyMap<string, PartitionCount>> {
-    const counts = new Map<string, PartitionCount>();
-    let asked = topics.filter((topic) => {
-      // A server closes the connection when it gets a much longer name.
-      if (topic.length <= topicCharactersMax) return true;
-      const reason = `the name of the topic has ${topic.length} characters, more than ${topicCharactersMax}`;
-      counts.set(topic, { kind: 'refused', reason });
-      return false;
+  /** Whether all these topics in an answer are certainly those that were known before: none was deleted and created again. */
+  areSame(topics: readonly string[], answer: TopicsAnswer): boolean {
+    const ids = new Map(answer.topics.map(({ name, topicId }) => [name, topicId]));
+    return topics.every((topic) => {
+      const id = this.#topics.get(topic)?.id;
+      return id !== undefined && id === ids.get(topic);
     });
-    const endMs = performance.now() + topicPatienceMs;
-    while (asked.length > 0) {
-      const found = await this.#countsOf(asked, knownCountOf);
-      for (const [topic, count] of found) counts.set(topic, count ?? this.#missing(topic));
-      asked = asked.filter((topic) => found.get(topic) === undefined);
-      // To find many missing topics takes long, and the others must not wait for a second search.
-      if (asked.length === 0 || performance.now() >= endMs) break;
-      await delay(retryDelayMs);
-    }
-    return counts;
   }
 
-  /** @returns `undefined` for a topic that does not exist now */
-  async #countsOf(
-    topics: readonly string[],
-    knownCountOf: (topic: string) => number,
-  ): Promise<ReadonlyMap<string, PartitionCount | undefined>> {
-    try {
-      const { topics: found } = await this.describe(topics);
-      const isOld = topics.some((topic) => {
-        const count = countIn(found, topic);
-        return typeof count === 'number' && count < knownCountOf(topic);
-      });
-      const { topics: newest } = isOld
-        ? await this.describe(topics, { forceUpdate: true })
-        : { topics: found };
-      return new Map(topics.map((topic) => [topic, countIn(newest, topic)]));
-    } catch (error) {
-      if (!isUnknownTopic(error)) throw error;
-      if (topics.length === 1) return new Map(topics.map((topic) => [topic, undefined]));
-      // The client names one unknown topic, and drops the rest of the answer.
-      const middle = Math.ceil(topics.length / 2);
-      const halves = [topics.slice(0, middle), topics.slice(middle)];
-      const counts = await Promise.all(halves.map((half) => this.#countsOf(half, knownCountOf)));
-      return new Map(counts.flatMap((ofHalf) => [...ofHalf]));
+  #isFresh(topic: string): boolean {
+    return performance.now() < (this.#topics.get(topic)?.untilMs ?? 0);
+  }
+
+  #isNewlyMissing(topic: string): boolean {
+    const { missingSinceMs = -Infinity } = this.#topics.get(topic) ?? {};
+    return performance.now() < missingSinceMs + topicPatienceMs;
+  }
+
+  #note(asked: readonly string[], { topics, brokers }: TopicsAnswer): void {
+    const nowMs = performance.now();
+    this.#servers = new Map(brokers.map((each) => [each.nodeId, each]));
+    const described = new Map(topics.map((topic) => [topic.name, topic]));
+    for (const topic of asked) {
+      const found = described.get(topic);
+      const before = this.#topics.get(topic);
+      remember(this.#topics, topic, this.#known(topic, found, before?.missingSinceMs ?? nowMs));
     }
   }
 
-  #missing(topic: string): PartitionCount {
-    const what = this.#autocreates ? 'has not been created so far' : 'does not exist';
-    return { kind: 'later', reason: `the topic ${topic} ${what}` };
-  }
-
-  #assertSame(topic: string, found: DescribedTopic | ProtocolError | undefined): void {
-    if (found === undefined || found instanceof Error || found.id === undefined || found.id === noId) return;
-    const known = this.#ids.get(topic) ?? found.id;
-    this.#ids.set(topic, known);
-    if (known !== found.id) throw new Error(`The topic ${topic} was deleted and created again`);
+  #known(
+    topic: string,
+    found: TopicsAnswer['topics'][number] | undefined,
+    missingSinceMs: number,
+  ): KnownTopic {
+    const nowMs = performance.now();
+    const nothing = { id: undefined, leaders: [], untilMs: nowMs };
+    const { errorCode, isInternal, topicId, partitions } = found ?? missing;
+    if (errorCode === unknownTopic) {
+      const what = this.#autocreates ? 'has not been created so far' : 'does not exist';
+      const count = { kind: 'later', reason: `the topic ${topic} ${what}` } as const;
+      return { ...nothing, count, untilMs: nowMs + missingMs, missingSinceMs };
+    }
+    if (errorCode !== 0) {
+      const reason = `the topic ${topic}: ${new ProtocolError(errorCode).message}`;
+      return { ...nothing, count: { kind: errorCode === invalidTopic ? 'refused' : 'later', reason } };
+    }
+    if (isInternal)
+      return { ...nothing, count: { kind: 'refused', reason: `the topic ${topic} is Kafka's own` } };
+    const led = new Map(partitions.map(({ partitionIndex, leaderId }) => [partitionIndex, leaderId]));
+    const leaders = partitions.map((_partition, index) => led.get(index) ?? -1);
+    return {
+      id: topicId === noId ? undefined : topicId,
+      count: leaders.length,
+      leaders,
+      untilMs: leaders.includes(-1) ? nowMs : nowMs + describedMs,
+    };
   }
 }
 
 /** What servers older than 2.8 give every topic, also while a cluster is upgraded. */
 const noId = '00000000-0000-0000-0000-000000000000';
 const topicCharactersMax = 249;
-const lostConnectionRetries = 2;
-/** How long to wait before a question is repeated. */
-export const retryDelayMs = 100;
-/** For how long {@link KafkaMetadata.partitionCounts} asks again, in addition to the time of the answers. */
+/** For how long {@link KafkaMetadata.describe} asks again, in addition to the time of the answers. */
 export const topicPatienceMs = 500;
+/** How long the answer about a topic is used. */
+const describedMs = 5_000;
+/** How long a topic is taken for missing without another question. */
+const missingMs = 1_000;
 const unknownTopic = 3;
 const invalidTopic = 17;
-
-/** @returns `undefined` for a topic that does not exist now */
-function countIn(topics: DescribedTopics['topics'], topic: string): PartitionCount | undefined {
-  const found = topics.get(topic);
-  if (found === undefined) return { kind: 'refused', reason: `the topic ${topic} is Kafka's own` };
-  if (!(found instanceof Error)) return found.partitionsCount;
-  const { apiCode } = found as { readonly apiCode?: number };
-  if (apiCode === unknownTopic) return undefined;
-  return {
-    kind: apiCode === invalidTopic ? 'refused' : 'later',
-    reason: `the topic ${topic}: ${found.message}`,
-  };
-}
-
-function isUnknownTopic(error: unknown): boolean {
-  return error instanceof UserError && error.message.startsWith('Unknown topic ');
-}
-
-/** The answer of a server about topics in an error of the client, which its declarations leave out. */
-function descriptionIn(error: unknown): metadataV12.MetadataResponse | undefined {
-  const { response } = error as { readonly response?: metadataV12.MetadataResponse };
-  if (error instanceof ResponseError && response?.topics !== undefined) return response;
-  if (error instanceof AggregateError) return error.errors.map(descriptionIn).findLast(Boolean);
-  return error instanceof Error && error.cause !== undefined ? descriptionIn(error.cause) : undefined;
-}
-
-function describedBy({ topics, brokers }: metadataV12.MetadataResponse): DescribedTopics {
-  const known = new Map<string, DescribedTopic | ProtocolError>();
-  for (const { name, topicId: id, errorCode, isInternal, partitions } of topics) {
-    if (errorCode !== 0) known.set(name ?? '', new ProtocolError(errorCode));
-    if (errorCode !== 0 || isInternal) continue;
-    const leaders = new Map(partitions.map(({ partitionIndex, leaderId }) => [partitionIndex, leaderId]));
-    const numbered = partitions.map((_partition, index) => ({ leader: leaders.get(index) ?? -1 }));
-    known.set(name ?? '', { id, partitionsCount: partitions.length, partitions: numbered });
-  }
-  return { topics: known, brokers: new Map(brokers.map((each) => [each.nodeId, each])) };
-}
+const missing = { errorCode: unknownTopic, isInternal: false, topicId: noId, partitions: [] };

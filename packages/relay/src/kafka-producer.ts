@@ -4,25 +4,30 @@ import {
   MultipleErrors,
   NetworkError,
   Producer,
-  type ProducerInfo,
   type ProducerOptions,
   ProtocolError,
-  ResponseError,
   Writer,
   compressionsAlgorithms,
-  metadataV12,
-  produceV10,
-  produceV11,
-  produceV9,
 } from '@platformatic/kafka';
 import { setTimeout as delay } from 'node:timers/promises';
 
-import { guard, socketOf } from './kafka-connection.js';
-import { KafkaMetadata, type PartitionCount } from './kafka-metadata.js';
+import {
+  type KafkaSession,
+  answerIn,
+  guard,
+  produceParsers,
+  retryDelayMs,
+  socketOf,
+  startSession,
+  topicsAt,
+} from './kafka-connection.js';
+import { KafkaMetadata, type TopicsAnswer } from './kafka-metadata.js';
 import { type KafkaRecord, batchOf, placeOf } from './kafka-records.js';
 import { unlessAborted } from './unless-aborted.js';
 
-type KafkaClientOptions = ProducerOptions<Buffer, Buffer, Buffer, Buffer>;
+type KafkaClientOptions = Omit<ProducerOptions<Buffer, Buffer, Buffer, Buffer>, 'bootstrapBrokers'> & {
+  readonly bootstrapBrokers: readonly Broker[];
+};
 
 /** What Kafka answers about the batch of one partition. */
 export interface KafkaAnswer {
@@ -47,36 +52,42 @@ export interface KafkaRequest {
  * answer is stored once. When a partition has failed, nothing more may be sent to it, and the producer must be ended after the call, because
  * its numbers may differ from the server's then.
  *
- * The client connects, authenticates, and finds the servers. Its own `send` is not used: it takes long to encode messages
- * with many headers, and it can lose a batch, although it is confirmed, when another one of the same producer fails meanwhile.
+ * The client connects and authenticates. Its own `send` is not used: it takes long to encode messages with many headers, and it can lose
+ * a batch, although it is confirmed, when another one of the same producer fails meanwhile. Nor is its own `metadata`: it drops the
+ * answer about other topics when one is missing, and keeps each combination of names for ever.
  */
 export class KafkaProducer {
   readonly #client: Producer;
   readonly #options: KafkaClientOptions;
   readonly #metadata: KafkaMetadata;
-  /** The number of the next record, by partition. */
-  readonly #sequences = new Map<string, number>();
-  #identity: ProducerInfo | undefined;
-  #version: keyof typeof parsers | undefined;
+  readonly #sessions = new WeakMap<Connection, KafkaSession>();
+  /** The server that has answered a question last on a connection of this producer. */
+  #answered: Broker | undefined;
+  /** Whether it has asked for topics: a new one follows one that has failed, maybe because a partition had another leader. */
+  #hasAsked = false;
   /** Until when a server has asked it to be silent, on the clock of `performance`. */
   #silentUntilMs = 0;
   readonly #ended = new AbortController();
-  /** How many connections there have been. */
-  #connectionCount = 0;
   /** Why the last connection was lost, if it was: a request on it only learns that it is closed. */
   #loss: Error | undefined;
 
-  constructor(options: KafkaClientOptions) {
+  /**
+   * @param options.bootstrapBrokers in the order in which they are asked
+   * @param metadata what is known of topics, also to other producers
+   */
+  constructor(
+    options: KafkaClientOptions,
+    metadata: KafkaMetadata = new KafkaMetadata(options.autocreateTopics === true),
+  ) {
     this.#options = options;
-    this.#client = new Producer({ ...options, idempotent: true });
-    this.#metadata = new KafkaMetadata(
-      this.#client,
-      options.autocreateTopics === true,
-      () => this.#connectionCount,
-    );
+    this.#client = new Producer({
+      ...options,
+      bootstrapBrokers: [...options.bootstrapBrokers],
+      idempotent: true,
+    });
+    this.#metadata = metadata;
     this.#client.connections.on('connecting', ({ connection }) => {
       guard(connection);
-      this.#connectionCount++;
       this.#loss = undefined;
       connection.on('error', (error) => {
         this.#loss = error;
@@ -92,21 +103,11 @@ export class KafkaProducer {
    */
   async ping(topic: string | undefined): Promise<void> {
     if (this.#silenceMs() > 0) return;
-    const { brokers } = await this.#client.metadata({ topics: [], forceUpdate: true });
-    const [broker] = brokers.values();
-    if (topic === undefined || broker === undefined || !(await this.#tellsRights())) return;
-    const connection = await this.#client.connections.get(broker);
-    const { topics } = await metadataV12.api.async(connection, [topic], false, true);
-    const { topicAuthorizedOperations: rights = rightsUnknown } =
+    const { topics } = await this.#query(topic === undefined ? [] : [topic], { withRights: true });
+    const { errorCode = 0, topicAuthorizedOperations: rights = rightsUnknown } =
       topics.find(({ name }) => name === topic) ?? {};
-    if (rights !== rightsUnknown && (rights & writeRight) === 0)
-      throw new ProtocolError(codes.topicAuthorizationFailed);
-  }
-
-  async #tellsRights(): Promise<boolean> {
-    const apis = await this.#client.listApis();
-    const { minVersion = 0, maxVersion = 0 } = apis.find(({ name }) => name === 'Metadata') ?? {};
-    return minVersion <= metadataV12.api.version && metadataV12.api.version <= maxVersion;
+    const isForbidden = errorCode === 0 && rights !== rightsUnknown && (rights & writeRight) === 0;
+    if (errorCode !== 0 || isForbidden) throw new ProtocolError(errorCode || codes.topicAuthorizationFailed);
   }
 
   /**
@@ -121,12 +122,11 @@ export class KafkaProducer {
     if (ms > 0) await unlessAborted(delay(ms, undefined, { signal: this.#ended.signal }), signal);
   }
 
-  /** As {@link KafkaMetadata.partitionCounts}. */
-  partitionCounts(
-    topics: readonly string[],
-    knownCountOf: (topic: string) => number,
-  ): Promise<ReadonlyMap<string, PartitionCount>> {
-    return this.#metadata.partitionCounts(topics, knownCountOf);
+  /** Finds out how many partitions topics have, and who leads them: {@link KafkaMetadata.describe}. */
+  async describe(topics: readonly string[]): Promise<void> {
+    const isForced = !this.#hasAsked;
+    await this.#metadata.describe(topics, (asked) => this.#query(asked, {}), { isForced });
+    this.#hasAsked = true;
   }
 
   /**
@@ -136,23 +136,13 @@ export class KafkaProducer {
    * @throws what the client throws when the servers are not known
    */
   async send(records: readonly KafkaRecord[]): Promise<readonly KafkaRequest[]> {
-    this.#identity ??= await this.#client.initIdempotentProducer({});
-    this.#version ??= await this.#produceVersion();
-    const version = this.#version;
-    const stamp = { ...this.#identity, timestampMs: Date.now() };
-    const topicNames = [...new Set(records.map(({ topic }) => topic))];
-    const { topics, brokers } = await this.#metadata.describe(topicNames);
-    const places = [...Map.groupBy(records, ({ place }) => place)].map(([place, batch]) => {
+    await this.describe([...new Set(records.map(({ topic }) => topic))]);
+    const batches = [...Map.groupBy(records, ({ place }) => place)].map(([place, batch]) => {
       const [{ topic, partition } = { topic: '', partition: 0 }] = batch;
-      const sequence = this.#sequences.get(place) ?? 0;
-      const compression = compressionsAlgorithms[this.#options.compression ?? 'none'];
-      const found = topics.get(topic);
-      const leader = found instanceof Error ? -1 : (found?.partitions[partition]?.leader ?? -1);
-      const bytes = batchOf(batch, { ...stamp, sequence }, compression);
-      return { place, topic, partition, leader, count: batch.length, bytes };
+      return { place, topic, partition, records: batch, leader: this.#metadata.leaderOf(topic, partition) };
     });
-    return [...Map.groupBy(places, ({ leader }) => leader)].map(([leader, led]) => {
-      const answers = this.#request(brokers.get(leader), led, version);
+    return [...Map.groupBy(batches, ({ leader }) => leader)].map(([leader, led]) => {
+      const answers = this.#request(leader, led);
       // The caller may have given up by now, and a late failure must not end the process.
       answers.catch(() => undefined);
       return { places: led.map(({ place }) => place), answers };
@@ -179,37 +169,74 @@ export class KafkaProducer {
     return new Error([...words].join(' '), { cause: error });
   }
 
-  async #produceVersion(): Promise<keyof typeof parsers> {
-    const apis = await this.#client.listApis();
-    const { minVersion = 0, maxVersion = 0 } = apis.find(({ name }) => name === 'Produce') ?? {};
-    const version = versions.find((each) => minVersion <= each && each <= maxVersion);
-    if (version === undefined)
-      throw new Error(
-        `Kafka takes versions ${minVersion} to ${maxVersion} of requests to produce: update it`,
-      );
-    return version;
+  /** Asks the servers one after the other for topics, and all of them three times: first the one that has answered last. */
+  async #query(
+    topics: readonly string[],
+    { withRights = false }: { readonly withRights?: boolean },
+  ): Promise<TopicsAnswer> {
+    const failures: Error[] = [];
+    const autocreates = !withRights && this.#options.autocreateTopics === true;
+    for (let round = 0; round < queryRounds; round++) {
+      if (round > 0) await delay(retryDelayMs, undefined, { signal: this.#ended.signal });
+      for (const server of this.#servers())
+        try {
+          const connection = await this.#client.connections.get(server);
+          const answer = await topicsAt(connection, topics, { autocreates, withRights });
+          this.#answered = this.#metadata.answered = server;
+          return answer;
+        } catch (error) {
+          this.#ended.signal.throwIfAborted();
+          if (server === this.#answered) this.#answered = undefined;
+          if (server === this.#metadata.answered) this.#metadata.answered = undefined;
+          failures.push(error as Error);
+        }
+    }
+    const [failure] = failures;
+    const isSame = failures.every(({ message }) => message === failure?.message);
+    throw isSame ? failure : new MultipleErrors('Kafka has not answered.', failures);
   }
 
-  /** Sends a request, and once more if its connection is lost; the numbers in it show that it is the same. */
+  #servers(): readonly Broker[] {
+    const answered = this.#answered ?? this.#metadata.answered;
+    return [...(answered === undefined ? [] : [answered]), ...this.#options.bootstrapBrokers];
+  }
+
+  async #sessionOf(connection: Connection): Promise<KafkaSession> {
+    const { timeout = 0 } = this.#options;
+    const session = this.#sessions.get(connection) ?? (await startSession(connection, timeout));
+    this.#sessions.set(connection, session);
+    return session;
+  }
+
+  /** Sends a request, and once more if its connection is lost. */
   async #request(
     leader: Broker | undefined,
     batches: readonly PlacedBatch[],
-    version: keyof typeof parsers,
   ): Promise<ReadonlyMap<string, KafkaAnswer | Error>> {
     if (leader === undefined)
       return new Map(batches.map(({ place }) => [place, new Error(`Kafka names no leader of ${place}`)]));
-    const { timeout = 0 } = this.#options;
-    const topics = [...new Set(batches.map(({ topic }) => topic))];
-    const sendOnce = async () => {
-      const connection = await this.#client.connections.get(leader);
-      // The connection may lead to a new cluster, which has given this producer's id to another one.
-      await this.#metadata.verify(topics);
-      return responseTo(connection, batches, version, timeout);
-    };
+    const { timeout = 0, compression = 'none' } = this.#options;
+    let sent: KafkaSession | undefined;
     let isRepeated = false;
+    const sendOnce = async (): Promise<ProduceResponse> => {
+      const connection = await this.#client.connections.get(leader);
+      isRepeated = sent !== undefined;
+      // The same numbers show that it is a repeat. Where they may be another producer's, it is sent as new, and may be stored twice.
+      const isTrusted = sent !== undefined && (await this.#isSameCluster(connection, sent, batches));
+      const session = isTrusted && sent ? sent : await this.#sessionOf(connection);
+      sent = session;
+      const timestampMs = Date.now();
+      const written = batches.map(({ place, topic, partition, records }) => {
+        const stamp = { ...session, sequence: session.sequences.get(place) ?? 0, timestampMs };
+        const bytes = batchOf(records, stamp, compressionsAlgorithms[compression]);
+        return { topic, partition, bytes };
+      });
+      const response = await responseTo(connection, requestOf(written, timeout), session);
+      session.answeredMs = performance.now();
+      return response;
+    };
     const { responses, throttleTimeMs } = await sendOnce().catch((error: unknown) => {
       if (!(error instanceof NetworkError)) throw error;
-      isRepeated = true;
       return sendOnce();
     });
     this.#silentUntilMs = Math.max(this.#silentUntilMs, performance.now() + throttleTimeMs);
@@ -219,16 +246,31 @@ export class KafkaProducer {
       ),
     );
     return new Map<string, KafkaAnswer | Error>(
-      batches.map(({ place, count }) => {
+      batches.map(({ place, records }) => {
         const answer = answers.get(place);
         // An error that answers a repeat proves nothing: the first one may have been stored before a limit or a right was changed.
         if (answer === undefined || !isFinal(answer) || (isRepeated && answer.errorCode !== 0))
           return [place, new ProtocolError(answer?.errorCode ?? unknown)];
+        const { sequences } = sent ?? { sequences: new Map<string, number>() };
         if (answer.errorCode === 0)
-          this.#sequences.set(place, ((this.#sequences.get(place) ?? 0) + count) % sequenceCount);
+          sequences.set(place, ((sequences.get(place) ?? 0) + records.length) % sequenceCount);
         return [place, answer];
       }),
     );
+  }
+
+  /**
+   * Whether a new connection certainly leads to the cluster that has given a producer its id, whatever its address: no cluster is
+   * restored from a backup within a second, and another one has other topics.
+   */
+  async #isSameCluster(
+    connection: Connection,
+    { answeredMs }: KafkaSession,
+    batches: readonly PlacedBatch[],
+  ): Promise<boolean> {
+    const topics = [...new Set(batches.map(({ topic }) => topic))];
+    const answer = await topicsAt(connection, topics, { autocreates: false, withRights: false });
+    return performance.now() - answeredMs < trustedMs && this.#metadata.areSame(topics, answer);
   }
 }
 
@@ -236,8 +278,7 @@ interface PlacedBatch {
   readonly place: string;
   readonly topic: string;
   readonly partition: number;
-  readonly count: number;
-  readonly bytes: Buffer;
+  readonly records: readonly KafkaRecord[];
 }
 
 /** Whether a batch is more than the topic or the server allows; its records may be fine. */
@@ -274,13 +315,13 @@ const unknown = -1;
 const rightsUnknown = -(2 ** 31);
 const writeRight = 1 << 4;
 const topicRefusals: ReadonlySet<number> = new Set([codes.invalidTopic, codes.topicAuthorizationFailed]);
+/** How often all servers are asked before there is no answer. */
+const queryRounds = 3;
+/** How long after the last answer of a server its cluster is certainly still the same. */
+const trustedMs = 1_000;
 const produceKey = 0;
 const allInSyncReplicas = -1;
 const sequenceCount = 2 ** 31;
-/** The versions of the request that have the same form, which are answered in different ones. */
-const parsers = { 9: produceV9.parseResponse, 10: produceV10.parseResponse, 11: produceV11.parseResponse };
-/** The lowest first: while a cluster is upgraded, the server that says what it takes may be newer than a leader. */
-const versions = [9, 10, 11] as const;
 
 function isFinal(answer: KafkaAnswer): boolean {
   const { errorCode } = answer;
@@ -289,21 +330,19 @@ function isFinal(answer: KafkaAnswer): boolean {
 
 async function responseTo(
   connection: Connection,
-  batches: readonly PlacedBatch[],
-  version: keyof typeof parsers,
-  timeoutMs: number,
+  request: Writer,
+  { produceVersion }: KafkaSession,
 ): Promise<ProduceResponse> {
   const { promise, resolve, reject } = Promise.withResolvers<ProduceResponse>();
   connection.send<ProduceResponse>(
     produceKey,
-    version,
-    () => requestOf(batches, timeoutMs),
-    parsers[version],
+    produceVersion,
+    () => request,
+    produceParsers[produceVersion],
     true,
     true,
     (error, response: ProduceResponse | null | undefined) => {
-      // An error that the server has answered has the whole answer.
-      const answered = error instanceof ResponseError ? (error as ErrorWithResponse).response : response;
+      const answered = response ?? answerIn<ProduceResponse>(error);
       if (answered) resolve(answered);
       else reject(error);
     },
@@ -320,12 +359,7 @@ interface ProduceResponse {
   }[];
 }
 
-/** The client's declarations leave the response out. */
-interface ErrorWithResponse extends ResponseError {
-  readonly response?: ProduceResponse;
-}
-
-function requestOf(batches: readonly PlacedBatch[], timeoutMs: number): Writer {
+function requestOf(batches: readonly WrittenBatch[], timeoutMs: number): Writer {
   const topics = [...Map.groupBy(batches, ({ topic }) => topic)];
   return Writer.create()
     .appendString(null)
@@ -340,6 +374,12 @@ function requestOf(batches: readonly PlacedBatch[], timeoutMs: number): Writer {
       });
     })
     .appendTaggedFields();
+}
+
+interface WrittenBatch {
+  readonly topic: string;
+  readonly partition: number;
+  readonly bytes: Buffer;
 }
 
 /** The errors that an error consists of, or is caused by, in the end. */

@@ -7,6 +7,7 @@ import { messageFor } from '../test/broker-suite.js';
 import { ScriptedCluster, lostConnection } from '../test/scripted-cluster.js';
 import { unhandledRejections } from '../test/unhandled.js';
 import type { Broker, BrokerMessage } from './index.js';
+import { topicPatienceMs } from './kafka-metadata.js';
 import { type KafkaOptions, kafka } from './kafka.js';
 
 const forever = new AbortController().signal;
@@ -123,10 +124,10 @@ describe('Kafka', () => {
     await publishTogether(3);
     cluster.partitionCount = 8;
     cluster.requests.splice(0);
-    // The last one is a new producer, which knows the new partitions first.
+    // The last one is a new producer, which finds the new partitions; what it finds is for all.
     await publishTogether(4);
     const [last] = partitions().slice(-1);
-    expect(partitions()).toEqual([0, 0, 0, last]);
+    expect(partitions()).toEqual([last, last, last, last]);
     expect(last).toBeGreaterThan(0);
     cluster.requests.splice(0);
     await publishTogether(4);
@@ -145,7 +146,7 @@ describe('Kafka', () => {
     for (let round = 0; round < 10; round++) await kindsOf(broker, messagesFor('t1', 1));
     expect(cluster.identities).toHaveBeenCalledTimes(1);
     for (let round = 0; round < 10; round++)
-      await Promise.all([kindsOf(broker, messagesFor('t1', 1)), kindsOf(broker, messagesFor('t2', 1))]);
+      await Promise.all([kindsOf(broker, messagesFor('t1', 1)), kindsOf(broker, messagesFor('t1', 1))]);
     expect(cluster.identities).toHaveBeenCalledTimes(2);
   });
 
@@ -166,22 +167,23 @@ describe('Kafka', () => {
     expect(await unhandled()).toEqual([]);
   });
 
-  test('gets a producer that begins with the next bootstrap server each time', async () => {
+  test('gets a producer that begins with the next bootstrap server each time, until one has answered', async () => {
     const bootstrapServers = ['127.0.0.1:1', '127.0.0.1:2', '127.0.0.1:3'];
     const broker = open({ bootstrapServers });
+    let answering: number | undefined;
+    cluster.metadata.mockImplementation((_topics, server) => {
+      if (server !== answering) throw new Error('silent');
+    });
     cluster.failure = () => new Error('refused');
     const queried: string[] = [];
-    for (let round = 0; round < 4; round++) {
+    for (answering of [undefined, undefined, undefined, 2, 2, 3, 3]) {
+      cluster.metadata.mockClear();
       await kindsOf(broker, messagesFor('t1', 1)).catch(() => undefined);
-      const producer = (cluster.metadata.mock.contexts as readonly unknown[]).at(-1) as Readonly<
-        Record<symbol, unknown>
-      >;
-      const [servers = []] = Object.getOwnPropertySymbols(producer).flatMap((key) =>
-        /bootstrapBrokers/.test(String(key)) ? [producer[key] as readonly { readonly port: number }[]] : [],
-      );
-      queried.push(servers.map(({ port }) => port).join(''));
+      const servers = cluster.metadata.mock.calls.map(([, server]) => server);
+      queried.push(servers.slice(0, 3).join(''));
     }
-    expect(queried).toEqual(['123', '231', '312', '123']);
+    // The last calls ask again whether any server is there.
+    expect(queried).toEqual(['123', '231', '312', '122', '22', '233', '33']);
   });
 
   test('leaves no timer, and no listener at the signals of its callers, however calls end', async () => {
@@ -205,8 +207,11 @@ describe('Kafka', () => {
     cluster.failure = () => new Error('refused');
     const left = await leftBehind(async () => {
       expect(await kindsOf(broker, messagesFor('t1', 1))).toEqual(['later']);
-      cluster.metadata.mockRejectedValueOnce(new Error('no answer'));
+      cluster.metadata.mockImplementation(() => {
+        throw new Error('no answer');
+      });
       await expect(broker.ping()).rejects.toThrow('no answer');
+      cluster.metadata.mockReset();
     });
     expect(left).toEqual([]);
     const closedCount = closed.mock.calls.length;
@@ -301,7 +306,8 @@ describe('Kafka', () => {
     cluster.failure = () => undefined;
     cluster.verdict = () => ({});
     expect(await kindsOf(broker, messages.slice(1, 4))).toEqual(['confirmed', 'confirmed', 'confirmed']);
-    expect(cluster.identities).toHaveBeenCalledTimes(2);
+    // One for each server, twice.
+    expect(cluster.identities).toHaveBeenCalledTimes(4);
   });
 
   test('lets a partition alone wait whose leader gives no answer, if another server answers', async () => {
@@ -310,7 +316,9 @@ describe('Kafka', () => {
     expect(await kindsOf(open(), messages)).toEqual(['later', 'held-back', 'later']);
     const noAnswer = new Error('no answer');
     cluster.failure = () => {
-      cluster.metadata.mockRejectedValue(noAnswer);
+      cluster.metadata.mockImplementation(() => {
+        throw noAnswer;
+      });
       return lostConnection();
     };
     await expect(kindsOf(open(), messages)).rejects.toThrow('no answer');
@@ -350,6 +358,27 @@ describe('Kafka', () => {
     await new Promise((resolve) => setImmediate(resolve));
     timeIsUp.abort(new Error('time is up'));
     expect(await publishing).toEqual(['confirmed', 'later']);
+  });
+
+  test('stores what goes to topics that exist at once, although others are missing', async () => {
+    cluster.describe = (topic) => (topic === 't1' ? {} : { errorCode: 3, partitions: [] });
+    const missing = Array.from({ length: 999 }, (_, index) => messageFor(`t${index + 2}`, `${index}`, 1));
+    const broker = open();
+    const begunMs = performance.now();
+    const kinds = await kindsOf(broker, [...missing, messageFor('t1', 'a', 1)]);
+    expect(performance.now() - begunMs).toBeLessThan(topicPatienceMs);
+    expect(kinds).toEqual([...missing.map(() => 'later'), 'confirmed']);
+    expect(cluster.metadata).toHaveBeenCalledTimes(1);
+    cluster.describe = () => ({});
+    await expect.poll(() => kindsOf(broker, missing.slice(0, 1)), { timeout: 3_000 }).toEqual(['confirmed']);
+  });
+
+  test('lets a message for a missing topic wait if the time of the call is over before it has appeared', async () => {
+    cluster.describe = () => ({ errorCode: 3, partitions: [] });
+    const timeIsUp = AbortSignal.timeout(topicPatienceMs / 2);
+    expect(await open().publish([messageFor('t1', 'a', 1)], timeIsUp)).toEqual([
+      { kind: 'later', of: 'target', reason: 'the topic t1 does not exist' },
+    ]);
   });
 
   test('is told by partition what takes nothing, as soon as it has said how many there are', async () => {

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import type { ProducerOptions } from '@platformatic/kafka';
+import type { Broker as KafkaAddress, ProducerOptions } from '@platformatic/kafka';
 
 import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs, reasonOf } from './broker.js';
 import {
@@ -11,7 +11,7 @@ import {
   isTooLarge,
   refusalOf,
 } from './kafka-producer.js';
-import { retryDelayMs, topicPatienceMs } from './kafka-metadata.js';
+import { KafkaMetadata, topicPatienceMs } from './kafka-metadata.js';
 import {
   type KafkaRecord,
   nextRequest,
@@ -57,7 +57,8 @@ export interface KafkaOptions {
 const messageBytesMaxDefault = 100_000_000;
 const timeoutMsDefault = 10_000;
 /** A host, which is in brackets if it is an IPv6 address, and maybe a port. */
-const serverPattern = /^(?:[^\s,:/@?#[\]]+|\[[^\s/@?#[\]]+\])(?::(?<port>\d{1,5}))?$/;
+const serverPattern = /^(?<host>[^\s,:/@?#[\]]+|\[[^\s/@?#[\]]+\])(?::(?<port>\d{1,5}))?$/;
+const portDefault = 9092;
 const portMax = 65_535;
 const topicRule = {
   of: 'topic',
@@ -96,8 +97,7 @@ class KafkaBroker implements Broker {
   /** How many bytes a batch of a topic has since Kafka has refused a larger one, and how many it has taken since then. */
   readonly #lowered = new Map<string, { readonly bytesMax: number; readonly takenCount: number }>();
   readonly #topic: NameTemplate;
-  /** How many partitions a topic had last, without those whose names have the id of a model. */
-  readonly #partitionCounts = new Map<string, number>();
+  readonly #metadata: KafkaMetadata;
   /** A message keeps its target, even if the number of partitions changes during the call. */
   readonly #targets = new WeakMap<BrokerMessage, string>();
   #lastTopic: string | undefined;
@@ -109,6 +109,7 @@ class KafkaBroker implements Broker {
     this.#options = options;
     const { topic = '{topic}' } = options;
     this.#topic = new NameTemplate(topic, topicRule);
+    this.#metadata = new KafkaMetadata(options.client?.autocreateTopics === true);
     if (!topic.includes('{')) this.#lastTopic = topic;
     this.limits = { timeoutMs: callTimeoutMs(options.timeoutMs ?? timeoutMsDefault) };
   }
@@ -131,8 +132,9 @@ class KafkaBroker implements Broker {
     const known = this.#targets.get(message);
     if (known !== undefined) return known;
     const topic = this.#topic.targetOf(message);
-    const count = this.#partitionCounts.get(topic);
-    const target = count === undefined ? topic : placeOf(topic, partitionOf(message, count));
+    // What has the id of a model in its name is no topic.
+    const count = this.#metadata.countOf(topic);
+    const target = typeof count === 'number' ? placeOf(topic, partitionOf(message, count)) : topic;
     this.#targets.set(message, target);
     return target;
   }
@@ -166,19 +168,19 @@ class KafkaBroker implements Broker {
     const { bootstrapServers, client, timeoutMs = timeoutMsDefault } = this.#options;
     // A server that is silent uses up the time of a call, so that the call never comes to those behind it.
     const first = this.#openedCount++ % bootstrapServers.length;
-    const producer = new KafkaProducer({
+    const servers = bootstrapServers.map(addressOf);
+    const producerOptions = {
       clientId: 'framework-relay',
       // The name of a server is never an address, and servers of a cluster have names if those that lead to it do.
-      ...(client?.tls && { tlsServerName: bootstrapServers.every((server) => isIP(hostOf(server)) === 0) }),
+      ...(client?.tls && { tlsServerName: servers.every(({ host }) => isIP(host) === 0) }),
       ...client,
-      bootstrapBrokers: [...bootstrapServers.slice(first), ...bootstrapServers.slice(0, first)],
-      retries: 2,
-      retryDelay: retryDelayMs,
+      bootstrapBrokers: [...servers.slice(first), ...servers.slice(0, first)],
       connectTimeout: timeoutMs,
       requestTimeout: timeoutMs,
       // The server answers for all partitions of a request together, and has to do so before its time is over.
       timeout: Math.ceil(timeoutMs * replicasShare),
-    });
+    };
+    const producer = new KafkaProducer(producerOptions, this.#metadata);
     this.#producers.add(producer);
     return producer;
   }
@@ -249,20 +251,17 @@ class KafkaBroker implements Broker {
     const { messageBytesMax = messageBytesMaxDefault } = this.#options;
     const topics = [...new Set(messages.map((message) => this.#topic.of(message)))];
     this.#lastTopic = topics.at(-1);
-    const asking = producer.partitionCounts(topics, (topic) => this.#partitionCounts.get(topic) ?? 0);
-    const counts = await this.#answer(asking, signal, topicPatienceMs);
-    for (const message of messages) {
-      const topic = this.#topic.of(message);
-      const found = counts.get(topic);
-      if (typeof found === 'number' && this.#topic.targetOf(message) === topic)
-        this.#partitionCounts.set(topic, found);
-    }
+    await this.#answer(producer.describe(topics), signal, topicPatienceMs).catch((error: unknown) => {
+      // The caller's time may be over because missing topics were awaited.
+      const isKnown = topics.every((topic) => this.#metadata.countOf(topic) !== undefined);
+      if (!signal.aborted || !isKnown) throw error;
+    });
     const failedKeys = new Set<string>();
     return messages.flatMap((message) => {
       if (failedKeys.has(message.key)) return [];
       const topic = this.#topic.of(message);
       const { byteLength } = message.body;
-      const found = counts.get(topic) ?? 0;
+      const found = this.#metadata.countOf(topic) ?? notKnown;
       const tooLarge = `the body has ${byteLength} bytes, more than ${messageBytesMax}`;
       const answer = byteLength > messageBytesMax ? ({ kind: 'refused', reason: tooLarge } as const) : found;
       if (typeof answer === 'number') return [recordOf(message, topic, answer)];
@@ -331,17 +330,19 @@ class KafkaBroker implements Broker {
 }
 
 function isServer(server: string): boolean {
-  const port = Number(serverPattern.exec(server)?.groups?.['port'] ?? 1);
+  const { port } = addressOf(server);
   return serverPattern.test(server) && port >= 1 && port <= portMax;
 }
 
-/** The host of a server, which may be an IPv6 address in brackets. */
-function hostOf(server: string): string {
-  return server.replace(/:\d+$/, '').replaceAll(/[[\]]/g, '');
+function addressOf(server: string): KafkaAddress {
+  const { host = '', port = portDefault } = serverPattern.exec(server)?.groups ?? {};
+  // An IPv6 address is in brackets.
+  return { host: host.replaceAll(/[[\]]/g, ''), port: Number(port) };
 }
 
 const confirmed: PublishOutcome = { kind: 'confirmed' };
 const heldBack: PublishOutcome = { kind: 'held-back' };
+const notKnown = { kind: 'later', reason: 'nothing is known of the topic' } as const;
 const forever = new AbortController().signal;
 
 function outcomeOf(kind: 'refused' | 'later', reason: string): PublishOutcome {

@@ -221,7 +221,8 @@ export class TargetHealth {
   }
 }
 
-function remember<T>(map: Map<string, T>, key: string, value: T): void {
+/** Sets an entry of a map that forgets the oldest one when it has become large. */
+export function remember<T>(map: Map<string, T>, key: string, value: T): void {
   const [oldest] = map.keys();
   if (oldest !== undefined && map.size >= rememberedMax && !map.has(key)) map.delete(oldest);
   map.set(key, value);

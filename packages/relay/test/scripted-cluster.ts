@@ -2,7 +2,6 @@ import {
   type Connection,
   ConnectionPool,
   NetworkError,
-  Producer,
   Reader,
   ResponseError,
   type Writer,
@@ -11,6 +10,10 @@ import {
 import { EventEmitter } from 'node:events';
 import { vi } from 'vitest';
 
+/** The requests that it answers; every other one is for a producer id. */
+const apis = { produce: 0, metadata: 3, versions: 18 } as const;
+/** How many servers there are. */
+const serverCount = 100;
 /** More than any test needs. */
 const requestsMax = 500;
 
@@ -18,6 +21,7 @@ const requestsMax = 500;
 export interface SentBatch {
   readonly topic: string;
   readonly partition: number;
+  readonly producerId: bigint;
   readonly sequence: number;
   readonly count: number;
 }
@@ -39,15 +43,27 @@ export interface BatchVerdict {
   }[];
 }
 
+/** What a server answers about a topic. Default: it has `partitionCount` partitions, all led by one server. */
+export interface TopicVerdict {
+  readonly errorCode?: number;
+  readonly topicId?: string;
+  readonly isInternal?: boolean;
+  readonly partitions?: readonly { readonly partitionIndex: number; readonly leaderId: number }[];
+}
+
+type Callback = (error: Error | null, response?: unknown) => void;
+
 /**
- * Servers of Kafka behind the client's own calls, which it replaces until the test is over: the server of that number leads all partitions of
- * topic `t<number>`. As in the client, each producer keeps what it was told of a topic.
+ * Servers of Kafka behind the client's connections, which it replaces until the test is over: the server of that number leads all partitions of
+ * topic `t<number>`. Each connection gets a producer id of its own.
  */
 export class ScriptedCluster {
   readonly requests: SentRequest[] = [];
-  /** Each call of `metadata`. */
-  readonly metadata = vi.spyOn(Producer.prototype, 'metadata');
-  readonly identities = vi.spyOn(Producer.prototype, 'initIdempotentProducer');
+  /** Each question about topics, and the server that gets it; what it throws is the answer. */
+  readonly metadata = vi.fn<(topics: readonly string[], server: number) => void>();
+  /** Each producer id that is given out. */
+  readonly identities = vi.fn<() => void>();
+  describe: (topic: string) => TopicVerdict = () => ({});
   /** Called with how long each request lets the server wait for its replicas. */
   onRequest: (waitMs: number) => void = () => undefined;
   /** How long a server reads nothing after a request. */
@@ -58,22 +74,10 @@ export class ScriptedCluster {
   failure: (request: SentRequest) => Error | undefined = () => undefined;
   /** What each answer waits for. */
   before: (request: SentRequest) => Promise<void> | undefined = () => undefined;
+  readonly #produce: object;
 
   constructor([minVersion, maxVersion]: readonly [number, number] = [3, 9]) {
-    const produce = { name: 'Produce', apiKey: 0, minVersion, maxVersion };
-    this.identities.mockImplementation((async () => ({ producerId: 7n, producerEpoch: 3 })) as never);
-    vi.spyOn(Producer.prototype, 'listApis').mockImplementation(async () => [produce]);
-    const told = new WeakMap<Producer, Map<string, unknown>>();
-    const describe = this.#describe;
-    this.metadata.mockImplementation(async function (this: Producer, { topics = [], forceUpdate = false }) {
-      const known = forceUpdate ? new Map() : (told.get(this) ?? new Map());
-      for (const topic of topics) known.set(topic, known.get(topic) ?? describe(topic));
-      told.set(this, known);
-      const servers = topics.map(
-        (topic) => [serverOf(topic), { host: 'kafka', port: serverOf(topic) }] as const,
-      );
-      return { topics: known, brokers: new Map(servers) };
-    } as never);
+    this.#produce = { name: 'Produce', apiKey: 0, minVersion, maxVersion };
     const connect = this.#connect;
     vi.spyOn(ConnectionPool.prototype, 'get').mockImplementation(async function (
       this: ConnectionPool,
@@ -83,37 +87,23 @@ export class ScriptedCluster {
     });
   }
 
-  /** As in the client, a pool says when it connects to a server, first and after a loss. */
+  /** As in the client, a pool has one connection to a server, and says when it connects, first and after a loss. */
   readonly #connect = (pool: ConnectionPool, server: number): Connection => {
-    const connected = this.#connected.get(pool) ?? new Set();
-    this.#connected.set(pool, connected);
-    if (!connected.has(server)) {
-      const connection = Object.assign(new EventEmitter(), { send: () => true, close: () => undefined });
-      pool.emit('connecting', { connection });
-      connected.add(server);
-    }
-    return this.#connectionTo(server, () => connected.delete(server));
+    const connections = this.#connections.get(pool) ?? new Map<number, Connection>();
+    this.#connections.set(pool, connections);
+    const known = connections.get(server);
+    if (known !== undefined) return known;
+    const connection = this.#connectionTo(server, () => connections.delete(server));
+    connections.set(server, connection);
+    pool.emit('connecting', { connection });
+    return connection;
   };
 
-  /** The servers to which a pool is connected. */
-  readonly #connected = new WeakMap<ConnectionPool, Set<number>>();
-
-  readonly #describe = (topic: string) => {
-    const partitions = Array.from({ length: this.partitionCount }, () => ({ leader: serverOf(topic) }));
-    return { partitionsCount: this.partitionCount, partitions };
-  };
+  readonly #connections = new WeakMap<ConnectionPool, Map<number, Connection>>();
 
   #connectionTo(server: number, lose: () => void): Connection {
-    const send = (
-      _api: number,
-      version: number,
-      payload: () => Writer,
-      _parse: unknown,
-      _requestTags: boolean,
-      _answerTags: boolean,
-      callback: (error: Error | null, response?: unknown) => void,
-    ): void => {
-      const { batches, waitMs } = contentOf(payload().buffer);
+    const produce = (version: number, payload: Writer, callback: Callback): void => {
+      const { batches, waitMs } = contentOf(payload.buffer);
       this.onRequest(waitMs);
       const request = { server, version, batches };
       this.requests.push(request);
@@ -122,13 +112,60 @@ export class ScriptedCluster {
         callback(error, response);
       });
     };
-    return { send } as unknown as Connection;
+    const send = (
+      api: number,
+      version: number,
+      payload: () => Writer,
+      _parse: unknown,
+      _requestTags: boolean,
+      _answerTags: boolean,
+      callback: Callback,
+    ): void => {
+      if (api === apis.produce) produce(version, payload(), callback);
+      else if (api === apis.metadata) this.#describeAll(server, payload().buffer, callback);
+      else if (api === apis.versions) callback(null, { apiKeys: [this.#produce] });
+      else this.#identify(callback);
+    };
+    return Object.assign(new EventEmitter(), { send, close: () => undefined }) as unknown as Connection;
   }
 
-  async #answer(
-    request: SentRequest,
-    callback: (error: Error | null, response?: unknown) => void,
-  ): Promise<void> {
+  #identify(callback: Callback): void {
+    this.identities();
+    callback(null, { producerId: BigInt(this.identities.mock.calls.length), producerEpoch: 0 });
+  }
+
+  #describeAll(server: number, request: Buffer, callback: Callback): void {
+    const names = Reader.from(request).readArray((each) => {
+      each.readUUID();
+      return each.readString();
+    });
+    const topics = names.map((name) => {
+      const partitions = Array.from({ length: this.partitionCount }, (_, partitionIndex) => ({
+        partitionIndex,
+        leaderId: serverOf(name),
+      }));
+      return { errorCode: 0, name, topicId: name, isInternal: false, partitions, ...this.describe(name) };
+    });
+    const brokers = Array.from({ length: serverCount }, (_, nodeId) => ({
+      nodeId,
+      host: 'kafka',
+      port: nodeId,
+    }));
+    const errors = topics.flatMap(({ errorCode }, index) =>
+      errorCode === 0 ? [] : [[`/topics/${index}`, [errorCode, null]] as [string, [number, null]]],
+    );
+    const response = { topics, brokers };
+    try {
+      this.metadata(names, server);
+    } catch (error) {
+      callback(error as Error);
+      return;
+    }
+    if (errors.length === 0) callback(null, response);
+    else callback(new ResponseError(3, 11, Object.fromEntries(errors), response));
+  }
+
+  async #answer(request: SentRequest, callback: Callback): Promise<void> {
     await this.before(request);
     if (this.requests.length > requestsMax)
       return callback(new Error('The client sends requests without end'));
@@ -166,8 +203,8 @@ function contentOf(request: Buffer): { readonly batches: readonly SentBatch[]; r
     }))
     .flatMap(({ topic, parts }) =>
       parts.map(({ partition, bytes }) => {
-        const { firstSequence: sequence, records } = readRecordsBatch(Reader.from(bytes));
-        return { topic, partition, sequence, count: records.length };
+        const { producerId, firstSequence: sequence, records } = readRecordsBatch(Reader.from(bytes));
+        return { topic, partition, producerId, sequence, count: records.length };
       }),
     );
   return { batches, waitMs };
