@@ -185,9 +185,10 @@ export class KafkaProducer {
           this.#answered = this.#metadata.answered = server;
           return answer;
         } catch (error) {
-          this.#ended.signal.throwIfAborted();
+          // Also when the caller has given up: the next producer must not begin with a silent server.
           if (server === this.#answered) this.#answered = undefined;
           if (server === this.#metadata.answered) this.#metadata.answered = undefined;
+          this.#ended.signal.throwIfAborted();
           failures.push(error as Error);
         }
     }

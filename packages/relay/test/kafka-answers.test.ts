@@ -123,6 +123,20 @@ test('publishes to a server that is older than the one which answers first, as i
   expect(older.taken).toHaveLength(1);
 });
 
+test('goes to another server when the last one that answered is silent, although the calls end before a request may', async () => {
+  const other = await PretendedKafka.start();
+  onTestFinished(() => other.stop());
+  server.leader = other;
+  const both = kafka({ bootstrapServers: [server.address, other.address] });
+  onTestFinished(() => both.close());
+  const publishBefore = (topic: string, ms: number) =>
+    both.publish([messageFor(topic, 'a', 1)], AbortSignal.timeout(ms)).catch(() => []);
+  expect(await publishBefore('first', 5_000)).toEqual([{ kind: 'confirmed' }]);
+  server.isSilent = true;
+  expect(await publishBefore('second', 100)).toEqual([]);
+  await expect.poll(() => publishBefore('second', 500), { timeout: 5_000 }).toEqual([{ kind: 'confirmed' }]);
+});
+
 test('waits for a topic of which a server says first that it is missing, and then that nobody leads it', async () => {
   let askedCount = 0;
   server.describes = () => (askedCount++ === 0 ? 3 : 5);

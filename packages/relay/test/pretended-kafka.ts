@@ -42,6 +42,8 @@ export class PretendedKafka {
   leader: PretendedKafka = this;
   /** For how long it reads nothing from a connection after a request to produce, in milliseconds. */
   throttleMs = 0;
+  /** Whether it leaves all requests unanswered. */
+  isSilent = false;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   readonly #port: number;
@@ -81,7 +83,7 @@ export class PretendedKafka {
           socket.destroy();
           return;
         }
-        socket.write(this.#answerTo(Reader.from(request)));
+        if (!this.isSilent) socket.write(this.#answerTo(Reader.from(request)));
         received = received.subarray(4 + length);
         if (key === produce && this.throttleMs > 0) {
           socket.pause();
