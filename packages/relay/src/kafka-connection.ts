@@ -1,5 +1,6 @@
 import {
   type Connection,
+  type ConnectionPool,
   ResponseError,
   type ResponseParser,
   apiVersionsV3,
@@ -36,6 +37,14 @@ export function guard(connection: Connection): void {
 /** The socket of a connection, which has none until it connects, whatever the client declares. */
 export function socketOf({ socket }: Connection): Socket | undefined {
   return socket;
+}
+
+/** Ends all connections of a pool without waiting for a server that may be silent. */
+export async function endConnections(pool: ConnectionPool, close: () => Promise<void>): Promise<void> {
+  const sockets = Array.from(pool, ([, connection]) => socketOf(connection));
+  const closed = close();
+  for (const socket of sockets) socket?.destroy();
+  await closed.catch(() => undefined);
 }
 
 function endIfHandlerThrows(socket: Socket): void {

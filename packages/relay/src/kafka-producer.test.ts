@@ -8,6 +8,7 @@ import { unhandledRejections } from '../test/unhandled.js';
 import { KafkaMetadata, type PartitionCount } from './kafka-metadata.js';
 import { type KafkaAnswer, KafkaProducer, isInvalid, isTooLarge, refusalOf } from './kafka-producer.js';
 import { type KafkaRecord, recordOf } from './kafka-records.js';
+import { SilentServers } from './kafka-silence.js';
 
 const forever = new AbortController().signal;
 const options = { clientId: 'test', bootstrapBrokers: [{ host: 'kafka', port: 1 }], timeout: 10_000 };
@@ -16,11 +17,12 @@ const finalCodes = [10, 17, 18, 29, 87];
 
 let cluster: ScriptedCluster;
 let metadata: KafkaMetadata;
+const silent = new SilentServers('test', {});
 let producer: KafkaProducer;
 beforeEach(() => {
   cluster = new ScriptedCluster();
   metadata = new KafkaMetadata(false);
-  producer = new KafkaProducer(options, metadata);
+  producer = new KafkaProducer(options, metadata, silent);
 });
 afterEach(() => producer.end());
 
@@ -422,7 +424,7 @@ describe('the partitions of a topic', () => {
     expect(await countOf('t1')).toEqual(doesNotExist('t1'));
     const calls = cluster.metadata.mock.calls.length;
     expect(calls).toBeGreaterThan(2);
-    const other = new KafkaProducer(options, metadata);
+    const other = new KafkaProducer(options, metadata, silent);
     await countsOf(['t1'], other);
     await countsOf(['t1'], other);
     expect(cluster.metadata).toHaveBeenCalledTimes(calls + 1);
@@ -431,7 +433,7 @@ describe('the partitions of a topic', () => {
 
   test('that is unknown so far are awaited if the server may create it', async () => {
     const known = new KafkaMetadata(true);
-    const creating = new KafkaProducer({ ...options, autocreateTopics: true }, known);
+    const creating = new KafkaProducer({ ...options, autocreateTopics: true }, known, silent);
     existOnly();
     expect((await countsOf(['t1'], creating, known)).get('t1')).toEqual({
       kind: 'later',
@@ -451,7 +453,7 @@ describe('the partitions of a topic', () => {
       if (code === 0) continue;
       cluster.describe = (topic) => (topic === 't1' ? { errorCode: code, partitions: [] } : {});
       metadata = new KafkaMetadata(false);
-      const asking = new KafkaProducer(options, metadata);
+      const asking = new KafkaProducer(options, metadata, silent);
       const counts = await countsOf(['t1', 't2'], asking, metadata);
       expect(counts.get('t2')).toBe(1);
       kinds.set(code, (counts.get('t1') as { readonly kind: string }).kind);
@@ -476,6 +478,7 @@ describe('the partitions of a topic', () => {
     const other = new KafkaProducer(
       { ...options, bootstrapBrokers: [9, 1].map((port) => ({ host: 'kafka', port })) },
       metadata,
+      silent,
     );
     cluster.metadata.mockImplementation((_topics, server) => {
       if (server === 9) throw new Error('silent');
@@ -493,7 +496,7 @@ describe('a topic that was deleted and created again', () => {
   test('gets further messages, as every other one, because the numbers of the same cluster are still right', async () => {
     for (const topicId of ['one', 'two']) {
       cluster.describe = () => ({ topicId });
-      await countsOf(['t1'], new KafkaProducer(options, metadata));
+      await countsOf(['t1'], new KafkaProducer(options, metadata, silent));
       expect(await send([recordFor('t1'), recordFor('t2')])).toHaveProperty('size', 2);
     }
   });

@@ -14,15 +14,16 @@ import { setTimeout as delay } from 'node:timers/promises';
 import {
   type KafkaSession,
   answerIn,
+  endConnections,
   guard,
   produceParsers,
   retryDelayMs,
-  socketOf,
   startSession,
   topicsAt,
 } from './kafka-connection.js';
-import { KafkaMetadata, type TopicsAnswer } from './kafka-metadata.js';
+import type { KafkaMetadata, TopicsAnswer } from './kafka-metadata.js';
 import { type KafkaRecord, batchOf, placeOf } from './kafka-records.js';
+import type { SilentServers } from './kafka-silence.js';
 import { unlessAborted } from './unless-aborted.js';
 
 type KafkaClientOptions = Omit<ProducerOptions<Buffer, Buffer, Buffer, Buffer>, 'bootstrapBrokers'> & {
@@ -60,6 +61,7 @@ export class KafkaProducer {
   readonly #client: Producer;
   readonly #options: KafkaClientOptions;
   readonly #metadata: KafkaMetadata;
+  readonly #silent: SilentServers;
   readonly #sessions = new WeakMap<Connection, KafkaSession>();
   /** The server that has answered a question last on a connection of this producer. */
   #answered: Broker | undefined;
@@ -74,11 +76,10 @@ export class KafkaProducer {
   /**
    * @param options.bootstrapBrokers in the order in which they are asked
    * @param metadata what is known of topics, also to other producers
+   * @param silent what is known of silent servers, also to other producers
    */
-  constructor(
-    options: KafkaClientOptions,
-    metadata: KafkaMetadata = new KafkaMetadata(options.autocreateTopics === true),
-  ) {
+  constructor(options: KafkaClientOptions, metadata: KafkaMetadata, silent: SilentServers) {
+    this.#silent = silent;
     this.#options = options;
     this.#client = new Producer({
       ...options,
@@ -152,10 +153,7 @@ export class KafkaProducer {
   /** Ends its connections without waiting for a server that may be silent. What is still on its way is not sent again. */
   async end(): Promise<void> {
     this.#ended.abort();
-    const sockets = Array.from(this.#client.connections, ([, connection]) => socketOf(connection));
-    const closed = this.#client.close(true);
-    for (const socket of sockets) socket?.destroy();
-    await closed.catch(() => undefined);
+    await endConnections(this.#client.connections, () => this.#client.close(true));
   }
 
   #silenceMs(): number {
@@ -180,8 +178,10 @@ export class KafkaProducer {
       if (round > 0) await delay(retryDelayMs, undefined, { signal: this.#ended.signal });
       for (const server of this.#servers())
         try {
-          const connection = await this.#client.connections.get(server);
-          const answer = await topicsAt(connection, topics, { autocreates, withRights });
+          const answer = await this.#silent.unlessSilent(server, async () => {
+            const connection = await this.#client.connections.get(server);
+            return topicsAt(connection, topics, { autocreates, withRights });
+          });
           this.#answered = this.#metadata.answered = server;
           return answer;
         } catch (error) {
@@ -236,10 +236,12 @@ export class KafkaProducer {
       session.answeredMs = performance.now();
       return response;
     };
-    const { responses, throttleTimeMs } = await sendOnce().catch((error: unknown) => {
-      if (!(error instanceof NetworkError)) throw error;
-      return sendOnce();
-    });
+    const { responses, throttleTimeMs } = await this.#silent.unlessSilent(leader, () =>
+      sendOnce().catch((error: unknown) => {
+        if (!(error instanceof NetworkError)) throw error;
+        return sendOnce();
+      }),
+    );
     this.#silentUntilMs = Math.max(this.#silentUntilMs, performance.now() + throttleTimeMs);
     const answers = new Map<string, KafkaAnswer>(
       responses.flatMap(({ name, partitionResponses }) =>

@@ -20,6 +20,7 @@ import {
   recordBytes,
   recordOf,
 } from './kafka-records.js';
+import { SilentServers } from './kafka-silence.js';
 import { NameTemplate } from './name-template.js';
 import { unlessAborted } from './unless-aborted.js';
 
@@ -92,12 +93,15 @@ export function kafka(options: KafkaOptions): Broker {
 class KafkaBroker implements Broker {
   readonly limits: { readonly timeoutMs: number };
   readonly #options: KafkaOptions;
+  readonly #servers: readonly KafkaAddress[];
+  readonly #clientOptions: Omit<ConstructorParameters<typeof KafkaProducer>[0], 'bootstrapBrokers'>;
   readonly #producers = new Set<KafkaProducer>();
   readonly #idle: KafkaProducer[] = [];
   /** How many bytes a batch of a topic has since Kafka has refused a larger one, and how many it has taken since then. */
   readonly #lowered = new Map<string, { readonly bytesMax: number; readonly takenCount: number }>();
   readonly #topic: NameTemplate;
   readonly #metadata: KafkaMetadata;
+  readonly #silent: SilentServers;
   /** A message keeps its target, even if the number of partitions changes during the call. */
   readonly #targets = new WeakMap<BrokerMessage, string>();
   #lastTopic: string | undefined;
@@ -109,7 +113,20 @@ class KafkaBroker implements Broker {
     this.#options = options;
     const { topic = '{topic}' } = options;
     this.#topic = new NameTemplate(topic, topicRule);
-    this.#metadata = new KafkaMetadata(options.client?.autocreateTopics === true);
+    const { client, timeoutMs = timeoutMsDefault } = options;
+    this.#metadata = new KafkaMetadata(client?.autocreateTopics === true);
+    this.#servers = options.bootstrapServers.map(addressOf);
+    this.#clientOptions = {
+      clientId: 'framework-relay',
+      // The name of a server is never an address, and servers of a cluster have names if those that lead to it do.
+      ...(client?.tls && { tlsServerName: this.#servers.every(({ host }) => isIP(host) === 0) }),
+      ...client,
+      connectTimeout: timeoutMs,
+      requestTimeout: timeoutMs,
+      // The server answers for all partitions of a request together, and has to do so before its time is over.
+      timeout: Math.ceil(timeoutMs * replicasShare),
+    };
+    this.#silent = new SilentServers(this.#clientOptions.clientId, this.#clientOptions);
     if (!topic.includes('{')) this.#lastTopic = topic;
     this.limits = { timeoutMs: callTimeoutMs(options.timeoutMs ?? timeoutMsDefault) };
   }
@@ -146,7 +163,7 @@ class KafkaBroker implements Broker {
 
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.all(Array.from(this.#producers, (producer) => producer.end()));
+    await Promise.all(Array.from([...this.#producers, this.#silent], (each) => each.end()));
   }
 
   /** Each call has a producer of its own, and leaves it to the next one unless it has failed. */
@@ -165,22 +182,11 @@ class KafkaBroker implements Broker {
   }
 
   #open(): KafkaProducer {
-    const { bootstrapServers, client, timeoutMs = timeoutMsDefault } = this.#options;
     // A server that is silent uses up the time of a call, so that the call never comes to those behind it.
-    const first = this.#openedCount++ % bootstrapServers.length;
-    const servers = bootstrapServers.map(addressOf);
-    const producerOptions = {
-      clientId: 'framework-relay',
-      // The name of a server is never an address, and servers of a cluster have names if those that lead to it do.
-      ...(client?.tls && { tlsServerName: servers.every(({ host }) => isIP(host) === 0) }),
-      ...client,
-      bootstrapBrokers: [...servers.slice(first), ...servers.slice(0, first)],
-      connectTimeout: timeoutMs,
-      requestTimeout: timeoutMs,
-      // The server answers for all partitions of a request together, and has to do so before its time is over.
-      timeout: Math.ceil(timeoutMs * replicasShare),
-    };
-    const producer = new KafkaProducer(producerOptions, this.#metadata);
+    const first = this.#openedCount++ % this.#servers.length;
+    const bootstrapBrokers = [...this.#servers.slice(first), ...this.#servers.slice(0, first)];
+    const options = { ...this.#clientOptions, bootstrapBrokers };
+    const producer = new KafkaProducer(options, this.#metadata, this.#silent);
     this.#producers.add(producer);
     return producer;
   }

@@ -137,6 +137,26 @@ test('goes to another server when the last one that answered is silent, although
   await expect.poll(() => publishBefore('second', 500), { timeout: 5_000 }).toEqual([{ kind: 'confirmed' }]);
 });
 
+test('waits no longer than two seconds for a silent server, and then hardly, while it waits for one that takes long', async () => {
+  const other = await PretendedKafka.start();
+  onTestFinished(() => other.stop());
+  server.leader = other;
+  expect(await publish('a')).toEqual(['confirmed']);
+  other.produceMs = 2_500;
+  expect(await publish('a')).toEqual(['confirmed']);
+  other.isSilent = true;
+  const tookMs = async (kind: string): Promise<number> => {
+    const begunMs = performance.now();
+    expect(await publish('a')).toEqual([kind]);
+    return performance.now() - begunMs;
+  };
+  expect(await tookMs('later')).toBeLessThan(2_000);
+  expect(await tookMs('later')).toBeLessThan(1_000);
+  other.isSilent = false;
+  other.produceMs = 0;
+  await expect.poll(() => publish('a'), { timeout: 15_000 }).toEqual(['confirmed']);
+}, 30_000);
+
 test('waits for a topic of which a server says first that it is missing, and then that nobody leads it', async () => {
   let askedCount = 0;
   server.describes = () => (askedCount++ === 0 ? 3 : 5);

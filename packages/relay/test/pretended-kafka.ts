@@ -42,6 +42,8 @@ export class PretendedKafka {
   leader: PretendedKafka = this;
   /** For how long it reads nothing from a connection after a request to produce, in milliseconds. */
   throttleMs = 0;
+  /** How long it takes for a request to produce, in milliseconds. */
+  produceMs = 0;
   /** Whether it leaves all requests unanswered. */
   isSilent = false;
   readonly #server: Server;
@@ -83,7 +85,10 @@ export class PretendedKafka {
           socket.destroy();
           return;
         }
-        if (!this.isSilent) socket.write(this.#answerTo(Reader.from(request)));
+        const answer = this.#answerTo(Reader.from(request));
+        if (key === produce && this.produceMs > 0)
+          setTimeout(() => this.isSilent || socket.write(answer), this.produceMs).unref();
+        else if (!this.isSilent) socket.write(answer);
         received = received.subarray(4 + length);
         if (key === produce && this.throttleMs > 0) {
           socket.pause();
