@@ -130,15 +130,15 @@ export async function topicsAt(
   try {
     return await metadataV11.api.async(connection, [...topics], autocreates, withRights);
   } catch (error) {
-    const answer = answerIn<metadataV11.MetadataResponse>(error);
+    const answer = answerIn(error);
     if (answer === undefined) throw error;
-    return answer;
+    return answer as metadataV11.MetadataResponse;
   }
 }
 
 /** The whole answer in the error that the client makes if any part of it is an error; its declarations leave it out. */
-export function answerIn<T>(error: unknown): T | undefined {
-  return error instanceof ResponseError ? (error as { readonly response?: T }).response : undefined;
+export function answerIn(error: unknown): unknown {
+  return error instanceof ResponseError ? (error as { readonly response?: unknown }).response : undefined;
 }
 
 /** How long to wait before a question is repeated. */

@@ -345,7 +345,7 @@ async function responseTo(
     true,
     true,
     (error, response: ProduceResponse | null | undefined) => {
-      const answered = response ?? answerIn<ProduceResponse>(error);
+      const answered = response ?? (answerIn(error) as ProduceResponse | undefined);
       if (answered) resolve(answered);
       else reject(error);
     },
