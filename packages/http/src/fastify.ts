@@ -2,7 +2,8 @@ import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
 
 import type { ServedRequest } from './exchange.js';
 import type { HttpApi } from './http-api.js';
-import { nodeRequest, sendReply } from './node-request.js';
+import { errorReason } from './log/error-text.js';
+import { addressWith, nodeRequest, queryOf, sendReply, statusOf } from './node-request.js';
 
 /** How a plugin serves an API. */
 export interface HttpPluginOptions {
@@ -24,9 +25,9 @@ export interface HttpPluginOptions {
 export function httpPlugin(api: HttpApi, options: HttpPluginOptions = {}): FastifyPluginAsync {
   const { bodyBytesMax, notFound = true } = options;
   return async (app) => {
-    const served = (request: FastifyRequest, reply: FastifyReply): ServedRequest =>
+    const served = (request: FastifyRequest, reply: FastifyReply, address?: string): ServedRequest =>
       nodeRequest(request.raw, {
-        url: request.url.slice(app.prefix.length),
+        url: pathIn(app.prefix, address, request) + queryOf(request.url),
         params: (request.params ?? {}) as Readonly<Record<string, string>>,
         address: request.ip,
         response: reply.raw,
@@ -40,7 +41,7 @@ export function httpPlugin(api: HttpApi, options: HttpPluginOptions = {}): Fasti
         method: endpoint.method.toUpperCase(),
         url: endpoint.address.replaceAll(/\{(\w+)\}/g, ':$1'),
         handler: async (request, reply) =>
-          sendReply(await api.answer(endpoint, served(request, reply)), reply),
+          sendReply(await api.answer(endpoint, served(request, reply, endpoint.address)), reply),
       });
     }
     if (notFound)
@@ -48,6 +49,18 @@ export function httpPlugin(api: HttpApi, options: HttpPluginOptions = {}): Fasti
         sendReply(await api.answerUnmatched(served(request, reply)), reply),
       );
     // What hooks throw, and requests that Fastify itself refuses.
-    app.setErrorHandler((error, _request, reply) => sendReply(api.refuse(error).response, reply));
+    app.setErrorHandler((error, request, reply) => {
+      const { response, fields } = api.refuse(error, statusOf(error));
+      if (response.status >= 500)
+        request.log.error({ ...fields, reason: errorReason(error) }, 'internal error');
+      return sendReply(response, reply);
+    });
   };
+}
+
+/** The path without the prefix of the plugin: that of the endpoint with its parameters, or what follows a prefix without parameters. */
+function pathIn(prefix: string, address: string | undefined, { url, params }: FastifyRequest): string {
+  if (address !== undefined) return addressWith(address, params as Readonly<Record<string, string>>);
+  const path = url.split('?', 1)[0] ?? '';
+  return path.startsWith(prefix) ? path.slice(prefix.length) : path;
 }

@@ -114,17 +114,20 @@ describe('with authentication', () => {
     };
     const api = testApi({ routes: [read], authentication, rates });
     const pause = vi.fn<(ms: number) => void>();
-    const response = await api.answer(api.endpoints[0]!, {
-      method: 'GET',
-      path: '/things',
-      headers: new Headers({ authorization: 'ann' }),
-      params: {},
-      queries: () => ({}),
-      body: { isAnnounced: false, read: async () => new Uint8Array() },
-      client: { address: '192.0.2.7' },
-      signal: () => new AbortController().signal,
-      pause,
-    });
+    const response = await api.answer(
+      api.endpoints.find(({ address }) => address === '/things')!,
+      {
+        method: 'GET',
+        path: '/things',
+        headers: new Headers({ authorization: 'ann' }),
+        params: {},
+        queries: () => ({}),
+        body: { isAnnounced: false, read: async () => new Uint8Array() },
+        client: { address: '192.0.2.7' },
+        signal: () => new AbortController().signal,
+        pause,
+      },
+    );
     expect([response.status, response.headers.get('retry-after')]).toEqual([429, '1']);
     expect(pause).toHaveBeenCalledWith(1_500);
     expect(asked).toEqual([
@@ -250,4 +253,87 @@ test('an error of another copy of the framework has the problem of its code', as
   expect(FrameworkError.is(stale)).toBe(true);
   const send = serviceOf({ executor: { execute: () => Promise.reject(stale) } });
   expect((await send('/things', post)).status).toBe(409);
+});
+
+test.each([
+  '/orders:search',
+  '/orders/{id}:cancel',
+  '/files/{name}.json',
+  '/r/{y}-{m}-{d}',
+  '/files/*',
+  'orders',
+  '/p/{order-id}',
+])('the address %s is refused, because routers understand it in different ways', (address) => {
+  const odd = route.get(address, { summary: 'Odd', answer }, () => ({ body: {} }));
+  expect(() => testApi({ routes: [odd] })).toThrow('must consist of segments');
+});
+
+const named = (address: string) =>
+  route.get(address, { summary: address, answer: z.string() }, () => ({ body: address }));
+
+test('two routes of one address are refused, and a literal segment comes before a parameter', async () => {
+  expect(() => testApi({ routes: [read, read] })).toThrow('Two routes have the address get /things');
+  const send = serviceOf({ routes: [named('/orders/{id}'), named('/orders/latest')] });
+  expect(await (await send('/orders/latest')).json()).toBe('/orders/latest');
+  expect(await (await send('/orders/1')).json()).toBe('/orders/{id}');
+});
+
+test('a second action under one idempotency key is not executed', async () => {
+  const execute = vi.fn<Execute>(async () => ({}) as never);
+  const twice = route.post('/things', { summary: 'Twice', action: RenameAction, answer }, async (call) => {
+    await call.execute(RenameAction, {});
+    await call.execute(RenameAction, {});
+    return { body: {} };
+  });
+  const send = serviceOf({ routes: [twice], executor: { execute } });
+  expect((await send('/things', { method: 'POST' })).status).toBe(200);
+  expect(execute).toHaveBeenCalledTimes(2);
+  const keyed = { method: 'POST', headers: { 'idempotency-key': 'k' } };
+  expect([(await send('/things', keyed)).status, execute.mock.calls.length]).toEqual([500, 3]);
+});
+
+test.each([z.unknown(), z.coerce.string(), z.looseObject({}), z.object({ source: z.string() }), z.number()])(
+  'a number that a binary float would change reaches no handler without a decimal field: %#',
+  async (name) => {
+    const echo = route.post(
+      '/echo',
+      { summary: 'Echo', body: z.object({ name }), answer: z.unknown() },
+      (call) => ({
+        body: call.body,
+      }),
+    );
+    const send = serviceOf({ routes: [echo] });
+    const response = await send('/echo', { ...post, body: '{"name":12345678901234567890123}' });
+    expect([response.status, await response.json()]).toMatchObject([400, { code: 'bad-request' }]);
+  },
+);
+
+const fail = (): never => {
+  throw new Error('the disk is full');
+};
+
+test('a log that fails changes no answer', async () => {
+  const send = serviceOf({ log: { answered: fail, problem: fail } });
+  expect([(await send('/things')).status, (await send('/nowhere')).status]).toEqual([200, 404]);
+});
+
+test('an answer whose status has no body has none, and an address is encoded', async () => {
+  const place = route.post('/things', { summary: 'Place', answer }, () => ({
+    status: 204,
+    location: '/things/ü',
+    body: {},
+  }));
+  const response = await serviceOf({ routes: [place] })('/things', { method: 'POST' });
+  expect([response.status, response.headers.get('location'), await response.text()]).toEqual([
+    204,
+    '/things/%C3%BC',
+    '',
+  ]);
+});
+
+test('a route whose schema cannot be described is named when the document is made', () => {
+  const odd = route.get('/odd', { summary: 'Odd', answer: z.map(z.string(), z.string()) }, () => ({
+    body: new Map(),
+  }));
+  expect(() => testApi({ routes: [read, odd] }).openApi()).toThrow('GET /odd cannot be described');
 });

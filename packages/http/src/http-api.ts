@@ -109,12 +109,15 @@ export class HttpApi {
     const { capacity = new ShardCapacity(requestsPerShardMax), databases = { shards: [] } } = options;
     const server = { executor: options.executor ?? noExecutor, databases, capacity };
     const openApi = jsonDocument('/openapi.json', () => this.openApi());
-    this.endpoints = [
+    const endpoints = [
       ...this.#routes.map((each) => serveRoute(each, server)),
       ...[openApi, ...documents, ...(docs ? docsPage(info.title) : [])].map((each) =>
         serveDocument({ isPublic: !isPrivate, ...each }),
       ),
     ];
+    // A path without a parameter comes before one with it, in every router.
+    this.endpoints = endpoints.toSorted((one, other) => order(one).localeCompare(order(other)));
+    assertAddresses(this.endpoints);
     this.#paths = this.endpoints.map((endpoint) => ({ pattern: patternOf(endpoint.address), endpoint }));
     this.#protected = new Set(
       this.endpoints.filter(({ isPublic }) => !isPublic).map(({ address }) => firstSegment(address)),
@@ -147,7 +150,9 @@ export class HttpApi {
     const answer = await (found === undefined
       ? this.answerUnmatched(served)
       : this.answer(found.endpoint, served));
-    return isHead ? new Response(null, answer) : answer;
+    if (!isHead) return answer;
+    void answer.body?.cancel();
+    return new Response(null, answer);
   }
 
   /** Answers a request to an endpoint. Never rejects. */
@@ -168,7 +173,7 @@ export class HttpApi {
       response ??= this.#problem(exchange, error);
     }
     const answer = response ?? this.#problem(exchange, new Error('The request was not answered'));
-    log?.answered(exchange, answer.status);
+    silently(() => log?.answered(exchange, answer.status));
     return answer;
   }
 
@@ -197,9 +202,15 @@ export class HttpApi {
     return this.answer({ method, address: path, isPublic, respond }, served);
   }
 
-  /** Answers input that never becomes a request, such as headers that are too large, and returns what to log of it. */
-  refuse(error: unknown): { readonly response: Response; readonly fields: object } {
-    const problem = this.#problems.of(error);
+  /**
+   * Answers input that never becomes a request, such as headers that are too large, and returns what to log of it.
+   *
+   * @param givenStatus the status from 400 to 599 that another library has given the error. Default: none
+   */
+  refuse(error: unknown, givenStatus?: number): { readonly response: Response; readonly fields: object } {
+    const known = this.#problems.of(error);
+    const isGiven = known.name === 'internal' && givenStatus !== undefined && givenStatus >= 400;
+    const problem = isGiven ? this.#problems.ofStatus(givenStatus, error) : known;
     const requestId = crypto.randomUUID();
     const { status, detail: reason } = problem;
     return {
@@ -258,12 +269,13 @@ export class HttpApi {
   #problem(exchange: Exchange, error: unknown): Response {
     const problem = this.#problems.of(error);
     exchange.problemCode = problem.code;
-    this.#options.log?.problem(exchange, problem, error);
+    silently(() => this.#options.log?.problem(exchange, problem, error));
     return this.#problemResponse(problem, exchange.requestId);
   }
 
   #problemResponse(problem: ReturnType<ProblemTable['of']>, requestId: string): Response {
     const { status, headers, retryAfterSeconds } = problem;
+    const own = Object.entries(headers).filter(([, value]) => isHeaderValue(value));
     return new Response(JSON.stringify(this.#problems.body(problem, requestId)), {
       status,
       headers: {
@@ -271,11 +283,24 @@ export class HttpApi {
         'content-type': problemMediaType,
         'cache-control': 'no-store',
         [requestIdHeader]: requestId,
-        ...headers,
+        ...Object.fromEntries(own),
         ...(retryAfterSeconds !== undefined && { 'retry-after': String(retryAfterSeconds) }),
       },
     });
   }
+}
+
+/** A log that fails must not change an answer: what was committed would look as if it had failed. */
+function silently(log: () => void): void {
+  try {
+    log();
+  } catch {
+    // The line is lost.
+  }
+}
+
+function isHeaderValue(value: string): boolean {
+  return /^[\t\x20-\x7e\x80-\xff]*$/.test(value);
 }
 
 const noExecutor: NonNullable<HttpApiOptions['executor']> = {
@@ -315,6 +340,25 @@ function auditEntry(exchange: Exchange, status: number): AuditEntry {
     code: problemCode ?? null,
     replayed: isReplayed,
   };
+}
+
+/** Sorts literal segments before parameters. */
+function order({ address }: Endpoint): string {
+  return address.replaceAll(/\{\w+\}/g, '\u{10ffff}');
+}
+
+/** Refuses what the routers of the bindings would understand in different ways. */
+function assertAddresses(endpoints: readonly Endpoint[]): void {
+  const seen = new Set<string>();
+  for (const { method, address } of endpoints) {
+    if (!/^(\/|(\/([\w.~-]+|\{\w+\}))+)$/.test(address))
+      throw new InvariantViolationError(
+        `The address ${address} of a route must consist of segments that are a parameter, such as {id}, or letters, digits and -._~`,
+      );
+    const name = `${method} ${address.replaceAll(/\{\w+\}/g, '{}')}`;
+    if (seen.has(name)) throw new InvariantViolationError(`Two routes have the address ${name}`);
+    seen.add(name);
+  }
 }
 
 /** Matches the paths of an address, whose parameters have no slash. */

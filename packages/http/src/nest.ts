@@ -3,7 +3,7 @@ import {
   Controller,
   type DynamicModule,
   type ExceptionFilter,
-  HttpException,
+  Logger,
   Req,
   RequestMapping,
   RequestMethod,
@@ -14,8 +14,16 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 
 import type { Endpoint } from './exchange.js';
 import type { HttpApi } from './http-api.js';
-import { type AnswerReply, nodeRequest, sendReply, sendResponse } from './node-request.js';
-import { ProblemError } from './problem/problem-error.js';
+import { errorReason } from './log/error-text.js';
+import {
+  type AnswerReply,
+  addressWith,
+  nodeRequest,
+  queryOf,
+  sendReply,
+  sendResponse,
+  statusOf,
+} from './node-request.js';
 
 /** A request of Express, or one of Fastify, which has that of Node in `raw`. */
 interface NestRequest {
@@ -35,6 +43,8 @@ type NestResponse = ServerResponse | (AnswerReply & { readonly raw: ServerRespon
 export interface HttpApiModuleOptions {
   /** The path before all addresses, such as `v1`; `setGlobalPrefix` adds its own. Default: none. */
   readonly prefix?: string;
+  /** The maximum number of bytes in a body. Default 65,536. */
+  readonly bodyBytesMax?: number;
 }
 
 /**
@@ -51,13 +61,13 @@ export class HttpApiModule {
   }
 }
 
-function controllerOf(api: HttpApi, { prefix = '' }: HttpApiModuleOptions): new () => object {
+function controllerOf(api: HttpApi, { prefix = '', bodyBytesMax }: HttpApiModuleOptions): new () => object {
   // oxlint-disable-next-line typescript/no-extraneous-class -- its methods are made from the endpoints
   class HttpApiController {}
   for (const [index, endpoint] of api.endpoints.entries()) {
     const name = `${endpoint.method}${index}`;
     const value = (request: NestRequest, response: NestResponse): Promise<void> =>
-      answer(api, endpoint, request, response);
+      answer(api, endpoint, { request, response, bodyBytesMax });
     const descriptor = { value, configurable: true, writable: true };
     Object.defineProperty(HttpApiController.prototype, name, descriptor);
     RequestMapping({
@@ -74,8 +84,15 @@ function controllerOf(api: HttpApi, { prefix = '' }: HttpApiModuleOptions): new 
 async function answer(
   api: HttpApi,
   endpoint: Endpoint,
-  request: NestRequest,
-  response: NestResponse,
+  {
+    request,
+    response,
+    bodyBytesMax,
+  }: {
+    readonly request: NestRequest;
+    readonly response: NestResponse;
+    readonly bodyBytesMax: number | undefined;
+  },
 ): Promise<void> {
   const incoming = request.raw ?? (request as unknown as IncomingMessage);
   const isRead = incoming.readableEnded || request.body !== undefined;
@@ -85,11 +102,12 @@ async function answer(
     );
   const params = request.params ?? {};
   const served = nodeRequest(incoming, {
-    url: addressOf(endpoint, params) + queryOf(request.originalUrl ?? request.url),
+    url: addressWith(endpoint.address, params) + queryOf(request.originalUrl ?? request.url),
     params,
     address: request.ip ?? incoming.socket.remoteAddress ?? 'unknown',
     response: 'raw' in response ? response.raw : response,
     bytes: request.rawBody,
+    bodyBytesMax,
   });
   await send(await api.answer(endpoint, served), response);
 }
@@ -99,30 +117,6 @@ async function send(answered: Response, response: NestResponse): Promise<void> {
   else await sendResponse(answered, response);
 }
 
-/** The path without the prefixes of the module and the application. */
-function addressOf({ address }: Endpoint, params: Readonly<Record<string, string>>): string {
-  return address.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ''));
-}
-
-function queryOf(url: string): string {
-  const at = url.indexOf('?');
-  return at === -1 ? '' : url.slice(at);
-}
-
-/** The problems of the exceptions that NestJS and its guards throw, by their statuses. */
-const problemOfStatus: Readonly<Record<number, string>> = {
-  400: 'bad-request',
-  401: 'unauthorized',
-  403: 'forbidden',
-  404: 'not-found',
-  405: 'method-not-allowed',
-  408: 'request-timeout',
-  412: 'precondition-failed',
-  413: 'body-too-large',
-  415: 'unsupported-media-type',
-  429: 'too-many-requests',
-};
-
 /** Answers errors of guards, pipes and parsers with problem documents, too: `app.useGlobalFilters(new ProblemFilter(api))`. */
 export class ProblemFilter implements ExceptionFilter {
   readonly #api: HttpApi;
@@ -131,24 +125,14 @@ export class ProblemFilter implements ExceptionFilter {
     this.#api = api;
   }
 
-  /** Answers an error. */
+  /** Answers an error, unless an answer has begun: then it ends the connection, so that the client does not take a part for the whole. */
   async catch(error: unknown, host: ArgumentsHost): Promise<void> {
-    const status = statusOf(error);
-    const name = problemOfStatus[status ?? 0];
-    const problem =
-      name === undefined || error instanceof ProblemError
-        ? error
-        : new ProblemError(name, error instanceof Error ? error.message : name, { cause: error });
     const response = host.switchToHttp().getResponse<NestResponse>();
-    const { response: answered } = this.#api.refuse(problem);
-    await send(answered, response);
+    const { response: answered, fields } = this.#api.refuse(error, statusOf(error));
+    if (answered.status >= 500)
+      new Logger(ProblemFilter.name).error({ ...fields, reason: errorReason(error) });
+    const raw = 'raw' in response ? response.raw : response;
+    if (raw.headersSent) raw.destroy();
+    else await send(answered, response);
   }
-}
-
-/** The status of an exception of NestJS, or of a parser of Express or Fastify. */
-function statusOf(error: unknown): number | undefined {
-  if (error instanceof HttpException) return error.getStatus();
-  return error instanceof Error && 'statusCode' in error && typeof error.statusCode === 'number'
-    ? error.statusCode
-    : undefined;
 }

@@ -37,7 +37,9 @@ export function nodeRequest(incoming: IncomingMessage, parts: NodeRequestParts):
 
 function headersOf({ headers: received }: IncomingMessage): Headers {
   const headers = new Headers();
-  for (const [name, value = ''] of Object.entries(received)) headers.set(name, String(value));
+  // HTTP/2 has method and path among its headers, with names that begin with a colon.
+  for (const [name, value = ''] of Object.entries(received))
+    if (!name.startsWith(':')) headers.set(name, String(value));
   return headers;
 }
 
@@ -59,30 +61,55 @@ function readBody(bytes: Uint8Array, bytesMax: number): BodyReader {
 /** A signal that is aborted when the connection ends before the answer does. */
 function signalOf(response: ServerResponse): AbortSignal {
   const left = new AbortController();
-  response.once('close', () => {
+  const close = (): void => {
     if (!response.writableFinished) left.abort();
-  });
+  };
+  if (response.closed || response.destroyed) close();
+  else response.once('close', close);
   return left.signal;
 }
 
 /** The part of Fastify's reply that an answer needs. */
 export interface AnswerReply {
   code(status: number): unknown;
-  headers(headers: Readonly<Record<string, string>>): unknown;
+  headers(headers: Readonly<Record<string, string | string[]>>): unknown;
   send(body?: unknown): unknown;
 }
 
 /** Sends an answer with Fastify, whose routes for HEAD accept streams only. */
 export function sendReply(answer: Response, reply: AnswerReply): unknown {
   reply.code(answer.status);
-  reply.headers(Object.fromEntries(answer.headers));
+  const { 'set-cookie': _first, ...headers } = Object.fromEntries(answer.headers);
+  const cookies = answer.headers.getSetCookie();
+  reply.headers({ ...headers, ...(cookies.length > 0 && { 'set-cookie': cookies }) });
   return reply.send(answer.body ?? undefined);
 }
 
 /** Sends an answer with Node's server. */
 export async function sendResponse(answer: Response, response: ServerResponse): Promise<void> {
-  response.writeHead(answer.status, Object.fromEntries(answer.headers));
+  response.statusCode = answer.status;
+  response.setHeaders(answer.headers);
+  if (response.req.method === 'HEAD') void answer.body?.cancel();
   if (answer.body === null || response.req.method === 'HEAD') response.end();
   // A client that leaves ends the stream, which is all that there is to do.
   else await pipeline(answer.body, response).catch(() => undefined);
+}
+
+/** The path of an address with its parameters, as a client writes it. */
+export function addressWith(address: string, params: Readonly<Record<string, string>>): string {
+  return address.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ''));
+}
+
+/** The query of a URL with its question mark, if it has one. */
+export function queryOf(url: string): string {
+  const at = url.indexOf('?');
+  return at === -1 ? '' : url.slice(at);
+}
+
+/** The status that a library has given an error: `getStatus()` of an exception of NestJS, or the `statusCode` of Fastify and Express. */
+export function statusOf(error: unknown): number | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const { getStatus, statusCode } = error as { readonly getStatus?: unknown; readonly statusCode?: unknown };
+  const status: unknown = typeof getStatus === 'function' ? Reflect.apply(getStatus, error, []) : statusCode;
+  return typeof status === 'number' && status >= 400 && status <= 599 ? status : undefined;
 }

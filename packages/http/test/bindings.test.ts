@@ -1,4 +1,4 @@
-import { Controller, Get } from '@nestjs/common';
+import { ConflictException, Controller, Get, Res } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
@@ -273,6 +273,58 @@ test('a guard of NestJS applies to the routes, and other controllers are served 
   const headers = { 'x-tenant': 'a' };
   expect((await fetch(`${url}/v1/orders?state=PLACED`, { headers })).status).toBe(200);
   expect(await (await fetch(`${url}/hello`, { headers })).text()).toBe('hello');
+});
+
+test('exceptions of NestJS keep their statuses, and one after the answer has begun ends the connection', async () => {
+  const { api } = orderApi();
+  class OwnController {
+    conflict(): never {
+      throw new ConflictException('It is taken');
+    }
+    late(response: ServerResponse): never {
+      response.write('a');
+      throw new Error('too late');
+    }
+  }
+  const { prototype } = OwnController;
+  for (const name of ['conflict', 'late'] as const)
+    Get(name)(prototype, name, Object.getOwnPropertyDescriptor(prototype, name) ?? {});
+  Res()(prototype, 'late', 0);
+  Controller()(OwnController);
+  const appModule = { module: HttpApiModule, imports: [], controllers: [OwnController] };
+  const app = await NestFactory.create(appModule, new ExpressAdapter(), { rawBody: true, logger: false });
+  app.useGlobalFilters(new ProblemFilter(api));
+  await app.listen(0, '127.0.0.1');
+  end = () => app.close();
+  const url = await app.getUrl();
+  expect(await answerOf(await fetch(`${url}/conflict`))).toMatchObject({
+    status: 409,
+    body: { code: 'conflict', detail: 'It is taken' },
+  });
+  await expect(fetch(`${url}/late`).then((response) => response.text())).rejects.toThrow(
+    /terminated|fetch failed/,
+  );
+  expect((await fetch(`${url}/conflict`)).status).toBe(409);
+});
+
+test.each([401, 403, 429, 503])(
+  'a hook of Fastify that throws the status %d is answered with it',
+  async (status) => {
+    const app = Fastify();
+    app.addHook('onRequest', async () => {
+      throw Object.assign(new Error('No'), { statusCode: status });
+    });
+    await app.register(httpPlugin(orderApi().api), { prefix: '/:org' });
+    expect((await app.inject('/a/orders?state=PLACED')).json()).toMatchObject({ status });
+    await app.close();
+  },
+);
+
+test('a prefix of Fastify may have a parameter', async () => {
+  const app = Fastify();
+  await app.register(httpPlugin(orderApi().api), { prefix: '/:org' });
+  expect((await app.inject('/a/orders?state=PLACED')).json()).toEqual({ items: [], next: null });
+  await app.close();
 });
 
 test('NestJS that has parsed the body without keeping it is told to keep it', async () => {

@@ -56,6 +56,8 @@ export class RequestQueue {
   add(exchange: Exchange): void {
     if (this.#isEnding) return;
     const { length } = this.#exchanges;
+    // The body of the request being served has arrived, and is not what waits.
+    if (length === 1) this.#bytesReadBefore = this.#socket.bytesRead;
     const bytes = this.#socket.bytesRead - this.#bytesReadBefore;
     if (length > waitingMax || (length > 0 && bytes > waitingBytesMax)) return void this.#socket.destroy();
     this.#latest = exchange.request;

@@ -118,8 +118,12 @@ function stackOf({ stack = '', name, message }: Error, chain: readonly Error[]):
 }
 
 function causesOf(error: unknown): readonly Error[] {
-  const chain: Error[] = [];
-  for (let link = error; link instanceof Error && chain.length < causesMax; link = link.cause)
-    chain.push(link);
-  return chain.length === 0 ? [new Error(String(error))] : chain;
+  try {
+    const chain: Error[] = [];
+    for (let link = error; link instanceof Error && chain.length < causesMax; link = link.cause)
+      chain.push(typeof link.message === 'string' ? link : new Error(errorText(link)));
+    return chain.length === 0 ? [new Error(errorText(error))] : chain;
+  } catch {
+    return [new Error('The error refuses to be read')];
+  }
 }

@@ -1,4 +1,5 @@
 import { OpenAPIRegistry, OpenApiGeneratorV31, type RouteConfig } from '@asteasolutions/zod-to-openapi';
+import { InvariantViolationError } from '@framework/core';
 import * as z from 'zod';
 
 import { type ProblemTable, problemMediaType } from '../problem/problem-table.js';
@@ -78,10 +79,38 @@ export function openApiDocument(
   if (needsTokens)
     registry.registerComponent('securitySchemes', 'bearer', { type: 'http', scheme: 'bearer', bearerFormat });
   for (const each of routes) registry.registerPath(configOf(each, problems, needsTokens && !isPublic(each)));
-  return new OpenApiGeneratorV31(registry.definitions).generateDocument({
-    openapi: '3.1.0',
-    info: { ...info },
-  });
+  try {
+    return documentOf(registry, info);
+  } catch (error) {
+    throw undescribed(
+      routes.find((each) => !isDescribable(configOf(each, problems, false))),
+      error,
+    );
+  }
+}
+
+function documentOf({ definitions }: OpenAPIRegistry, info: ApiInfo): object {
+  return new OpenApiGeneratorV31(definitions).generateDocument({ openapi: '3.1.0', info: { ...info } });
+}
+
+function isDescribable(config: RouteConfig): boolean {
+  const registry = new OpenAPIRegistry();
+  registry.registerPath(config);
+  try {
+    documentOf(registry, { title: '', version: '' });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function undescribed(route: Route | undefined, cause: unknown): InvariantViolationError {
+  const name = route === undefined ? 'The routes together' : `${route.method.toUpperCase()} ${route.address}`;
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return new InvariantViolationError(
+    `${name} cannot be described in the OpenAPI document: describe the schema with .meta({ type: … }) (${reason})`,
+    { cause },
+  );
 }
 
 function isPublic({ isPublic: open = false }: Route): boolean {

@@ -7,6 +7,7 @@ import {
   TransientStorageError,
   UnknownShardError,
 } from '@framework/core';
+import { STATUS_CODES } from 'node:http';
 import * as z from 'zod';
 
 import { notConfigured, shardCauses } from '../health/shard-causes.js';
@@ -94,6 +95,17 @@ export class ProblemTable {
       headers,
       ...(retryAfterSeconds !== undefined && { retryAfterSeconds }),
     };
+  }
+
+  /**
+   * The problem of an error that another library has given a status, such as an exception of NestJS or of a plugin of Fastify. Its message
+   * is for the client if the status says that the client is to blame.
+   */
+  ofStatus(status: number, error: unknown): Problem {
+    const title = STATUS_CODES[status] ?? 'Error';
+    const code = title.toLowerCase().replaceAll(/[^a-z]+/g, '-');
+    const detail = status < 500 && error instanceof Error ? error.message : frameworkProblems.internal.detail;
+    return { name: code, code, status, title, detail, faults: [], headers: {} };
   }
 
   /** The body of the answer to a problem. */

@@ -54,3 +54,9 @@ test.each([
 ])('the number %s keeps its text, because a binary float would change it', (text) => {
   expect(parseExactJson(`[${text}]`)).toEqual([new JsonNumber(text)]);
 });
+
+test('a number of a million digits is read as fast as any other text', () => {
+  const digits = `1${'0'.repeat(999_998)}1`;
+  const [number] = parseExactJson(`[${digits}]`) as readonly JsonNumber[];
+  expect(JsonNumber.sourceOf(number!)).toBe(digits);
+});

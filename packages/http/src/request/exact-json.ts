@@ -1,11 +1,39 @@
-/** A number in a JSON text that a binary float would change, such as one with thirty digits. */
+import { InvalidRequestError } from './invalid-request-error.js';
+
+/**
+ * A number in a JSON text that a binary float would change, such as one with thirty digits. Only `decimalField` accepts it: it has no fields,
+ * and refuses to become a text or a number of its own accord.
+ */
 export class JsonNumber {
-  /** The text of the number, for example `0.10000000000000000001`. */
-  readonly source: string;
+  readonly #source: string;
+  #isRead = false;
 
   constructor(source: string) {
-    this.source = source;
+    this.#source = source;
   }
+
+  /** The text of a number, for example `0.10000000000000000001`. */
+  static sourceOf(number: JsonNumber): string {
+    number.#isRead = true;
+    return number.#source;
+  }
+
+  /** Whether a field has read it. */
+  get isRead(): boolean {
+    return this.#isRead;
+  }
+
+  [Symbol.toPrimitive](): never {
+    throw new InvalidRequestError('bad-request', 'A number of the body has more digits than a binary float');
+  }
+}
+
+/** The values that contain a {@link JsonNumber}. */
+const withJsonNumbers = new WeakSet<object>();
+
+/** Whether a parsed JSON text contains a number that a binary float would change. */
+export function hasJsonNumber(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && withJsonNumbers.has(value);
 }
 
 /** The third argument of a `JSON.parse` reviver, which TypeScript's library lacks so far. */
@@ -20,8 +48,16 @@ interface SourceContext {
  * @see https://tc39.es/proposal-json-parse-with-source/
  */
 export function parseExactJson(text: string): unknown {
+  let isChanged = false;
+  const keepSource = (_key: string, value: unknown, context?: SourceContext): unknown => {
+    if (typeof value !== 'number' || context?.source === undefined) return value;
+    if (isSameDecimal(context.source, String(value))) return value;
+    isChanged = true;
+    return new JsonNumber(context.source);
+  };
   const value: unknown = JSON.parse(text, keepSource);
   if (hasRepeatedName(text)) throw new SyntaxError('An object has a name twice');
+  if (isChanged && typeof value === 'object' && value !== null) withJsonNumbers.add(value);
   return value;
 }
 
@@ -46,13 +82,11 @@ function hasRepeatedName(text: string): boolean {
   return false;
 }
 
-function keepSource(_key: string, value: unknown, context?: SourceContext): unknown {
-  if (typeof value !== 'number' || context?.source === undefined) return value;
-  return isSameDecimal(context.source, String(value)) ? value : new JsonNumber(context.source);
-}
+/** More characters than the shortest text of any binary float, with room for zeros at its end. */
+const floatCharactersMax = 400;
 
 function isSameDecimal(source: string, text: string): boolean {
-  return source === text || plain(source) === plain(text);
+  return source === text || (source.length <= floatCharactersMax && plain(source) === plain(text));
 }
 
 /** The significant digits of a decimal and its exponent, so that equal numbers have equal texts. */

@@ -1,6 +1,7 @@
 import type * as z from 'zod';
 
 import type { RequestFault } from '../problem/problem-error.js';
+import { JsonNumber, hasJsonNumber } from './exact-json.js';
 import { InvalidRequestError } from './invalid-request-error.js';
 
 const faultsMax = 32;
@@ -19,7 +20,10 @@ export function parseShape<Schema extends z.ZodType>(
   value: unknown,
 ): z.output<Schema> {
   const parsed = schema.safeParse(value);
-  if (parsed.success) return parsed.data;
+  if (parsed.success) {
+    if (hasJsonNumber(value)) refuseNumbers(part, value, parsed.data);
+    return parsed.data;
+  }
   const faults = parsed.error.issues.flatMap((issue) => faultsOf(part, issue, value)).slice(0, faultsMax);
   const first = faults[0];
   throw new InvalidRequestError(
@@ -29,6 +33,21 @@ export function parseShape<Schema extends z.ZodType>(
       faults,
     },
   );
+}
+
+/** Refuses what a schema has let through without a field that reads it: a handler would get an object in place of the number. */
+function refuseNumbers(part: RequestPart, sent: unknown, parsed: unknown): void {
+  const paths = [...pathsOfNumbers(sent, []), ...pathsOfNumbers(parsed, [])];
+  const path = paths.find((each) => valueAt(parsed, each) !== undefined);
+  if (path === undefined) return;
+  const fault = { pointer: pointer(part, path), message: 'is a number with too many digits' };
+  throw new InvalidRequestError('bad-request', `${fault.pointer} ${fault.message}`, { faults: [fault] });
+}
+
+function pathsOfNumbers(value: unknown, path: readonly PropertyKey[]): readonly (readonly PropertyKey[])[] {
+  if (value instanceof JsonNumber) return value.isRead ? [] : [path];
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([key, inner]) => pathsOfNumbers(inner, [...path, key]));
 }
 
 function faultsOf(part: RequestPart, issue: z.core.$ZodIssue, value: unknown): readonly RequestFault[] {

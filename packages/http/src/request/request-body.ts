@@ -93,7 +93,7 @@ export function tooLarge(bytesMax: number): InvalidRequestError {
   return new InvalidRequestError('body-too-large', `The body is larger than ${bytesMax} bytes`);
 }
 
-function incomplete(cause: Error | undefined): InvalidRequestError {
+function incomplete(cause: unknown): InvalidRequestError {
   return new InvalidRequestError('bad-request', 'The body ended before it was complete', { cause });
 }
 
@@ -106,10 +106,15 @@ export function webBody({ headers, body }: Request, bytesMax: number): BodyReade
       if (Number(length ?? 0) > bytesMax) throw tooLarge(bytesMax);
       const chunks: Uint8Array[] = [];
       let read = 0;
-      for await (const chunk of body ?? []) {
-        read += chunk.length;
-        if (read > bytesMax) throw tooLarge(bytesMax);
-        chunks.push(chunk);
+      try {
+        for await (const chunk of body ?? []) {
+          read += chunk.length;
+          if (read > bytesMax) throw tooLarge(bytesMax);
+          chunks.push(chunk);
+        }
+      } catch (error) {
+        if (error instanceof InvalidRequestError) throw error;
+        throw incomplete(error);
       }
       return Buffer.concat(chunks);
     },

@@ -12,7 +12,11 @@ const decimalGrammar = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 export function decimalField<T>(parse: (text: string) => T): z.ZodType<T> {
   return z
     .union(
-      [z.string(), z.number().transform(String), z.instanceof(JsonNumber).transform(({ source }) => source)],
+      [
+        z.string(),
+        z.number().transform(String),
+        z.instanceof(JsonNumber).transform((number) => JsonNumber.sourceOf(number)),
+      ],
       { error: 'must be a decimal' },
     )
     .pipe(z.string().regex(decimalGrammar, 'must be a decimal such as "25.50"'))

@@ -1,4 +1,9 @@
-import type { ActionExecutor, DatabaseRegistry, ExecutionConfiguration } from '@framework/core';
+import {
+  type ActionExecutor,
+  type DatabaseRegistry,
+  type ExecutionConfiguration,
+  InvariantViolationError,
+} from '@framework/core';
 import { actionNameOf, modelNameOf } from '@framework/core/adapter';
 
 import type { AnswerHeaders, Endpoint, Exchange, LogSubject } from '../exchange.js';
@@ -51,6 +56,7 @@ export function serveRoute(route: Route, { executor, databases, capacity }: Rout
     exchange.input = input.body;
     if (!isRead) refuseUncheckedConditions(exchange.headers, route.checksVersion === true);
     const versions = expectedVersions(exchange.headers);
+    let hasExecuted = false;
     const call: Call = {
       ...input,
       method: served.method,
@@ -59,7 +65,11 @@ export function serveRoute(route: Route, { executor, databases, capacity }: Rout
       principal,
       execution,
       expectedVersions: versions,
-      execute: (action, params) => executor.execute(principal, action, params, execution),
+      execute: (action, params) => {
+        if (key !== undefined && hasExecuted) throw secondUnderKey(address);
+        hasExecuted = true;
+        return executor.execute(principal, action, params, execution);
+      },
       idOf: (model, uuid) => existingId(model, uuid, databases),
     };
     const shards = route.shards?.(input) ?? (id === undefined ? undefined : shardsIn(id));
@@ -67,7 +77,8 @@ export function serveRoute(route: Route, { executor, databases, capacity }: Rout
     const reply = await (shards === undefined
       ? route.handle(call)
       : capacity.use(shards, () => route.handle(call)));
-    if (reply instanceof Response) return withHeaders(reply, headers);
+    if (reply instanceof Response)
+      return withHeaders(reply, exchange.isReplayed ? { ...headers, [replayedHeader]: 'true' } : headers);
     return isRead ? answerRead(exchange, reply, versions, headers) : answerWrite(exchange, reply, headers);
   };
   return { method, address, isPublic, respond };
@@ -81,8 +92,24 @@ function withoutAction(): InvalidRequestError {
 }
 
 /** The answer that a handler has made itself, with the headers of every answer that it does not have. */
-function withHeaders({ body, status, headers }: Response, common: Readonly<AnswerHeaders>): Response {
-  return new Response(body, { status, headers: { ...common, ...Object.fromEntries(headers) } });
+function withHeaders(answer: Response, common: Readonly<AnswerHeaders>): Response {
+  const { body, status } = answer;
+  const headers = new Headers(answer.headers);
+  for (const [name, value] of Object.entries(common)) if (!headers.has(name)) headers.set(name, value);
+  return new Response(body, { status, headers });
+}
+
+/** The answer with a body, unless its status has none. */
+function jsonAnswer(status: number, body: unknown, headers: AnswerHeaders): Response {
+  if (status === 204 || status === 205 || status === 304) return new Response(null, { status, headers });
+  headers['content-type'] = 'application/json';
+  return new Response(JSON.stringify(body), { status, headers });
+}
+
+function secondUnderKey(address: string): InvariantViolationError {
+  return new InvariantViolationError(
+    `The handler of ${address} executes a second action for a request with an Idempotency-Key, which belongs to one: make them one action`,
+  );
 }
 
 /**
@@ -129,8 +156,7 @@ function answerRead(
     headers['etag'] = entityTag(version);
     if (isKnown(sent, version)) return new Response(null, { status: 304, headers });
   }
-  headers['content-type'] = 'application/json';
-  return new Response(JSON.stringify(body), { status, headers });
+  return jsonAnswer(status, body, headers);
 }
 
 /** Answers a write: with the resource as it is now, unless the client does not need it. */
@@ -141,15 +167,14 @@ function answerWrite(
 ): Response {
   const headers = { ...common };
   if (isReplayed) headers[replayedHeader] = 'true';
-  if (location !== undefined) headers['location'] = location;
+  if (location !== undefined) headers['location'] = encodeURI(decodeURI(location));
   if (resource !== undefined) headers['etag'] = entityTag(resource.version);
-  if (prefersMinimal(sent)) {
+  if (status < 400 && prefersMinimal(sent)) {
     headers['preference-applied'] = 'return=minimal';
     return new Response(null, { status: status === 200 ? 204 : status, headers });
   }
   if (resource !== undefined) headers['content-location'] = resource.address;
-  headers['content-type'] = 'application/json';
-  return new Response(JSON.stringify(body), { status, headers });
+  return jsonAnswer(status, body, headers);
 }
 
 function subjectOf({ model, action }: Route): LogSubject | undefined {

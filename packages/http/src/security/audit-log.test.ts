@@ -349,3 +349,21 @@ describe('a file that cannot be written', () => {
     expect(failures.at(-1)).toMatchObject({ message: '2 lines were lost, because the process stops' });
   });
 });
+
+test('a body that has no JSON is noted, and lines of others are written', async () => {
+  const { openLog, lines, failures } = await auditFile();
+  const log = await openLog();
+  const circular: Record<string, unknown> = {};
+  circular['self'] = circular;
+  await Promise.all(
+    [{ big: 10n ** 20n }, circular, { amount: '2' }].map((input) => log.write({ ...entry, input })),
+  );
+  await log.close();
+  const inputs = (await lines()).map((line) => (JSON.parse(line) as AuditEntry).input);
+  expect(inputs).toEqual([
+    { big: '100000000000000000000' },
+    expect.stringMatching(/^not recorded: TypeError/),
+    { amount: '2' },
+  ]);
+  expect(failures).toEqual([]);
+});

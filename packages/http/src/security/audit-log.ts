@@ -268,14 +268,27 @@ async function openFile(path: string): Promise<Opened> {
 
 /** The fields of an entry, with each text of the client cut to its limit. */
 function shortened({ input, request, principal, idempotencyKey, ...others }: AuditEntry): object {
-  const json = JSON.stringify(input) ?? 'null';
+  const json = jsonOf(input);
   return {
     ...others,
     principal: principal && cut(principal),
     request: cut(request),
     idempotencyKey: idempotencyKey && cut(idempotencyKey),
-    input: json.length <= charactersMax ? input : cut(json),
+    input: json.length <= charactersMax ? (JSON.parse(json) as unknown) : cut(json),
   };
+}
+
+function bigintAsText(_key: string, value: unknown): unknown {
+  return typeof value === 'bigint' ? `${value}` : value;
+}
+
+/** A body as JSON, whatever values a schema has made of it: what has no JSON must not keep the lines of others from being written. */
+function jsonOf(input: unknown): string {
+  try {
+    return JSON.stringify(input, bigintAsText) ?? 'null';
+  } catch (error) {
+    return JSON.stringify(`not recorded: ${String(error)}`);
+  }
 }
 
 function cut(text: string): string {

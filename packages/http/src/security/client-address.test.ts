@@ -15,6 +15,8 @@ test.each([
   ['::ffff:203.0.113.9', '203.0.113.9'],
   ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
   ['2001:db8:1:2::', '2001:db8:1:2::/64'],
+  ['fe80::1%br-lan', 'fe80:0:0:0::/64'],
+  ['fe80::1%eth0.100', 'fe80:0:0:0::/64'],
   [undefined, 'unknown'],
 ])('the client at %s is counted as %s', (text, address) => {
   expect(clients.atAddress(text)).toEqual({ address, isLimited: true, isProxy: false });

@@ -8,7 +8,7 @@ type AddressRange = [network: Address, bits: number];
 /** Parses an address, or a range in CIDR notation; `undefined` when it is neither. */
 export function addressRange(text: string): AddressRange | undefined {
   const [address = '', bits] = text.split('/', 2);
-  if (isIP(address) === 0) return undefined;
+  if (isIP(address) === 0 || address.includes('%')) return undefined;
   if (bits !== undefined) return ipaddr.isValidCIDR(text) ? rangeOf(...ipaddr.parseCIDR(text)) : undefined;
   const network = ipaddr.process(address);
   return [network, network.kind() === 'ipv4' ? 32 : 128];
@@ -59,7 +59,8 @@ export class ClientAddresses {
   atAddress(text: string | undefined): Client {
     if (text === undefined || isIP(text) === 0)
       return { address: 'unknown', isLimited: true, isProxy: false };
-    const address = ipaddr.process(text);
+    // A zone, such as that of fe80::1%eth0, belongs to the link and not to the client.
+    const address = ipaddr.process(text.replace(/%.*$/, ''));
     const range = ipaddr.subnetMatch(address, this.#ranges, 'none');
     return { address: keyOf(address), isLimited: range === 'none', isProxy: range === 'proxy' };
   }
