@@ -2,8 +2,7 @@ import { InvalidRequestError } from './invalid-request-error.js';
 
 /** How many versions `If-Match` may list. */
 const versionsMax = 32;
-/** A weak tag is that of a version, too: middleware and proxies that compress an answer make its tag weak. */
-const versionTag = /^(?:W\/)?"([1-9]\d{0,14})"$/;
+const versionTag = /^"([1-9]\d{0,14})"$/;
 
 /** The entity tag of a version: strong, because a version never changes. */
 export function entityTag(version: number): string {
@@ -12,7 +11,7 @@ export function entityTag(version: number): string {
 
 /**
  * The versions of which `If-Match` asks for one; `undefined` when it is missing, or is `*`, which every version meets. Whatever no
- * version has for a tag, such as `*` in a list, is left out.
+ * version has for a tag, such as a weak tag, or `*` in a list, is left out.
  *
  * @throws InvalidRequestError `bad-request` when it lists more than 32
  * @see https://www.rfc-editor.org/rfc/rfc9110#field.if-match

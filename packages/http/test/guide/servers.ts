@@ -4,7 +4,7 @@ import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import Fastify, { type FastifyInstance } from 'fastify';
 import { Hono } from 'hono';
-import { compress } from 'hono/compress';
+import { logger } from 'hono/logger';
 
 import { httpPlugin } from '../../src/fastify.js';
 import { type HonoEnv, honoApp } from '../../src/hono.js';
@@ -13,7 +13,7 @@ import { HttpApiModule, ProblemFilter } from '../../src/nest.js';
 
 export function serveWithHono(api: HttpApi, port: number) {
   const app = new Hono<HonoEnv>();
-  app.use(compress());
+  app.use(logger());
   return serve({ fetch: honoApp(api, { app }).fetch, port });
 }
 
