@@ -58,7 +58,7 @@ export function httpPlugin(api: HttpApi, options: HttpPluginOptions = {}): Fasti
   };
 }
 
-/** The path without the prefix of the plugin: that of the endpoint with its parameters, or what follows a prefix without parameters. */
+/** Returns the path below the prefix of the plugin. For an endpoint, it consists of the address and the parameters. */
 function pathIn(prefix: string, address: string | undefined, { url, params }: FastifyRequest): string {
   if (address !== undefined) return addressWith(address, params as Readonly<Record<string, string>>);
   const path = url.split('?', 1)[0] ?? '';

@@ -22,7 +22,7 @@ test('every answer forbids browsers to guess, frame and load', async () => {
 test.each([
   [true, 'max-age=31536000'],
   [false, undefined],
-])('browsers are told to stay with TLS only if it is spoken: %s', async (encrypted, expected) => {
+])('the header for HTTPS only is sent over TLS alone: %s', async (encrypted, expected) => {
   const headers = await headersOf(clientWith({ encrypted }), '/health/live');
   expect(headers['strict-transport-security']).toBe(expected);
 });

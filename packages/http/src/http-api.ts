@@ -116,7 +116,7 @@ export class HttpApi {
       ),
     ];
     // A path without a parameter comes before one with it, in every router.
-    this.endpoints = endpoints.toSorted((one, other) => order(one).localeCompare(order(other)));
+    this.endpoints = endpoints.toSorted((one, other) => (order(one) < order(other) ? -1 : 1));
     assertAddresses(this.endpoints);
     this.#paths = this.endpoints.map((endpoint) => ({ pattern: patternOf(endpoint.address), endpoint }));
     this.#protected = new Set(

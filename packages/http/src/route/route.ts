@@ -54,7 +54,7 @@ export interface RouteDefinition<
    * would keep its promise. Default false.
    */
   readonly checksVersion?: boolean;
-  /** The shards that a request needs. Default: that of the path's `id`, if there is one. */
+  /** The shards that a request needs. Default: the shard of the path parameter `id`, if the route has one. */
   shards?(input: RouteInput<Path, Query, Body>): readonly ShardIdentifier[];
   /** The model that it is about, which the log names. Default: none. */
   readonly model?: ModelClass<unknown>;
