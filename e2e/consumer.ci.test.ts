@@ -32,6 +32,7 @@ const packages = [
   'drizzle-adapter',
   'testing',
   'conformance',
+  'http',
 ];
 /** The tools in which the guide runs the packages, and the oldest compiler that it names. */
 const otherTools = {
