@@ -1,5 +1,5 @@
 // @module-tag postgres
-import type { Verdict } from '@framework/testing';
+import type { PassageOutcome } from '@framework/testing';
 import { type SuiteContext, Tag, decimal, firstShard, sameDatabaseShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
@@ -137,7 +137,7 @@ describe('a commit whose connection breaks', () => {
     await open();
     const account = await suite.openAccount(firstShard);
     let turn = 0;
-    const verdicts: readonly Verdict[] = ['cut', 'forward-and-cut', 'forward'];
+    const verdicts: readonly PassageOutcome[] = ['cut', 'forward-and-cut', 'forward'];
     proxy.judge = ({ direction, bytes }) =>
       direction === 'to-server' && bytes.includes(write) ? verdicts[turn++ % 3]! : 'forward';
     for (let count = 0; count < 6; count++) await suite.credit(account, '1');

@@ -14,7 +14,7 @@ export interface Passage {
  * `forward-and-cut` passes it on and then ends the connection, so that no answer comes back; `drop` passes nothing on and leaves
  * the connection open, so that the sender waits for an answer.
  */
-export type Verdict = 'forward' | 'cut' | 'forward-and-cut' | 'drop';
+export type PassageOutcome = 'forward' | 'cut' | 'forward-and-cut' | 'drop';
 
 interface Link {
   readonly client: Socket;
@@ -37,7 +37,7 @@ export class FaultProxy {
   /** The port to which clients connect; it stays the same, even while the proxy refuses connections. */
   readonly port: number;
   /** Decides about every passage; by default all are forwarded. */
-  judge: (passage: Passage) => Verdict = () => 'forward';
+  judge: (passage: Passage) => PassageOutcome = () => 'forward';
   readonly #target: { readonly host: string; readonly port: number };
   readonly #links = new Set<Link>();
   #listener: Server;

@@ -24,7 +24,7 @@ import { type AbandonedCalls, CallDeadlines, type TurnTime } from './call-deadli
  * How a call ended. `dropped`: its slot was lost or delivery ended, so its outcome no longer matters here. `held-back`: it was
  * not made, because no call may be made now.
  */
-export type CallOutcome =
+export type HandlerOutcome =
   | { readonly kind: 'done' }
   | { readonly kind: 'failed'; readonly error: unknown }
   /** Only the events with these ids failed, for these reasons. */
@@ -32,9 +32,9 @@ export type CallOutcome =
   | { readonly kind: 'dropped' }
   | { readonly kind: 'held-back' };
 
-const done: CallOutcome = { kind: 'done' };
-const dropped: CallOutcome = { kind: 'dropped' };
-const heldBack: CallOutcome = { kind: 'held-back' };
+const done: HandlerOutcome = { kind: 'done' };
+const dropped: HandlerOutcome = { kind: 'dropped' };
+const heldBack: HandlerOutcome = { kind: 'held-back' };
 
 /** What a call is made for: its outcome counts only while this process holds the slot. */
 interface CalledSlot {
@@ -48,7 +48,7 @@ interface Call {
   readonly attempt: number;
   readonly slot: CalledSlot;
   /** Ends the wait for the call, which itself may still be running. */
-  readonly onOutcome: (outcome: CallOutcome) => void;
+  readonly onOutcome: (outcome: HandlerOutcome) => void;
 }
 
 interface RunningCall extends Pick<Call, 'slot' | 'onOutcome'> {
@@ -103,7 +103,7 @@ export class HandlerCaller {
   }
 
   /** Calls the handler with events from one slot; without any, there is nothing to do. Never rejects. */
-  call(events: readonly DeliverableEvent[], attempt: number, slot: CalledSlot): Promise<CallOutcome> {
+  call(events: readonly DeliverableEvent[], attempt: number, slot: CalledSlot): Promise<HandlerOutcome> {
     return new Promise((onOutcome) => {
       const call = { events, attempt, slot, onOutcome };
       if (events.some(({ omitted }) => omitted === true)) void this.#load(call);
@@ -210,17 +210,17 @@ export class HandlerCaller {
     );
   }
 
-  #settle(call: RunningCall, outcome: CallOutcome): void {
+  #settle(call: RunningCall, outcome: HandlerOutcome): void {
     if (this.#running.remove(call)) return call.onOutcome(outcome);
     this.#options.abandoned.remove(this.#options.handler.name);
   }
 
-  #failureOf(error: unknown, events: readonly DeliverableEvent[]): CallOutcome {
+  #failureOf(error: unknown, events: readonly DeliverableEvent[]): HandlerOutcome {
     const errors = partialFailure(error, events);
     return errors === undefined ? { kind: 'failed', error } : { kind: 'partly-failed', errors };
   }
 
-  #giveUp(call: RunningCall, outcome: CallOutcome, reason: unknown): void {
+  #giveUp(call: RunningCall, outcome: HandlerOutcome, reason: unknown): void {
     this.#running.remove(call);
     this.#options.abandoned.add(this.#options.handler.name);
     call.context.abort(reason);

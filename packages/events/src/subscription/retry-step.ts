@@ -10,14 +10,14 @@ import {
 } from '@framework/core/adapter';
 
 import { attemptVerdict, errorText } from '../call/attempt-failure.js';
-import type { CallOutcome } from '../call/handler-caller.js';
+import type { HandlerOutcome } from '../call/handler-caller.js';
 import { retryAfterMs } from '../handler/event-handler.js';
 import type { HeldSlot, ModelRecovery } from '../slots/held-slot.js';
 import { StoreBackoff, untilAborted } from '../worker-context.js';
 import { type FailedState, failedState, rowOf, takeFirst, wantsEvent } from './event-step.js';
 import type { HandlerDependencies } from './subscription-dependencies.js';
 
-type FailedCall = Extract<CallOutcome, { readonly kind: 'failed' | 'partly-failed' }>;
+type FailedCall = Extract<HandlerOutcome, { readonly kind: 'failed' | 'partly-failed' }>;
 
 /** The longest time until an event that this version of the handler does not want is looked at again. */
 const unwantedMaxMs = 300_000;
@@ -289,7 +289,7 @@ export class RetryStep {
 type TriedHead = RetryWork['head'];
 
 interface TrialOutcome {
-  readonly outcome: CallOutcome;
+  readonly outcome: HandlerOutcome;
   /** The first event that is not done, or the head. */
   readonly at: TriedHead;
   /** Everything before this is done. */
@@ -308,7 +308,7 @@ function atEvent(head: TriedHead, event: DeliverableEvent = head.event): TriedHe
 
 /** What has become of events that were tried together, and of which some have failed: the first one of these is the head now. */
 function partOf(
-  outcome: Extract<CallOutcome, { readonly kind: 'partly-failed' }>,
+  outcome: Extract<HandlerOutcome, { readonly kind: 'partly-failed' }>,
   { head, part, count }: { head: TriedHead; part: readonly DeliverableEvent[]; count: number },
 ): TrialOutcome {
   const index = part.findIndex(({ id }) => outcome.errors.has(id));

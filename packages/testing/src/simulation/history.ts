@@ -1,16 +1,14 @@
 import type { ActionClass, ExecutionConfiguration, Principal } from '@framework/core';
 import type { MemoryCommit } from '../memory/index.js';
+import type { CallOutcome } from '../record/call-recorder.js';
 import type { DeliveryRecord } from '../record/delivery-record.js';
-
-/** The outcome of a call for its client. It is unknown after a crash, or when the answer to the commit was lost. */
-export type CallOutcome = 'ok' | 'refused' | 'unknown';
 
 /** A client's call, including all its repeats. */
 export interface CallRecord {
   readonly number: number;
   readonly call: SimulationCall;
   readonly key: string | undefined;
-  /** `undefined` while the call runs. */
+  /** For its client: unknown after a crash, or when the answer to the commit was lost. `undefined` while the call runs. */
   outcome: CallOutcome | undefined;
   /** The code or the text of the error, if the call was refused. */
   code: string | undefined;

@@ -9,7 +9,8 @@ export type {
   WatchedCommit,
   SimulationState,
 } from './simulation-options.js';
-export { type SimulationCall, callOf, type CallOutcome, type CallRecord } from './history.js';
+export { type SimulationCall, callOf, type CallRecord } from './history.js';
+export type { CallOutcome } from '../record/call-recorder.js';
 export type { Choices, Script } from './choices.js';
 export type { RunReport } from './simulation-run.js';
 export { SimulationError } from './shrink.js';
