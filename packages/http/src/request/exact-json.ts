@@ -48,6 +48,36 @@ interface SourceContext {
  * @see https://tc39.es/proposal-json-parse-with-source/
  */
 export function parseExactJson(text: string): unknown {
+  const plainly: unknown = JSON.parse(text);
+  return isPlain(text, plainly) ? plainly : parseWithSources(text);
+}
+
+/**
+ * Whether a JSON text surely has no long number and no repeated name, as almost all have: it has as many colons as its value has fields, of
+ * which a repeated name would have more, and no digits of a number that is not short and whole.
+ */
+function isPlain(text: string, value: unknown): boolean {
+  const { fieldCount, hasNumber } = contentsOf(value);
+  let colonCount = 0;
+  for (let at = text.indexOf(':'); at >= 0; at = text.indexOf(':', at + 1)) colonCount++;
+  return colonCount === fieldCount && !(hasNumber && /\d[.eE]|\d{16}/.test(text));
+}
+
+function contentsOf(value: unknown): { readonly fieldCount: number; readonly hasNumber: boolean } {
+  if (typeof value !== 'object' || value === null)
+    return { fieldCount: 0, hasNumber: typeof value === 'number' };
+  const inner = Object.values(value);
+  let fieldCount = Array.isArray(value) ? 0 : inner.length;
+  let hasNumber = false;
+  for (const each of inner) {
+    const contents = contentsOf(each);
+    fieldCount += contents.fieldCount;
+    hasNumber ||= contents.hasNumber;
+  }
+  return { fieldCount, hasNumber };
+}
+
+function parseWithSources(text: string): unknown {
   let isChanged = false;
   const keepSource = (_key: string, value: unknown, context?: SourceContext): unknown => {
     if (typeof value !== 'number' || context?.source === undefined) return value;

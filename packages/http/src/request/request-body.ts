@@ -76,7 +76,11 @@ export class RequestBody implements BodyReader {
         bytes = Buffer.concat([bytes], Math.max(length, Math.min(2 * bytes.length, this.#bytesMax)));
       chunk.copy(bytes, start);
     };
-    const onEnd = (): void => resolve(bytes.subarray(0, length));
+    const onEnd = (): void => {
+      // Otherwise the event that follows would make an error, with its stack, for every request.
+      request.off('close', onError);
+      resolve(bytes.subarray(0, length));
+    };
     const onError = (cause?: Error): void => reject(incomplete(cause));
     request.on('data', onData).on('end', onEnd).on('error', onError).on('close', onError);
     try {
