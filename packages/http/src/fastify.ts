@@ -33,6 +33,11 @@ export function httpPlugin(api: HttpApi, options: HttpPluginOptions = {}): Fasti
         response: reply.raw,
         bodyBytesMax,
       });
+    let isClosing = false;
+    app.addHook('preClose', async () => void (isClosing = true));
+    // Fastify closes idle connections first, and would then wait for clients that keep theirs after the last answer.
+    const send = (answer: Response, reply: FastifyReply): unknown =>
+      sendReply(answer, isClosing ? reply.header('connection', 'close') : reply);
     app.removeAllContentTypeParsers();
     // Leaves the body to the route that needs it.
     app.addContentTypeParser('*', (_request, _payload, done) => done(null));
@@ -41,19 +46,19 @@ export function httpPlugin(api: HttpApi, options: HttpPluginOptions = {}): Fasti
         method: endpoint.method.toUpperCase(),
         url: endpoint.address.replaceAll(/\{(\w+)\}/g, ':$1'),
         handler: async (request, reply) =>
-          sendReply(await api.answer(endpoint, served(request, reply, endpoint.address)), reply),
+          send(await api.answer(endpoint, served(request, reply, endpoint.address)), reply),
       });
     }
     if (notFound)
       app.setNotFoundHandler(async (request, reply) =>
-        sendReply(await api.answerUnmatched(served(request, reply)), reply),
+        send(await api.answerUnmatched(served(request, reply)), reply),
       );
     // What hooks throw, and requests that Fastify itself refuses.
     app.setErrorHandler((error, request, reply) => {
       const { response, fields } = api.refuse(error, statusOf(error));
       if (response.status >= 500)
         request.log.error({ ...fields, reason: errorReason(error) }, 'internal error');
-      return sendReply(response, reply);
+      return send(response, reply);
     });
   };
 }

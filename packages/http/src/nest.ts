@@ -62,12 +62,17 @@ export class HttpApiModule {
 }
 
 function controllerOf(api: HttpApi, { prefix = '', bodyBytesMax }: HttpApiModuleOptions): new () => object {
-  // oxlint-disable-next-line typescript/no-extraneous-class -- its methods are made from the endpoints
-  class HttpApiController {}
+  let isClosing = false;
+  class HttpApiController {
+    /** The application is about to close its server, which then waits for clients that keep their connections. */
+    onModuleDestroy(): void {
+      isClosing = true;
+    }
+  }
   for (const [index, endpoint] of api.endpoints.entries()) {
     const name = `${endpoint.method}${index}`;
     const value = (request: NestRequest, response: NestResponse): Promise<void> =>
-      answer(api, endpoint, { request, response, bodyBytesMax });
+      answer(api, endpoint, { request, response, bodyBytesMax, isClosing: () => isClosing });
     const descriptor = { value, configurable: true, writable: true };
     Object.defineProperty(HttpApiController.prototype, name, descriptor);
     RequestMapping({
@@ -88,10 +93,12 @@ async function answer(
     request,
     response,
     bodyBytesMax,
+    isClosing,
   }: {
     readonly request: NestRequest;
     readonly response: NestResponse;
     readonly bodyBytesMax: number | undefined;
+    readonly isClosing: () => boolean;
   },
 ): Promise<void> {
   const incoming = request.raw ?? (request as unknown as IncomingMessage);
@@ -109,7 +116,9 @@ async function answer(
     bytes: request.rawBody,
     bodyBytesMax,
   });
-  await send(await api.answer(endpoint, served), response);
+  const answered = await api.answer(endpoint, served);
+  if (isClosing()) ('raw' in response ? response.raw : response).setHeader('connection', 'close');
+  await send(answered, response);
 }
 
 async function send(answered: Response, response: NestResponse): Promise<void> {
