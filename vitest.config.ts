@@ -64,15 +64,13 @@ const isolatedProjects = members
   }));
 
 /** The tests that run once more over TLS: those of client connections. */
-const overTls = {
+const overTls = [
+  ['packages/http', 'src/server/http-server.test.ts'],
+  ['apps/wallet-service', 'test/{connections,refused-connections}.test.ts'],
+].map(([root = '', include = '']) => ({
   extends: true as const,
-  test: {
-    name: 'wallet-service-tls',
-    root: 'apps/wallet-service',
-    include: ['src/http/http-server.test.ts', 'test/{connections,refused-connections}.test.ts'],
-    provide: { tls: true },
-  },
-};
+  test: { name: `${basename(root)}-tls`, root, include: [include], provide: { tls: true } },
+}));
 
 /** The rules of the project. */
 const house = {
@@ -139,6 +137,6 @@ export default defineConfig({
     hookTimeout: 120_000,
     expect: { poll: { timeout: 30_000, interval: 20 } },
     provide: { groupCommit: process.env['GROUP_COMMIT'] === 'on', tls: false },
-    projects: [...projects, ...isolatedProjects, overTls, house, examples, ci, e2e, long],
+    projects: [...projects, ...isolatedProjects, ...overTls, house, examples, ci, e2e, long],
   },
 });

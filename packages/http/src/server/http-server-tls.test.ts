@@ -3,10 +3,10 @@ import { type Socket, connect } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 
-import { type TestCertificate, testCertificate } from '../../../../packages/http/test/test-tls.js';
-import { ClientAddresses } from '@framework/http/security';
+import { type TestCertificate, testCertificate } from '../../test/test-tls.js';
+import { ClientAddresses } from '../security/client-address.js';
 import { HttpServer, type HttpServerOptions, type ServerLimits } from './http-server.js';
-import { parseHttpSettings } from './http-settings.js';
+import { httpSchema } from '../security/http-settings.js';
 
 /** The beginning of a handshake: a record of which most is missing. */
 const halfHello = Buffer.from([0x16, 0x03, 0x01, 0x40, 0x00, 0x01]);
@@ -91,7 +91,7 @@ async function listen({
   tls = certificate,
   ...limits
 }: Partial<ServerLimits & Pick<HttpServerOptions, 'tls'>> = {}): Promise<void> {
-  const byDefault = parseHttpSettings({}).limits;
+  const byDefault = httpSchema.parse({}).limits;
   server = await HttpServer.listen(
     {
       fetch: () => {

@@ -4,11 +4,11 @@ import { connect as connectTls } from 'node:tls';
 
 import { expect, onTestFinished, test, vi } from 'vitest';
 
-import { leftBehind } from '../../../../packages/core/test/left-behind.js';
-import { testCertificate } from '../../../../packages/http/test/test-tls.js';
-import { ClientAddresses } from '@framework/http/security';
+import { leftBehind } from '../../../core/test/left-behind.js';
+import { testCertificate } from '../../test/test-tls.js';
+import { ClientAddresses } from '../security/client-address.js';
 import { HttpServer } from './http-server.js';
-import { parseHttpSettings } from './http-settings.js';
+import { httpSchema } from '../security/http-settings.js';
 
 /** Longer than the server waits for clients: the timeouts below, a second between two checks, and 2 s after a last answer. */
 const patienceMs = 4_000;
@@ -21,7 +21,7 @@ interface Served {
 
 /** @param isImpatient whether clients that leave in silence are noticed soon; timers that stay would be over as soon */
 async function serve(isTls: boolean, isImpatient = false): Promise<Served> {
-  const { limits, trustedProxies } = parseHttpSettings({
+  const { limits, trustedProxies } = httpSchema.parse({
     limits: isImpatient ? { headersTimeoutMs: 300, requestTimeoutMs: 300, idleTimeoutMs: 100 } : {},
   });
   const slow: (() => void)[] = [];

@@ -1,4 +1,3 @@
-import { InvalidRequestError, RequestBody } from '@framework/http';
 import { RequestError, getRequestListener } from '@hono/node-server';
 import { once } from 'node:events';
 import {
@@ -12,7 +11,9 @@ import { type AddressInfo, Server as ListeningServer, type Socket } from 'node:n
 import type { Duplex } from 'node:stream';
 import type { SecureContextOptions } from 'node:tls';
 
-import { type Client, type ClientAddresses, ConnectionCounts } from '@framework/http/security';
+import { InvalidRequestError } from '../request/invalid-request-error.js';
+import { RequestBody } from '../request/request-body.js';
+import { type Client, type ClientAddresses, ConnectionCounts } from '../security/client-address.js';
 import { type HeaderLimits, connectionIssue, headerIssue } from './refused-connection.js';
 import { type Exchange, RequestQueue } from './request-queue.js';
 
@@ -65,7 +66,7 @@ export interface WebHandler {
 }
 
 /** What a handler needs to know about a request besides its headers. */
-interface ServedExchange {
+export interface ServedExchange {
   readonly body: RequestBody;
   readonly client: Client;
   /** Serves no further request of the client's connection for this long, in milliseconds. */

@@ -1,7 +1,8 @@
-import type { InvalidRequestError, RequestBody } from '@framework/http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
+import type { InvalidRequestError } from '../request/invalid-request-error.js';
+import type { RequestBody } from '../request/request-body.js';
 import { answerText } from './refused-connection.js';
 
 /**

@@ -1,5 +1,7 @@
-import { idempotencyKeyHeader, InvalidRequestError } from '@framework/http';
 import { type IncomingMessage, STATUS_CODES } from 'node:http';
+
+import { idempotencyKeyHeader } from '../request/idempotency-key.js';
+import { InvalidRequestError } from '../request/invalid-request-error.js';
 
 /** The limits for the headers of a request. */
 export interface HeaderLimits {

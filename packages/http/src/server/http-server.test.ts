@@ -4,11 +4,12 @@ import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 
-import { openSocket, overTls, testCertificate } from '../../../../packages/http/test/test-tls.js';
-import { ClientAddresses } from '@framework/http/security';
+import { openSocket, overTls, testCertificate } from '../../test/test-tls.js';
+import { ClientAddresses } from '../security/client-address.js';
 import { HttpServer, type ServerLimits } from './http-server.js';
-import { parseHttpSettings } from './http-settings.js';
-import { type FrameworkProblem, ProblemError, frameworkProblems } from '@framework/http';
+import { httpSchema } from '../security/http-settings.js';
+import { type FrameworkProblem, frameworkProblems } from '../problem/framework-problems.js';
+import { ProblemError } from '../problem/problem-error.js';
 
 /** The number of chunks in a large answer: more than the buffers of a connection can hold. */
 const largeChunks = 32;
@@ -251,7 +252,7 @@ interface TestServer {
  * A server that answers `/large` with a lot of data in chunks, `/whole` with a lot at once, and paths below `/slow` on request.
  */
 async function start(limits: Partial<ServerLimits>): Promise<TestServer> {
-  const { limits: byDefault, trustedProxies } = parseHttpSettings({});
+  const { limits: byDefault, trustedProxies } = httpSchema.parse({});
   const slow = Promise.withResolvers<undefined>();
   const tcpOf = new Map<Socket, Socket>();
   let droppedCount = 0;

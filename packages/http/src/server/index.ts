@@ -1,0 +1,8 @@
+export {
+  HttpServer,
+  type HttpServerOptions,
+  type ServedExchange,
+  type ServerLimits,
+  type WebHandler,
+} from './http-server.js';
+export type { HeaderLimits } from './refused-connection.js';
