@@ -33,6 +33,10 @@ const packages = [
   'testing',
   'conformance',
   'http',
+  'telemetry',
+  'operator',
+  'cli',
+  'service',
 ];
 /** The tools in which the guide runs the packages, and the oldest compiler that it names. */
 const otherTools = {
@@ -55,6 +59,8 @@ const brokers = [
   'redis',
   'standardwebhooks',
 ];
+/** What a service shows at `/docs`. */
+const pages = ['swagger-ui-dist'];
 const peers = [
   'zod',
   'drizzle-orm',
@@ -65,6 +71,7 @@ const peers = [
   'esbuild',
   'pg-logical-replication',
   ...brokers,
+  ...pages,
 ];
 /** The programs of one file, each of which ends with the output that it prints. */
 const examples = globSync('*.ts', { cwd: join(root, 'examples'), exclude: ['*.test.ts'] });
@@ -101,6 +108,7 @@ beforeAll(async () => {
   await install(folder, tarballs(/\.tgz$/));
 
   cpSync(join(root, 'apps/counter/src'), join(folder, 'counter'), { recursive: true });
+  cpSync(join(root, 'apps/counter/migrations'), join(folder, 'migrations'), { recursive: true });
   mkdirSync(join(folder, 'examples'));
   for (const file of examples) cpSync(join(root, 'examples', file), join(folder, 'examples', file));
   mkdirSync(join(folder, 'plain'));
@@ -257,6 +265,27 @@ test.each(['counter/main.ts', 'plain/main.js'])('the smallest program runs as %s
   } finally {
     await database.drop();
   }
+});
+
+test('the counter runs as a service on databases that it brings along, and ends when it is told', async () => {
+  const port = await freePort();
+  const env = { PORT: `${port}`, COUNTER_DATA: join(folder, 'data'), NODE_OPTIONS: undefined };
+  const service = execa('node', ['counter/serve.ts'], { cwd: folder, env });
+  const post = async (path: string, body?: object): Promise<Response> =>
+    fetch(`http://127.0.0.1:${port}${path}`, {
+      method: 'POST',
+      headers: { 'idempotency-key': path, 'content-type': 'application/json' },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+  await vi.waitUntil(() => post('/counters').catch(() => undefined), { timeout: 120_000, interval: 200 });
+  const { id } = (await (await post('/counters')).json()) as { readonly id: string };
+  const increase = `/counters/${id}/increase`;
+  expect(await (await post(increase, { by: 5 })).json()).toEqual({ id, value: 5 });
+  expect((await post(increase, { by: 5 })).headers.get('idempotency-replayed')).toBe('true');
+  expect((await fetch(`http://127.0.0.1:${port}/docs`)).status).toBe(200);
+  service.kill('SIGTERM');
+  const { stdout } = await service;
+  expect(stdout).toContain('The counter service is ready.');
 });
 
 test('the counter shows a retry, a dead letter and its replay', async () => {

@@ -8,6 +8,7 @@ import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 
 import { publishedEvents } from '../apps/wallet-service/src/published-events.ts';
+import { asyncApiDocument } from '../packages/relay/src/asyncapi.ts';
 import { orders } from '../packages/relay/test/orders.ts';
 
 // What teams without the classes do with the AsyncAPI document: AsyncAPI's own generator makes models of it, which compilers accept.
@@ -40,7 +41,7 @@ afterAll(() => rmSync(installed, { recursive: true }));
 const documents = [
   {
     name: 'the events of the wallet service',
-    document: publishedEvents('com.example.wallet'),
+    document: asyncApiDocument({ ...publishedEvents, namespace: 'com.example.wallet' }),
     classes: [
       'TransferInitiatedEvent',
       'TransferReceivedEvent',

@@ -12,7 +12,7 @@ const service = {
 /** These make up most of the modules. */
 const bundled = [
   /^drizzle-orm/,
-  /^@framework\/(cli|core|drizzle-adapter|events|http|operator|relay)(\/(adapter|asyncapi|config|http|security))?$/,
+  /^@framework\/(cli|core|drizzle-adapter|events|http|operator|relay|service|telemetry)(\/(adapter|asyncapi|config|hono|http|security|server))?$/,
   /^zod/,
   /^@?hono/,
   /^big.js/,

@@ -26,6 +26,7 @@ import { hotWallet } from './deposits/hot-wallet.js';
 import { logGrowth } from './deposits/log-growth.js';
 import { modelsPerAction } from './deposits/models-per-action.js';
 import { oneClient } from './deposits/one-client.js';
+import { httpLayer } from './callers/http-layer.js';
 import { overHttp } from './deposits/over-http.js';
 import { serviceStart } from './deposits/service-start.js';
 import { sixteenClients } from './deposits/sixteen-clients.js';
@@ -43,6 +44,7 @@ const ofRatios: readonly Benchmark[] = [
   oneClient,
   hotWallet,
   overHttp,
+  httpLayer,
   logGrowth,
   backlog,
   disturbedThroughput,

@@ -1,5 +1,5 @@
-import { runService } from './run-service.js';
+import { runService } from '@framework/service';
 
-// The service must survive when its standard output is closed.
-process.stdout.on('error', () => undefined);
-await runService(process);
+import { walletService } from './wallet-service.js';
+
+await runService(walletService);

@@ -5,7 +5,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
-import { readConfigFile, readServiceSettings } from '../src/process/service-settings.js';
+import { readConfigFile as readConfig } from '../../../packages/service/src/settings/service-config.js';
+import { readServiceSettings as readSettings } from '../../../packages/service/src/settings/service-settings.js';
+import { walletService } from '../src/wallet-service.js';
+
+const readConfigFile = (file: string): Promise<FrameworkConfig> =>
+  readConfig(walletService, { file, setBy: 'WALLET_CONFIG' });
+const readServiceSettings = (environment: NodeJS.ProcessEnv): ReturnType<typeof readSettings> =>
+  readSettings(walletService, environment);
 
 let folder: string;
 
@@ -222,7 +229,7 @@ describe('the environment', () => {
   test('is refused with all its faults', () => {
     const faulty = { WALLET_ROLE: 'none', PORT: 'x', LOG_LEVEL: 'loud', SHUTDOWN_TIMEOUT_MS: '0' };
     expect(() => readServiceSettings({ ...faulty, WALLET_DOCS: 'no' })).toThrow(
-      /WALLET_ROLE[^]*PORT[^]*WALLET_DOCS: must be on or off[^]*LOG_LEVEL[^]*SHUTDOWN_TIMEOUT_MS/,
+      /WALLET_ROLE[^]*WALLET_DOCS: must be on or off[^]*PORT[^]*LOG_LEVEL[^]*SHUTDOWN_TIMEOUT_MS/,
     );
   });
 });

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { startWorker } from '../src/process/start.js';
+import { startWorker } from './started-service.js';
 import { WalletMoneyDepositedEvent } from '../src/wallet/wallet.js';
 import { Fleet } from './delivery/fleet.js';
 import { WalletClient } from './wallet-client.js';

@@ -3,8 +3,12 @@ import { grantRoles, migrateShards } from '@framework/drizzle-adapter';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 
-import { databaseRoles, migrationsFolder } from '../src/operator-command.js';
-import type { ServiceRole } from '../src/process/service-settings.js';
+import type { ServiceRole } from '@framework/service';
+
+import { rolesOf } from '../../../packages/service/src/service-command.js';
+import { walletService } from '../src/wallet-service.js';
+
+const databaseRoles = rolesOf(walletService);
 
 /** Whether the processes of these tests have the least privileges, and not those of the server's owner. */
 export const leastPrivileges: boolean = process.env['WALLET_TEST_ROLES'] === 'on';
@@ -72,7 +76,7 @@ export async function prepareDatabases(databases: readonly TestDatabase[]): Prom
       `revoke all on database ${name} from public; revoke all on schema public from public`,
     );
   }
-  await migrateShards(shardingAs('migrator'), migrationsFolder);
+  await migrateShards(shardingAs('migrator'), walletService.migrationsFolder);
   await grantRoles(shardingAs('migrator'), databaseRoles);
 }
 

@@ -1,7 +1,8 @@
 import { parseFrameworkConfig } from '@framework/core';
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 
-import { databaseRoles, operatorCommand } from '../src/operator-command.js';
+import { serviceCommand } from '../../../packages/service/src/service-command.js';
+import { walletService } from '../src/wallet-service.js';
 import { createShardDatabases } from './database-logins.js';
 import { rowsOf } from './database-session.js';
 import { Fleet } from './delivery/fleet.js';
@@ -61,7 +62,7 @@ test('every table of the service has its decision about roles', async () => {
     `select relname as name from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v', 'm')`,
   );
   const names = tables.map(({ name }) => String(name));
-  expect(Object.keys(databaseRoles.tables).toSorted()).toEqual(names.toSorted());
+  expect(Object.keys(walletService.tables).toSorted()).toEqual(names.toSorted());
 });
 
 function path(group: number): string {
@@ -77,7 +78,7 @@ test('the command prints what databases lack, and applies the same', async () =>
   const config = parseFrameworkConfig(configTree(databases, { login: 'migrator' }));
   const run = async (words: string): Promise<readonly string[]> => {
     const said: string[] = [];
-    const command = operatorCommand(words.split(' '));
+    const command = serviceCommand(walletService, words.split(' '));
     if (typeof command === 'object') await command.run(config, (line) => said.push(line));
     return said;
   };

@@ -5,8 +5,8 @@ import { TracerProvider } from '@opentelemetry/sdk-trace';
 import { readFile } from 'node:fs/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 
-import { databaseMessages, logMessages } from '../src/process/log-messages.js';
-import { linesDropped } from '../src/process/service-logger.js';
+import { databaseMessages, logMessages } from '../../../packages/service/src/log/log-messages.js';
+import { linesDropped } from '../../../packages/service/src/log/service-logger.js';
 import { rowsOf } from './database-session.js';
 import { type ProxiedService, startProxiedService } from './start-proxied-service.js';
 import { problem } from './wallet-client.js';

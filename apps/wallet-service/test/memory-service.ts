@@ -1,23 +1,24 @@
-import { openDatabases, parseFrameworkConfig } from '@framework/core';
+import { type DatabaseRegistry, openDatabases, parseFrameworkConfig } from '@framework/core';
 import { RequestBody, ShardCapacity } from '@framework/http';
 import { RateLimits } from '@framework/http/security';
+import { type CompositionContext, openService } from '@framework/service';
 import { MemoryRepository, MemoryServer, memory } from '@framework/testing/memory';
 import { TestDatabase } from '@framework/testing/postgres';
 import { Readable } from 'node:stream';
 import { inspect } from 'node:util';
 import { pino } from 'pino';
 
-import { composeOn } from '../src/composition.js';
-import { parseHttpSettings } from '../src/http/http-settings.js';
-import type { WalletService } from '../src/wallet-service.js';
+import { logOptions } from '../../../packages/service/src/log/log-format.js';
+import { serviceApi, serviceApp } from '../../../packages/service/src/service-api.js';
+import { parseSections } from '../../../packages/service/src/settings/service-config.js';
+import { type WalletService, type WalletStorage, composeOn } from '../src/composition.js';
 import { Notification } from '../src/notification/notify-recipient.js';
-import { logOptions } from '../src/process/log-format.js';
 import { TransferDecision } from '../src/transfer/transfer-decision.js';
 import { Transfer } from '../src/transfer/transfer.js';
 import type { WalletRepository } from '../src/wallet/wallet-repository.js';
 import { Wallet } from '../src/wallet/wallet.js';
+import { walletService } from '../src/wallet-service.js';
 import { type TestServiceOptions, configTree } from './start-test-service.js';
-import { walletApi, walletApp } from '../src/wallet-app.js';
 import { WalletClient } from './wallet-client.js';
 
 /** The HTTP layer and the actions of the wallet service on two shards in memory, without a server and without delivery. */
@@ -42,29 +43,37 @@ const addresses = {
   mexico: new TestDatabase(nowhere, 'mexico'),
 };
 
+const storageOn = (databases: DatabaseRegistry): WalletStorage => ({
+  databases,
+  wallets: new MemoryWalletRepository({ model: Wallet, databases }),
+  transfers: new MemoryRepository({ model: Transfer, databases }),
+  decisions: new MemoryRepository({ model: TransferDecision, databases }),
+  notifications: new MemoryRepository({ model: Notification, databases }),
+});
+
 export function memoryService(
   options: Pick<TestServiceOptions, 'security' | 'http' | 'groupCommit' | 'retry'> = {},
 ): MemoryService {
   const config = parseFrameworkConfig(configTree(addresses, { ...options, login: 'owner' }));
   const server = new MemoryServer(config.sharding);
-  const databases = openDatabases(config.sharding, memory({ server }));
-  const storage = {
-    databases,
-    wallets: new MemoryWalletRepository({ model: Wallet, databases }),
-    transfers: new MemoryRepository({ model: Transfer, databases }),
-    decisions: new MemoryRepository({ model: TransferDecision, databases }),
-    notifications: new MemoryRepository({ model: Notification, databases }),
+  const definition = {
+    ...walletService,
+    compose: ({ databases }: CompositionContext) => composeOn(storageOn(databases), config),
   };
   const { retry } = options;
-  const service = composeOn(() => storage, config, { delivers: false, ...(retry && { retry }) });
+  const service = openService(definition, config, {
+    delivers: false,
+    retry,
+    openDatabases: ({ sharding }) => openDatabases(sharding, memory({ server })),
+  });
   const log: string[] = [];
-  const { limits } = parseHttpSettings(config.http);
-  const api = walletApi(service, {
+  const { limits } = parseSections(walletService, config).http;
+  const api = serviceApi(walletService, service, {
     logger: pino({ ...logOptions, level: 'debug' }, { write: (line) => log.push(line) }),
     rates: new RateLimits(limits),
     capacity: new ShardCapacity(limits.requestsPerShardMax),
   });
-  const app = walletApp(api);
+  const app = serviceApp(api);
   const send: typeof fetch = async (input, init) => {
     const request = new Request(input, init);
     const bytes = Buffer.from(await request.clone().arrayBuffer());

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { z } from 'zod';
 
-import { type RunningWorker, startWorker } from '../src/process/start.js';
+import { type RunningService, startWorker } from './started-service.js';
 import { WalletDepositMoneyAction } from '../src/wallet/wallet-deposit-money-action.js';
 import { Wallet, WalletMoneyDepositedEvent } from '../src/wallet/wallet.js';
 import { grafanaDashboard } from './grafana-dashboard.js';
@@ -32,7 +32,7 @@ const metrics = { port: 0, 'interval-ms': 100 };
 const pages = fileURLToPath(new URL('../../../docs/operations', import.meta.url));
 const partner = new WebhookReceiver();
 let service: TestService;
-let worker: RunningWorker;
+let worker: RunningService;
 
 beforeAll(async () => {
   await partner.open();

@@ -8,7 +8,7 @@ import { TestDatabase } from '@framework/testing/postgres';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 
-import { startWorker } from '../src/process/start.js';
+import { startWorker } from './started-service.js';
 import { Fleet } from './delivery/fleet.js';
 import { ProgramInProcess } from './service-process.js';
 import {

@@ -1,12 +1,13 @@
 import { type ActionExecutor, ShardIdentifier, ShardedId, parseFrameworkConfig } from '@framework/core';
 import { Delivery } from '@framework/events';
 import { FaultProxy, seededRandom } from '@framework/testing';
+import { openService } from '@framework/service';
 import { Big } from 'big.js';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
-import { composeWalletService } from '../src/composition.js';
-import type { WalletService } from '../src/wallet-service.js';
+import { walletService } from '../src/wallet-service.js';
+import type { WalletService } from '../src/composition.js';
 import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
 import {
   CompleteTransferAction,
@@ -48,7 +49,7 @@ let client: WalletService;
 beforeAll(async () => {
   shards = await createShardDatabases();
   proxy = await FaultProxy.to(shards.mexico);
-  client = composeWalletService(parseFrameworkConfig(configTree(shards)), { delivers: false });
+  client = openService(walletService, parseFrameworkConfig(configTree(shards)), { delivers: false });
   await client.databases.ready();
 });
 afterAll(async () => {
@@ -128,7 +129,9 @@ class Process {
     plan: { readonly death: (typeof deaths)[number]; readonly stepsMax: number; readonly ends: boolean },
   ) {
     const { death, stepsMax, ends } = plan;
-    this.#service = composeWalletService(parseFrameworkConfig(treeOf(configuration)), { delivers: false });
+    this.#service = openService(walletService, parseFrameworkConfig(treeOf(configuration)), {
+      delivers: false,
+    });
     const { executor, databases } = this.#service;
     let die!: () => void;
     this.#died = new Promise((resolve) => (die = resolve));

@@ -4,7 +4,9 @@ import { EventEmitter } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { vi } from 'vitest';
 
-import { type HostProcess, runService } from '../src/run-service.js';
+import { type HostProcess, runService } from '@framework/service';
+
+import { walletService } from '../src/wallet-service.js';
 
 /** The service's program, in its sources. */
 const main: string = fileURLToPath(new URL('../src/main.ts', import.meta.url));
@@ -88,7 +90,7 @@ export class ProgramInProcess extends RunningProgram {
       argv: ['node', main, ...words],
       env: { PORT: '0', ...environment },
       exitCode: 0,
-      stdout: { write: (text: string) => this.print(text) },
+      stdout: { write: (text: string) => this.print(text), on: () => undefined },
       stderr: {
         writableLength: 0,
         on: () => undefined,
@@ -103,7 +105,7 @@ export class ProgramInProcess extends RunningProgram {
         this.exited.resolve(code);
       },
     };
-    const running = runService(host as unknown as HostProcess).then(() => host.exitCode);
+    const running = runService(walletService, host as unknown as HostProcess).then(() => host.exitCode);
     // A command ends the program; the service continues.
     if (words.length > 0) running.then(this.exited.resolve, this.exited.reject);
     else running.catch(this.exited.reject);

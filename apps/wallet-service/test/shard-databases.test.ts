@@ -8,8 +8,9 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
-import { operatorCommand } from '../src/operator-command.js';
-import { type RunningService, startService } from '../src/process/start.js';
+import { serviceCommand } from '../../../packages/service/src/service-command.js';
+import { walletService } from '../src/wallet-service.js';
+import { type RunningWallets, startWallets } from './started-service.js';
 import { rowsOf } from './database-session.js';
 import { ProgramInProcess } from './service-process.js';
 import { type ShardDatabases, type TestServiceOptions, configTree } from './start-test-service.js';
@@ -157,7 +158,7 @@ function path(group: number): string {
 
 interface Service {
   readonly client: WalletClient;
-  readonly running: RunningService;
+  readonly running: RunningWallets;
 }
 
 function configOf(databases: ShardDatabases, options: TestServiceOptions): FrameworkConfig {
@@ -168,7 +169,7 @@ function configOf(databases: ShardDatabases, options: TestServiceOptions): Frame
 async function start(databases: ShardDatabases, options: TestServiceOptions = {}): Promise<Service> {
   const config = configOf(databases, options);
   const logger = pino({ level: 'silent' });
-  const running = await startService({ config, host: '127.0.0.1', port: 0, logger });
+  const running = await startWallets({ config, host: '127.0.0.1', port: 0, logger });
   let stopped: Promise<void> | undefined;
   const stop = (): Promise<void> => (stopped ??= running.stop());
   closing.push(stop);
@@ -189,7 +190,7 @@ async function walletsIn(...databases: readonly TestDatabase[]): Promise<readonl
 
 /** Runs an operator's command; returns its output. */
 async function operate(databases: ShardDatabases, words: readonly string[]): Promise<string> {
-  const command = operatorCommand(words);
+  const command = serviceCommand(walletService, words);
   const said: string[] = [];
   if (typeof command === 'object') await command.run(configOf(databases, {}), (line) => said.push(line));
   return said.join('\n');

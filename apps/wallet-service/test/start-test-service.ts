@@ -2,11 +2,11 @@ import { type RetryPolicy, parseFrameworkConfig } from '@framework/core';
 import type { TestDatabase } from '@framework/testing/postgres';
 import { pino } from 'pino';
 
-import { logOptions } from '../src/process/log-format.js';
-import { type RunningService, startService } from '../src/process/start.js';
+import { logOptions } from '../../../packages/service/src/log/log-format.js';
 import { type Login, createShardDatabases, credentialsOf, leastPrivileges } from './database-logins.js';
 import { groupCommit } from './group-commit.js';
 import { certificateFiles, overTls, testCertificate } from '../../../packages/http/test/test-tls.js';
+import { type RunningWallets, startWallets } from './started-service.js';
 import { WalletClient } from './wallet-client.js';
 
 /** Keys of a `primary-config`, in kebab-case. */
@@ -57,7 +57,7 @@ export interface ShardDatabases {
 }
 
 /** The wallet service on a free port, with a separate database for each shard. */
-export interface TestService extends RunningService, ShardDatabases {
+export interface TestService extends RunningWallets, ShardDatabases {
   readonly client: WalletClient;
   /** The lines that the service has logged so far. */
   readonly log: readonly string[];
@@ -80,7 +80,7 @@ export async function startTestServiceOn(
   const config = parseFrameworkConfig(configTree(databases, { ...options, http }));
   const { retry, role = 'all' } = options;
   const address = { host: '127.0.0.1', port: 0 };
-  const running = await startService({ config, role, ...address, logger, ...(retry && { retry }) });
+  const running = await startWallets({ config, role, ...address, logger, ...(retry && { retry }) });
   const client = new WalletClient(running.url);
   const { service } = running;
   if (options.thirdPort === undefined) {

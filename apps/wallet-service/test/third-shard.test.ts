@@ -3,7 +3,7 @@ import { createTestDatabase } from '@framework/testing/postgres';
 import { pino } from 'pino';
 import { afterAll, expect, test, vi } from 'vitest';
 
-import { startService } from '../src/process/start.js';
+import { startWallets } from './started-service.js';
 import { leastPrivileges, prepareDatabases } from './database-logins.js';
 import { rowsOf } from './database-session.js';
 import { configTree } from './start-test-service.js';
@@ -22,7 +22,7 @@ afterAll(() => Promise.all([global.drop(), mexico.drop(), brazil.drop()]));
 
 test('a third shard needs only a placement, a configuration entry and a database', async () => {
   const config = parseFrameworkConfig(configTree({ global, mexico }, { third: brazil }));
-  const service = await startService({
+  const service = await startWallets({
     config,
     host: '127.0.0.1',
     port: 0,

@@ -4,11 +4,12 @@ import {
   ShardedId,
   parseFrameworkConfig,
 } from '@framework/core';
+import { openService } from '@framework/service';
 import { Big } from 'big.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
-import { composeWalletService } from '../src/composition.js';
-import type { WalletService } from '../src/wallet-service.js';
+import { walletService } from '../src/wallet-service.js';
+import type { WalletService } from '../src/composition.js';
 import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
 import { CompleteTransferAction, RefundTransferAction } from '../src/transfer/transfer-saga.js';
 import type { Transfer } from '../src/transfer/transfer.js';
@@ -32,7 +33,7 @@ let services: readonly [WalletService, WalletService];
 beforeAll(async () => {
   shards = await createShardDatabases();
   const config = parseFrameworkConfig(configTree(shards));
-  const service = (): WalletService => composeWalletService(config, { delivers: false });
+  const service = (): WalletService => openService(walletService, config, { delivers: false });
   services = [service(), service()];
   await Promise.all(services.map(({ databases }) => databases.ready()));
 });

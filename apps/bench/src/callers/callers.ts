@@ -36,7 +36,7 @@ export class Callers {
     this.#environment = environment;
     this.#issuer = issuer;
     this.#load = load;
-    this.#calling = httpContender(environment, service.url, load.clientCount);
+    this.#calling = httpContender('http', environment, service, load.clientCount);
   }
 
   /** How many deposits were acknowledged so far. */

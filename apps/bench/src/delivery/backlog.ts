@@ -3,7 +3,7 @@ import { Big } from 'big.js';
 import { type Wallet, WalletDepositMoneyAction, type WalletService } from 'wallet-service';
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { measureContenders, median } from '../benchmark/measure-contenders.js';
-import { openService, openWallets, principal } from '../load/bench-wallets.js';
+import { openWalletService, openWallets, principal } from '../load/bench-wallets.js';
 import { fillLog } from '../load/fill-log.js';
 import { graphileContender } from './graphile-contender.js';
 import { recordingHandler } from './recording-handler.js';
@@ -18,7 +18,7 @@ export const backlog: Benchmark = {
   async run({ server, rounds, scale, say }) {
     const count = Math.round((eventCount * scale) / walletCount) * walletCount;
     const url = await server.createDatabase();
-    const service = await openService([url]);
+    const service = await openWalletService([url]);
     await fillWallets(service, url, walletCount, count);
     let delivered = 0;
     const busyShares: number[] = [];

@@ -3,7 +3,7 @@ import type { WalletService } from 'wallet-service';
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { measureContenders } from '../benchmark/measure-contenders.js';
 import { fillWallets } from './backlog.js';
-import { openService } from '../load/bench-wallets.js';
+import { openWalletService } from '../load/bench-wallets.js';
 import { type RecordingHandler, recordingHandler } from './recording-handler.js';
 
 const walletCount = 1_000;
@@ -15,7 +15,7 @@ export const disturbedThroughput: Benchmark = {
   async run({ server, rounds, scale, say }) {
     const count = Math.max(2, Math.round((eventCount * scale) / walletCount)) * walletCount;
     const url = await server.createDatabase();
-    const service = await openService([url]);
+    const service = await openWalletService([url]);
     const [failing] = await fillWallets(service, url, walletCount, count);
     const perWalletCount = count / walletCount;
     let run = 0;

@@ -3,7 +3,7 @@ import { Delivery, DeliveryOperator } from '@framework/events';
 import type { WalletService } from 'wallet-service';
 import type { Benchmark, Figure } from '../benchmark/benchmark.js';
 import { measureContenders } from '../benchmark/measure-contenders.js';
-import { openService } from '../load/bench-wallets.js';
+import { openWalletService } from '../load/bench-wallets.js';
 import { fillWallets } from './backlog.js';
 import { type RecordingHandler, recordingHandler } from './recording-handler.js';
 import { blockedRowVersions } from './row-counts.js';
@@ -29,7 +29,7 @@ export const drain: Benchmark = {
       const wallets = Math.max(1, Math.round(walletCount * (walletCount === 1 ? 1 : scale)));
       const each = Math.max(2, Math.round(perWalletCount * (walletCount === 1 ? scale : 1)));
       const url = await server.createDatabase();
-      const service = await openService([url]);
+      const service = await openWalletService([url]);
       await fillWallets(service, url, wallets, wallets * each);
       let run = 0;
       const written: number[] = [];

@@ -5,7 +5,7 @@ import pg from 'pg';
 import { type Wallet, WalletDepositMoneyAction } from 'wallet-service';
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { quantile } from '../benchmark/measure-contenders.js';
-import { openService, openWallets, principal } from '../load/bench-wallets.js';
+import { openWalletService, openWallets, principal } from '../load/bench-wallets.js';
 import { addDeposits } from '../load/add-deposits.js';
 import { depositAtRate, depositKey, epochMs } from '../load/deposit-at-rate.js';
 import { lagsOf } from './lag.js';
@@ -25,7 +25,7 @@ export const heldTransaction: Benchmark = {
   name: 'delivery-held-transaction',
   async run({ server, rounds, scale, say }) {
     const url = await server.createDatabase();
-    const service = await openService([url]);
+    const service = await openWalletService([url]);
     const [held, ...wallets] = await openWallets(service, walletCount + 1);
     if (held === undefined) throw new Error('No wallets were opened');
     const handledMs = new Map<string, number>();

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Delivery } from '@framework/events';
 import pg from 'pg';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { openService } from '../load/bench-wallets.js';
+import { openWalletService } from '../load/bench-wallets.js';
 import { recordingHandler } from './recording-handler.js';
 
 const handlerCount = 10;
@@ -13,7 +13,7 @@ const durationMs = 30_000;
 export const idleStatements: Benchmark = {
   name: 'delivery-idle',
   async run({ server, scale }) {
-    const service = await openService([await server.createDatabase(), await server.createDatabase()]);
+    const service = await openWalletService([await server.createDatabase(), await server.createDatabase()]);
     const handlers = Array.from({ length: handlerCount }, (_, index) => recordingHandler(`idle-${index}`));
     const delivery = new Delivery({ databases: service.databases, executor: service.executor, handlers });
     delivery.start();

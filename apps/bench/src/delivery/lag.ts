@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Delivery, notifyOfCommits } from '@framework/events';
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { quantile } from '../benchmark/measure-contenders.js';
-import { openService, openWallets } from '../load/bench-wallets.js';
+import { openWalletService, openWallets } from '../load/bench-wallets.js';
 import { type CommittedDeposit, depositAtRate, depositKey, epochMs } from '../load/deposit-at-rate.js';
 import { recordingHandler } from './recording-handler.js';
 import { DeliveringProcess } from './delivering-process.js';
@@ -18,7 +18,7 @@ export const lag: Benchmark = {
   name: 'delivery-lag',
   async run({ server, scale }) {
     const url = await server.createDatabase();
-    const service = await openService([url]);
+    const service = await openWalletService([url]);
     const wallets = await openWallets(service, walletCount);
     const load = (ms: number): Promise<readonly CommittedDeposit[]> =>
       depositAtRate(service, wallets, depositsPerSecond, pause(ms));

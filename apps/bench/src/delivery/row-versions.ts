@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Delivery } from '@framework/events';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { openService, openWallets } from '../load/bench-wallets.js';
+import { openWalletService, openWallets } from '../load/bench-wallets.js';
 import { depositAtRate } from '../load/deposit-at-rate.js';
 import { recordingHandler } from './recording-handler.js';
 import { rowVersions } from './row-counts.js';
@@ -16,7 +16,7 @@ export const rowVersionsPerEvent: Benchmark = {
   name: 'delivery-row-versions',
   async run({ server, scale }) {
     const url = await server.createDatabase();
-    const first = await openService([url]);
+    const first = await openWalletService([url]);
     const wallets = await openWallets(first, walletCount);
     const handlers = Array.from({ length: handlerCount }, (_, index) => recordingHandler(`handler-${index}`));
     // Registers the handlers first, which happens only once.
@@ -29,7 +29,7 @@ export const rowVersionsPerEvent: Benchmark = {
     await first.databases.close();
     const before = await rowVersions(url);
 
-    const service = await openService([url]);
+    const service = await openWalletService([url]);
     const delivery = new Delivery({ databases: service.databases, executor: service.executor, handlers });
     delivery.start();
     const deposits = await depositAtRate(service, wallets, depositsPerSecond, pause(durationMs * scale));

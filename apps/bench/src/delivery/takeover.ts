@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { defaultDeliverySettings, notifyOfCommits } from '@framework/events';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { openService, openWallets } from '../load/bench-wallets.js';
+import { openWalletService, openWallets } from '../load/bench-wallets.js';
 import { depositAtRate, epochMs } from '../load/deposit-at-rate.js';
 import { DeliveringProcess } from './delivering-process.js';
 import { untilTrue } from './until-true.js';
@@ -15,7 +15,7 @@ export const takeover: Benchmark = {
   name: 'delivery-takeover',
   async run({ server }) {
     const url = await server.createDatabase();
-    const service = await openService([url]);
+    const service = await openWalletService([url]);
     const wallets = await openWallets(service, walletCount);
     const handledMs = new Map<string, number>();
     const options = { urls: [url], handler: 'takeover' };

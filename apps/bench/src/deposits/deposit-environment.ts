@@ -1,6 +1,6 @@
 import type { Wallet, WalletService } from 'wallet-service';
 import { type BenchServer, query } from '../database/bench-server.js';
-import { openService, openWallets } from '../load/bench-wallets.js';
+import { openWalletService, openWallets } from '../load/bench-wallets.js';
 
 /** The databases in which contenders deposit, and the wallet service on them. */
 export interface DepositEnvironment {
@@ -24,7 +24,7 @@ export interface DepositTarget {
 export async function openEnvironment(server: BenchServer, shardCount = 1): Promise<DepositEnvironment> {
   const urls: string[] = [];
   while (urls.length < shardCount) urls.push(await server.createDatabase());
-  const service = await openService(urls);
+  const service = await openWalletService(urls);
   return { urls, service, close: () => service.databases.close() };
 }
 

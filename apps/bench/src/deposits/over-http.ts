@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { runLoad } from '../load/run-load.js';
 import { valuesOf, measureDeposits } from './measure-deposits.js';
@@ -8,6 +9,8 @@ import { frameworkContender } from './contenders/framework-contender.js';
 import { httpContender } from './contenders/http-contender.js';
 
 const load = { clientCount: 16, walletCount: 2_000 } as const;
+/** The bundle of `src/processes/serve-deposits.ts`; this file is part of `dist/main.js`. */
+const bareFile = fileURLToPath(new URL('processes/serve-deposits.js', import.meta.url));
 /** How long a newly started process compiles its code. */
 const warmUpMs = 10_000;
 
@@ -18,10 +21,13 @@ export const overHttp: Benchmark = {
     const environment = await openEnvironment(context.server);
     // Delivery is measured separately; no contender has it.
     const service = await ServiceProcess.start(environment.urls, 'http');
+    const bare = await ServiceProcess.start(environment.urls, 'http', {}, [], bareFile);
     try {
-      const http = httpContender(environment, service.url, load.clientCount);
+      const http = httpContender('http', environment, service, load.clientCount);
+      const hono = httpContender('Hono', environment, bare, load.clientCount);
       await warmUp(http);
-      const contenders = [http, frameworkContender(environment)] as const;
+      await warmUp(hono);
+      const contenders = [http, hono, frameworkContender(environment)] as const;
       const found = await measureDeposits(contenders, load, context);
       return [
         {
@@ -31,9 +37,16 @@ export const overHttp: Benchmark = {
           atLeast: 0.6,
           measured: valuesOf(found, 'perSecond'),
         },
+        {
+          title: 'over HTTP ÷ the same action behind a route of Hono and zod, deposits/s, 16 clients',
+          value: found.http.perSecond / found.Hono.perSecond,
+          unit: '×',
+          measured: valuesOf(found, 'perSecond'),
+        },
       ];
     } finally {
       await service.stop();
+      await bare.stop();
       await environment.close();
     }
   },

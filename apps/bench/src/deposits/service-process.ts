@@ -7,7 +7,9 @@ import { fileURLToPath } from 'node:url';
 import { serviceConfig } from '../load/bench-wallets.js';
 
 /** The built service. */
-const file = fileURLToPath(new URL('dist/main.js', import.meta.resolve('wallet-service/package.json')));
+const serviceFile = fileURLToPath(
+  new URL('dist/main.js', import.meta.resolve('wallet-service/package.json')),
+);
 
 /** The wallet service as it is normally run, in a separate process. */
 export class ServiceProcess {
@@ -31,12 +33,14 @@ export class ServiceProcess {
    * @param sections the sections `framework.security` and `framework.http`. Default: everybody is answered, within the default
    * limits.
    * @param nodeOptions options of Node.js, such as `--import=…`
+   * @param file another program that answers deposits and prints the same. Default: the built service
    */
   static async start(
     urls: readonly string[],
     role: 'all' | 'http',
     sections: { readonly security?: object; readonly http?: object } = {},
     nodeOptions: readonly string[] = [],
+    file: string = serviceFile,
   ): Promise<ServiceProcess> {
     const directory = await mkdtemp(join(tmpdir(), 'bench-service-'));
     const configFile = join(directory, 'wallet.json');

@@ -78,8 +78,8 @@ async function measureOverHttp(environment: DepositEnvironment, benchContext: Be
   const traced = await ServiceProcess.start(environment.urls, 'http', {}, [`--import=${sdkFile}`]);
   try {
     const contenders = [
-      httpContender(environment, plain.url, load.clientCount),
-      { ...httpContender(environment, traced.url, load.clientCount), name: 'http, with SDK' },
+      httpContender('http', environment, plain, load.clientCount),
+      httpContender('http, with SDK', environment, traced, load.clientCount),
     ] as const;
     return await measureInTurns(contenders, load, benchContext);
   } finally {

@@ -1,6 +1,7 @@
 import { parseFrameworkConfig } from '@framework/core';
+import { openService } from '@framework/service';
 import { Big } from 'big.js';
-import { type Wallet, WalletCreateAction, type WalletService, composeWalletService } from 'wallet-service';
+import { type Wallet, WalletCreateAction, type WalletService, walletService } from 'wallet-service';
 
 /** The principal of the actions of a benchmark. */
 export const principal = { name: 'bench' } as const;
@@ -8,11 +9,11 @@ export const principal = { name: 'bench' } as const;
 const openedAtOnce = 32;
 
 /** Composes the wallet service on one database per shard, the first for `global`, the second for Mexico. */
-export async function openService(
+export async function openWalletService(
   urls: readonly string[],
   options?: { readonly maximumPoolSize?: number },
 ): Promise<WalletService> {
-  const service = composeWalletService(parseFrameworkConfig(serviceConfig(urls, options)));
+  const service = openService(walletService, parseFrameworkConfig(serviceConfig(urls, options)));
   await service.databases.ready();
   return service;
 }

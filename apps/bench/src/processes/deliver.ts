@@ -1,7 +1,7 @@
 import { Delivery } from '@framework/events';
 import { recordingHandler } from '../delivery/recording-handler.js';
 import type { DeliveringProcessMessage, DeliveringProcessOptions } from '../delivery/delivering-process.js';
-import { openService } from '../load/bench-wallets.js';
+import { openWalletService } from '../load/bench-wallets.js';
 import { depositKey, epochMs } from '../load/deposit-at-rate.js';
 
 const reportIntervalMs = 50;
@@ -11,7 +11,7 @@ let calls: (readonly [string, number])[] = [];
 const recording = recordingHandler(handler, ({ modelId, modelVersion }) => {
   calls.push([depositKey(modelId, modelVersion), epochMs()]);
 });
-const service = await openService(urls);
+const service = await openWalletService(urls);
 const delivery = new Delivery({
   databases: service.databases,
   executor: service.executor,

@@ -12,7 +12,7 @@ import { BenchServer } from '../database/bench-server.js';
 import { lagsOf } from '../delivery/lag.js';
 import { untilTrue } from '../delivery/until-true.js';
 import { depositAtRate, depositKey, epochMs } from '../load/deposit-at-rate.js';
-import { openService, openWallets } from '../load/bench-wallets.js';
+import { openWalletService, openWallets } from '../load/bench-wallets.js';
 import { answers } from './bench-broker.js';
 import { natsBroker } from './brokers/nats-broker.js';
 
@@ -48,7 +48,7 @@ async function measure(
   server: BenchServer,
   { rounds, scale, say }: Pick<BenchContext, 'rounds' | 'scale' | 'say'>,
 ): Promise<readonly Figure[]> {
-  const service = await openService([await server.createDatabase()]);
+  const service = await openWalletService([await server.createDatabase()]);
   const wallets = await openWallets(service, walletCount);
   const cursor = await lagContender('by cursor', service, wallets, durationMs * scale);
   const stream = await lagContender('by logical replication', service, wallets, durationMs * scale);

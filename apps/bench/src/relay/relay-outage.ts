@@ -5,7 +5,7 @@ import { WalletDepositMoneyAction } from 'wallet-service';
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { median, quantile } from '../benchmark/measure-contenders.js';
 import { untilTrue } from '../delivery/until-true.js';
-import { openService, openWallets, principal } from '../load/bench-wallets.js';
+import { openWalletService, openWallets, principal } from '../load/bench-wallets.js';
 import { runLoad } from '../load/run-load.js';
 
 const clientCount = 4;
@@ -16,7 +16,7 @@ const segmentMs = 2_000;
 export const relayOutage: Benchmark = {
   name: 'relay-outage',
   async run({ server, rounds, scale, say }) {
-    const service = await openService([await server.createDatabase()]);
+    const service = await openWalletService([await server.createDatabase()]);
     const wallets = await openWallets(service, walletCount);
     let isUp = true;
     let confirmedCount = 0;

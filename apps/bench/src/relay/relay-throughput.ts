@@ -4,7 +4,7 @@ import type { WalletService } from 'wallet-service';
 import type { Benchmark, Figure } from '../benchmark/benchmark.js';
 import { measureContenders } from '../benchmark/measure-contenders.js';
 import { fillWallets } from '../delivery/backlog.js';
-import { openService } from '../load/bench-wallets.js';
+import { openWalletService } from '../load/bench-wallets.js';
 import { type BenchBroker, answers } from './bench-broker.js';
 import { kafkaBroker } from './brokers/kafka-broker.js';
 import { natsBroker } from './brokers/nats-broker.js';
@@ -22,7 +22,7 @@ export const relayThroughput: Benchmark = {
   async run({ server, rounds, scale, say }) {
     const count = Math.round((eventCount * scale) / walletCount) * walletCount;
     const url = await server.createDatabase();
-    const service = await openService([url]);
+    const service = await openWalletService([url]);
     await fillWallets(service, url, walletCount, count);
     const messages = await messagesOf(service, walletCount + count);
     const figures: Figure[] = [];

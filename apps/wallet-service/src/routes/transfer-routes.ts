@@ -3,7 +3,7 @@ import * as z from 'zod';
 
 import { InitiateTransferAction } from '../transfer/initiate-transfer-action.js';
 import { Transfer } from '../transfer/transfer.js';
-import type { WalletService } from '../wallet-service.js';
+import type { WalletService } from '../composition.js';
 import { Wallet } from '../wallet/wallet.js';
 import { amountField } from './amount-field.js';
 import { transferReply, transferSchema } from './resources.js';

@@ -3,7 +3,7 @@ import { modelNameOf } from '@framework/core/adapter';
 import { Big } from 'big.js';
 import * as z from 'zod';
 
-import type { WalletService } from '../wallet-service.js';
+import type { WalletService } from '../composition.js';
 import { WalletCreateAction } from '../wallet/wallet-create-action.js';
 import { placementOf } from '../wallet/placement.js';
 import { Wallet } from '../wallet/wallet.js';

@@ -2,8 +2,7 @@ import type { Principal } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 
 import { global, ownerId, walletOf } from '../../test/wallet-specification.js';
-import { securitySettings } from './security-settings.js';
-import { WalletAccess, handlersOnly } from './wallet-access.js';
+import { WalletAccess, handlersOnly, securitySettings } from './wallet-access.js';
 
 const wallet = walletOf('10');
 const handledEvent = { handler: 'settle-transfer', eventId: 'event-1', shard: global };

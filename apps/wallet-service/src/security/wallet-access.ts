@@ -2,6 +2,7 @@ import {
   AccessDeniedError,
   type ActionPolicy,
   EntityNotFoundError,
+  type FrameworkConfig,
   type ModelClass,
   type Principal,
   type Repository,
@@ -9,10 +10,31 @@ import {
   type ShardedId,
 } from '@framework/core';
 import { modelNameOf } from '@framework/core/adapter';
+import { parseSection } from '@framework/http';
+import { securitySchema as baseSchema, jwtSchema } from '@framework/http/security';
+import * as z from 'zod';
 
 import { Transfer } from '../transfer/transfer.js';
 import { Wallet } from '../wallet/wallet.js';
-import type { SecuritySettings } from './security-settings.js';
+
+const role = z.string({ error: 'must be a text' }).min(1, 'must not be empty');
+
+/** The section `framework.security`, with the role of operators. */
+export const securitySchema = baseSchema.extend({
+  jwt: jwtSchema.safeExtend({ operatorRole: role.optional() }).optional(),
+});
+
+/** The section `framework.security`. Without `jwt`, every request is served. */
+type SecuritySettings = z.output<typeof securitySchema>;
+
+/**
+ * Reads the section `framework.security`.
+ *
+ * @throws ConfigurationError `invalid-configuration` with every fault
+ */
+export function securitySettings({ security }: Pick<FrameworkConfig, 'security'>): SecuritySettings {
+  return parseSection('security', securitySchema, security);
+}
 
 /** An action on one wallet. */
 interface OfWallet {

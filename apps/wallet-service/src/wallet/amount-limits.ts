@@ -1,8 +1,45 @@
-import type { ActionPolicy, Id, Repository, ShardedId } from '@framework/core';
-import type { Big } from 'big.js';
+import type { ActionPolicy, FrameworkConfig, Id, Repository, ShardedId } from '@framework/core';
+import { parseSection } from '@framework/http';
+import { httpSchema as baseSchema, limitsSchema } from '@framework/http/security';
+import { Big } from 'big.js';
+import { data as currencies } from 'currency-codes';
+import * as z from 'zod';
 
 import { InvalidAmountError } from './wallet-error.js';
 import type { Wallet } from './wallet.js';
+
+const currencyCodes = new Set(currencies.map(({ code }) => code));
+
+/** The maximum amounts by currency. A number with a fraction is refused, because YAML and JSON would round it. */
+const amounts = z
+  .record(z.string(), z.unknown(), { error: 'must be a section of currencies' })
+  .refine(
+    (limits) =>
+      Object.entries(limits).every(([code, maximum]) => currencyCodes.has(code) && isExact(maximum)),
+    'must have an ISO 4217 code and a maximum in each line, in quotes if it has decimals',
+  )
+  .transform(
+    (limits) => new Map(Object.entries(limits).map(([code, maximum]) => [code, new Big(String(maximum))])),
+  )
+  .prefault({});
+
+function isExact(maximum: unknown): boolean {
+  return typeof maximum === 'number'
+    ? Number.isSafeInteger(maximum) && maximum >= 0
+    : typeof maximum === 'string' && /^\d{1,20}(\.\d{1,18})?$/.test(maximum);
+}
+
+/** The section `framework.http`, with the limits of amounts. */
+export const httpSchema = baseSchema.extend({ limits: limitsSchema.safeExtend({ amounts }).prefault({}) });
+
+/**
+ * The maximum amounts of the section `framework.http.limits`.
+ *
+ * @throws ConfigurationError `invalid-configuration` with the path of every fault
+ */
+export function maximumAmounts({ http }: Pick<FrameworkConfig, 'http'>): ReadonlyMap<string, Big> {
+  return parseSection('http', httpSchema, http).limits.amounts;
+}
 
 interface Opening {
   readonly currency: string;

@@ -10,7 +10,6 @@ import type { AddressInfo } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
-import { walletExtension } from '../../src/operator/wallet-extension.js';
 import { rowsOf } from '../database-session.js';
 import { type ProxiedService, startProxiedService } from '../start-proxied-service.js';
 import type { TestService } from '../start-test-service.js';
@@ -228,7 +227,7 @@ describe.skipIf(browserPath === undefined)('the console, in a browser,', () => {
 
   test('works behind a prefix, disables changes where it must, and connects again after a break', async () => {
     const { databases } = service.service;
-    const operator = new Operator({ databases, extensions: [walletExtension(databases)] });
+    const operator = new Operator({ databases, extensions: service.service.extensions ?? [] });
     const app = new Hono().mount(
       '/behind/a-prefix',
       operatorApp(operator, { token, console: readConsole }).fetch,

@@ -1,12 +1,12 @@
 import { type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
+import { type ServiceRole, openService } from '@framework/service';
 import { Big } from 'big.js';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { composeWalletService } from '../../src/composition.js';
-import type { WalletService } from '../../src/wallet-service.js';
-import type { ServiceRole } from '../../src/process/service-settings.js';
+import type { WalletService } from '../../src/composition.js';
+import { walletService } from '../../src/wallet-service.js';
 import { WalletCreateAction } from '../../src/wallet/wallet-create-action.js';
 import { WalletDepositMoneyAction } from '../../src/wallet/wallet-deposit-money-action.js';
 import type { Wallet } from '../../src/wallet/wallet.js';
@@ -60,7 +60,7 @@ export class Fleet {
     this.#folder = options.folder;
     this.#files = options.files;
     this.#hasLogins = options.hasLogins;
-    this.service = composeWalletService(options.config, { delivers: false });
+    this.service = openService(walletService, options.config, { delivers: false });
   }
 
   /**

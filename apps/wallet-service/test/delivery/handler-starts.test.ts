@@ -6,9 +6,10 @@ import {
   type NamedHandlerOptions,
   FrameworkEventHandler,
 } from '@framework/events';
+import { openService } from '@framework/service';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
-import { composeWalletService } from '../../src/composition.js';
+import { walletService } from '../../src/wallet-service.js';
 import { type Wallet, WalletCreatedEvent, WalletMoneyDepositedEvent } from '../../src/wallet/wallet.js';
 import { Fleet } from './fleet.js';
 
@@ -90,7 +91,7 @@ async function whileDelivering(
   handlers: readonly AnyEventHandler[],
   work: () => Promise<void>,
 ): Promise<void> {
-  const { delivery, databases } = composeWalletService(fleet.config, { handlers });
+  const { delivery, databases } = openService(walletService, fleet.config, { handlers });
   await databases.ready();
   delivery.start();
   try {

@@ -9,7 +9,7 @@ import { CallRecorder, DeliveryRecorder, checkRecord } from '@framework/testing/
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { type RunningWorker, startWorker } from '../../src/process/start.js';
+import { type RunningService, startWorker } from '../started-service.js';
 import { WalletMoneyDepositedEvent } from '../../src/wallet/wallet.js';
 import { type TestService, configTree, startTestService, stopTestService } from '../start-test-service.js';
 import type { Answer } from '../wallet-client.js';
@@ -41,7 +41,7 @@ const recorder = new CallRecorder<Answer>({
       : { outcome: 'refused', says: String(status) },
 });
 let service: TestService;
-let worker: RunningWorker;
+let worker: RunningService;
 
 beforeAll(async () => {
   service = await startTestService({ delivery });

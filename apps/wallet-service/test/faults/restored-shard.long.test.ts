@@ -1,9 +1,10 @@
 import { slotOf } from '@framework/core/adapter';
 import { type EventEnvelope, type EventHandler, FrameworkEventHandler } from '@framework/events';
 import { TestDatabase } from '@framework/testing/postgres';
+import { openService } from '@framework/service';
 import { expect, onTestFinished, test, vi } from 'vitest';
 
-import { composeWalletService } from '../../src/composition.js';
+import { walletService } from '../../src/wallet-service.js';
 import { type Wallet, WalletMoneyDepositedEvent } from '../../src/wallet/wallet.js';
 import { rowsOf } from '../database-session.js';
 import { Fleet } from '../delivery/fleet.js';
@@ -91,7 +92,7 @@ async function delivering(): Promise<Delivering> {
   const fleet = await Fleet.create({ 'lease-ms': 10_000 });
   onTestFinished(() => fleet.end());
   const handler = new Gated();
-  const { delivery, databases } = composeWalletService(fleet.config, { handlers: [handler] });
+  const { delivery, databases } = openService(walletService, fleet.config, { handlers: [handler] });
   await databases.ready();
   delivery.start();
   onTestFinished(async () => {

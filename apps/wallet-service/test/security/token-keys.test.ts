@@ -5,7 +5,7 @@ import { parseFrameworkConfig } from '@framework/core';
 import { pino } from 'pino';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 
-import { type RunningService, startService } from '../../src/process/start.js';
+import { type RunningWallets, startWallets } from '../started-service.js';
 import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
 import {
   type KeyServer,
@@ -92,11 +92,11 @@ describe('a service without tokens', () => {
   });
 });
 
-function startWithoutDatabase(security: object, options: object = {}): Promise<RunningService> {
+function startWithoutDatabase(security: object, options: object = {}): Promise<RunningWallets> {
   const configs = { 'primary-config': { 'jdbc-url': 'postgres://127.0.0.1:1/none' } };
   const groups = [{ group: 0, name: 'global', members: [{ member: 0, name: 'global-1', configs }] }];
   const sharding = { 'default-shard': { group: 0, member: 0 }, groups };
-  return startService({
+  return startWallets({
     config: parseFrameworkConfig({ framework: { namespace: 'com.example.wallet', sharding, security } }),
     host: '127.0.0.1',
     port: 0,

@@ -6,14 +6,15 @@ const contentHeaders = { 'content-type': 'application/json' } as const;
 const body = JSON.stringify({ amount: amount.toFixed(2) });
 
 /** Deposits with requests to a running service, over one persistent connection for each client. */
-export function httpContender(
+export function httpContender<Name extends string>(
+  name: Name,
   environment: DepositEnvironment,
-  serviceUrl: string,
+  { url }: { readonly url: string },
   clientCount: number,
-): DepositContender<'http'> {
-  const pool = new Pool(serviceUrl, { connections: clientCount });
+): DepositContender<Name> {
+  const pool = new Pool(url, { connections: clientCount });
   return {
-    name: 'http',
+    name,
     environment,
     deposit: ({ id, token }) =>
       deposit(pool, `/wallets/${id.value}/deposit`, {

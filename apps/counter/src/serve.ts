@@ -1,0 +1,4 @@
+import { runService } from '@framework/service';
+import { counterService } from './counter-service.ts';
+
+await runService(counterService);

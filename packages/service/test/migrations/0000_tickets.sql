@@ -1,0 +1,8 @@
+CREATE TABLE "tickets" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"state" text NOT NULL,
+	"version" bigint NOT NULL,
+	"created_date" timestamp with time zone NOT NULL,
+	"updated_date" timestamp with time zone NOT NULL,
+	"subject" text NOT NULL
+);

@@ -1,0 +1,113 @@
+// oxlint-disable-next-line import/no-unassigned-import -- NestJS needs it
+import 'reflect-metadata';
+import { parseFrameworkConfig } from '@framework/core';
+import type { HttpApi } from '@framework/http';
+import { httpPlugin } from '@framework/http/fastify';
+import { HttpApiModule, ProblemFilter } from '@framework/http/nest';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { Module, type Type } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import Fastify from 'fastify';
+import { randomUUID } from 'node:crypto';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+
+import type { ServeOptions, ServedApi } from '../src/service-definition.js';
+import { type RunningService, startService } from '../src/start/start-service.js';
+import { NoteClosed, OpenTicketAction, configTree, helpDesk } from './help-desk.js';
+
+async function serveWithFastify(api: HttpApi, { host, port }: ServeOptions): Promise<ServedApi> {
+  const app = Fastify();
+  await app.register(httpPlugin(api));
+  return { url: await app.listen({ host, port }), close: () => app.close() };
+}
+
+async function serveWithNest(api: HttpApi, { host, port }: ServeOptions): Promise<ServedApi> {
+  const app = await NestFactory.create(moduleOf(api), { rawBody: true, logger: false });
+  app.useGlobalFilters(new ProblemFilter(api));
+  await app.listen(port, host);
+  return { url: await app.getUrl(), close: () => app.close() };
+}
+
+function moduleOf(api: HttpApi): Type {
+  // oxlint-disable-next-line typescript/no-extraneous-class -- a module of NestJS is a class
+  class AppModule {}
+  Module({ imports: [HttpApiModule.forRoot(api)] })(AppModule);
+  return AppModule;
+}
+
+function send(
+  { url }: RunningService,
+  path: string,
+  { key, body }: { readonly key?: string; readonly body?: object } = {},
+): Promise<Response> {
+  const headers = { 'content-type': 'application/json', ...(key && { 'idempotency-key': key }) };
+  return fetch(`${url}${path}`, { method: 'POST', headers, body: JSON.stringify(body ?? {}) });
+}
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await createTestDatabase();
+});
+afterAll(() => database.drop());
+
+describe.each([
+  ['Hono', undefined],
+  ['Fastify', serveWithFastify],
+  ['NestJS', serveWithNest],
+])('a service on %s', (_framework, serve) => {
+  async function start(): Promise<RunningService> {
+    const config = parseFrameworkConfig(configTree(database.url));
+    const definition = { ...helpDesk, http: { ...helpDesk.http, ...(serve && { serve }) } };
+    const options = { config, port: 0, logger: pino({ level: 'silent' }) };
+    const running = await startService(definition, options);
+    await running.service.databases.ready();
+    await running.service.delivery.started();
+    return running;
+  }
+
+  test('stores keys with effects, answers problems, describes itself, and delivers', async () => {
+    const running = await start();
+    onTestFinished(() => running.stop());
+    const [key, subject] = [randomUUID(), randomUUID()];
+    const first = await send(running, '/tickets', { key, body: { subject } });
+    const repeated = await send(running, '/tickets', { key, body: { subject } });
+    const ticket = (await first.json()) as { readonly id: string };
+    expect([await repeated.json(), repeated.headers.get('idempotency-replayed')]).toEqual([ticket, 'true']);
+
+    expect((await send(running, `/tickets/${ticket.id}/close`)).status).toBe(200);
+    const again = await send(running, `/tickets/${ticket.id}/close`);
+    expect([again.status, again.headers.get('content-type')]).toEqual([409, 'application/problem+json']);
+    expect(await again.json()).toMatchObject({
+      type: 'urn:problem-type:help-desk-service:ticket-closed',
+      code: 'ticket-closed',
+    });
+    await expect.poll(() => NoteClosed.subjects).toContain(subject);
+
+    const openApi = (await (await fetch(`${running.url}/openapi.json`)).json()) as { readonly paths: object };
+    expect(Object.keys(openApi.paths)).toEqual(expect.arrayContaining(['/tickets', '/tickets/{id}/close']));
+    const asyncApi = await (await fetch(`${running.url}/asyncapi.json`)).json();
+    expect(asyncApi).toMatchObject({ info: { title: 'Events of the help desk' } });
+    expect((await fetch(`${running.url}/health/ready`)).status).toBe(200);
+  });
+
+  test('answers the requests that run before it has stopped', async () => {
+    const running = await start();
+    const gate = Promise.withResolvers<void>();
+    const reached = Promise.withResolvers<void>();
+    OpenTicketAction.gate = () => {
+      reached.resolve();
+      return gate.promise;
+    };
+    const answer = send(running, '/tickets', { body: { subject: 'in the middle' } });
+    await reached.promise;
+    const stopped = running.stop();
+    OpenTicketAction.gate = undefined;
+    setImmediate(gate.resolve);
+    const { status, headers } = await answer;
+    // Otherwise the server would wait for a client that keeps its connection.
+    expect([status, headers.get('connection')]).toEqual([200, 'close']);
+    await stopped;
+    await expect(fetch(`${running.url}/health/live`)).rejects.toThrow('fetch failed');
+  });
+});
