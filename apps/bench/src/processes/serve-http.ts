@@ -24,7 +24,9 @@ const resource = (id: string, amount: Big) => ({
 });
 
 async function serveBare(): Promise<number> {
-  const body = z.strictObject({ amount: z.union([z.string(), z.number()]).transform((each) => new Big(each)) });
+  const body = z.strictObject({
+    amount: z.union([z.string(), z.number()]).transform((each) => new Big(each)),
+  });
   const params = z.object({ id: z.uuid() });
   const app = new Hono();
   app.post('/wallets/:id/deposit', async (context) => {
