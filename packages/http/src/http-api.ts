@@ -5,6 +5,7 @@ import {
   type Principal,
 } from '@framework/core';
 
+import { EndpointTable } from './endpoint-table.js';
 import {
   type AnswerHeaders,
   type Endpoint,
@@ -87,16 +88,12 @@ const bodyBytesMax = 65_536;
  * A binding registers {@link endpoints} with a framework for HTTP. Whatever happens, a request has an answer with an id.
  */
 export class HttpApi {
-  readonly endpoints: readonly Endpoint[];
   readonly #options: HttpApiOptions;
   readonly #problems: ProblemTable;
   readonly #principal: Principal;
   readonly #headers: Readonly<AnswerHeaders>;
   readonly #routes: readonly Route[];
-  /** What the paths of each endpoint look like. */
-  readonly #paths: readonly { readonly pattern: RegExp; readonly endpoint: Endpoint }[];
-  /** The first segments of the paths that need a token, whether or not there is something behind them. */
-  readonly #protected: ReadonlySet<string>;
+  readonly #table: EndpointTable;
 
   constructor(options: HttpApiOptions) {
     const { name, info, routes, problems = {}, principal = { name } } = options;
@@ -115,13 +112,12 @@ export class HttpApi {
         serveDocument({ isPublic: !isPrivate, ...each }),
       ),
     ];
-    // A path without a parameter comes before one with it, in every router.
-    this.endpoints = endpoints.toSorted((one, other) => (order(one) < order(other) ? -1 : 1));
-    assertAddresses(this.endpoints);
-    this.#paths = this.endpoints.map((endpoint) => ({ pattern: patternOf(endpoint.address), endpoint }));
-    this.#protected = new Set(
-      this.endpoints.filter(({ isPublic }) => !isPublic).map(({ address }) => firstSegment(address)),
-    );
+    this.#table = new EndpointTable(endpoints);
+  }
+
+  /** What a binding registers: literal segments come before parameters. */
+  get endpoints(): readonly Endpoint[] {
+    return this.#table.endpoints;
   }
 
   /**
@@ -131,16 +127,12 @@ export class HttpApi {
    */
   async fetch(request: Request, client: ServedClient = { address: 'unknown' }): Promise<Response> {
     const { pathname, searchParams } = new URL(request.url);
-    const isHead = request.method === 'HEAD';
-    const method = isHead ? 'get' : request.method.toLowerCase();
-    const found = this.#paths.find(
-      ({ pattern, endpoint }) => endpoint.method === method && pattern.test(pathname),
-    );
+    const found = this.#table.find(request.method, pathname);
     const served: ServedRequest = {
       method: request.method,
       path: pathname,
       headers: request.headers,
-      params: paramsOf(found?.pattern.exec(pathname)?.groups),
+      params: found?.params ?? {},
       queries: () =>
         Object.fromEntries([...searchParams.keys()].map((name) => [name, searchParams.getAll(name)])),
       body: webBody(request, bodyBytesMax),
@@ -150,7 +142,7 @@ export class HttpApi {
     const answer = await (found === undefined
       ? this.answerUnmatched(served)
       : this.answer(found.endpoint, served));
-    if (!isHead) return answer;
+    if (request.method !== 'HEAD') return answer;
     void answer.body?.cancel();
     return new Response(null, answer);
   }
@@ -180,11 +172,8 @@ export class HttpApi {
   /** Answers a request to which no endpoint fits: with the methods of its path, or that there is nothing. Never rejects. */
   answerUnmatched(served: ServedRequest): Promise<Response> {
     const { path, method } = served;
-    const found = this.#paths.filter(({ pattern }) => pattern.test(path));
-    const methods = found.flatMap(({ endpoint }) =>
-      endpoint.method === 'get' ? ['GET', 'HEAD'] : [endpoint.method.toUpperCase()],
-    );
-    const allow = found.length > 0 ? [...new Set(methods), 'OPTIONS'].join(', ') : undefined;
+    const methods = this.#table.methodsOf(path);
+    const allow = methods.length > 0 ? [...methods, 'OPTIONS'].join(', ') : undefined;
     const isOptions = method === 'OPTIONS';
     const respond: Endpoint['respond'] = (_exchange, headers) => {
       if (allow === undefined)
@@ -197,7 +186,7 @@ export class HttpApi {
       });
     };
     // OPTIONS only lists methods, and browsers send it without a token.
-    const isProtected = this.#options.isPrivate === true || this.#protected.has(firstSegment(path));
+    const isProtected = this.#options.isPrivate === true || this.#table.isProtected(path);
     const isPublic = isOptions || !isProtected;
     return this.answer({ method, address: path, isPublic, respond }, served);
   }
@@ -340,46 +329,4 @@ function auditEntry(exchange: Exchange, status: number): AuditEntry {
     code: problemCode ?? null,
     replayed: isReplayed,
   };
-}
-
-/** Sorts literal segments before parameters. */
-function order({ address }: Endpoint): string {
-  return address.replaceAll(/\{\w+\}/g, '\u{10ffff}');
-}
-
-/** Refuses what the routers of the bindings would understand in different ways. */
-function assertAddresses(endpoints: readonly Endpoint[]): void {
-  const seen = new Set<string>();
-  for (const { method, address } of endpoints) {
-    if (!/^(\/|(\/([\w.~-]+|\{\w+\}))+)$/.test(address))
-      throw new InvariantViolationError(
-        `The address ${address} of a route must consist of segments that are a parameter, such as {id}, or letters, digits and -._~`,
-      );
-    const name = `${method} ${address.replaceAll(/\{\w+\}/g, '{}')}`;
-    if (seen.has(name)) throw new InvariantViolationError(`Two routes have the address ${name}`);
-    seen.add(name);
-  }
-}
-
-/** Matches the paths of an address, whose parameters have no slash. */
-function patternOf(address: string): RegExp {
-  const literal = address.replaceAll(/[.*+?^$()|[\]\\]/g, String.raw`\$&`);
-  return new RegExp(`^${literal.replaceAll(/\{(\w+)\}/g, '(?<$1>[^/]+)')}$`);
-}
-
-function paramsOf(groups: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
-  return Object.fromEntries(Object.entries(groups).map(([name, text]) => [name, decoded(text)]));
-}
-
-/** A text that is not encoded correctly is its own value, as in other routers. */
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}
-
-function firstSegment(path: string): string {
-  return path.split('/', 2)[1] ?? '';
 }
