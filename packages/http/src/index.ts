@@ -35,6 +35,7 @@ export { type DeliveryHealth, healthRoutes } from './health/health-routes.js';
 export { type ServedRelay, type ServedRelayState, relayHealthRoute } from './health/relay-health-route.js';
 export { type ServedDocument, jsonDocument } from './openapi/served-document.js';
 export { type ApiInfo } from './openapi/openapi-document.js';
+export { hasDocsPage } from './openapi/docs-page.js';
 export { parseSection } from './parse-section.js';
 export type { HttpLog } from './http-log.js';
 export { RequestLog, requestLogMessages } from './log/request-log.js';

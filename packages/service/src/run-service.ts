@@ -138,6 +138,7 @@ async function serve<A extends Application>(
           ...settings,
           name: definition.name,
           url: running.url,
+          docsUrl: running.docsUrl,
           isOpen: service.authentication === undefined,
           consoleUrl: running.consoleUrl && `${running.consoleUrl}${fragment}`,
           embeddedFile,

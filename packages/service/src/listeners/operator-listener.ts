@@ -6,6 +6,7 @@ import { createAdaptorServer } from '@hono/node-server';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import type { Server, ServerResponse } from 'node:http';
+import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import type { Logger } from 'pino';
 import * as z from 'zod';
@@ -24,7 +25,7 @@ export const operatorSchema = z
     token: z.string(token).min(operatorTokenMin, token).optional(),
     tokenFile: z.string().min(1, 'is empty: name a file').optional(),
     readOnly: z.boolean('must be true or false').default(true),
-    /** Whether a page for operators is served under `/console/`. */
+    /** Whether a page for operators is served under `/console/`, if `@framework/console` is installed. */
     console: z.boolean('must be true or false').default(true),
     /** For the command line, which imports it; the service knows itself. */
     module: z.string().min(1, 'is empty: name a module').optional(),
@@ -79,11 +80,12 @@ export async function listenForOperators(
     extensions,
     relays,
   });
+  const hasConsole = settings.console && isConsoleInstalled();
   const closing = new AbortController();
   const app = operatorApp(operator, {
     token: settings.token ?? (await tokenIn(settings.tokenFile ?? '')),
     readOnly: settings.readOnly,
-    console: settings.console ? readConsoleFiles : undefined,
+    console: hasConsole ? readConsoleFiles : undefined,
     closing: closing.signal,
     onError: (error) => logger.warn({ reason: errorReason(error) }, logMessages.operatorRefused),
   });
@@ -105,7 +107,7 @@ export async function listenForOperators(
   logger.info({ url, readOnly: settings.readOnly }, logMessages.operatorsServed);
   return {
     url,
-    consoleUrl: settings.console ? `${url}/console/` : undefined,
+    consoleUrl: hasConsole ? `${url}/console/` : undefined,
     close: async () => {
       const closed = once(server, 'close');
       closing.abort();
@@ -121,6 +123,15 @@ export async function listenForOperators(
       await closed;
     },
   };
+}
+
+/** Whether `@framework/console` is installed, which an application may do without. */
+function isConsoleInstalled(): boolean {
+  try {
+    return createRequire(import.meta.url).resolve('@framework/console') !== '';
+  } catch {
+    return false;
+  }
 }
 
 /** Loaded when somebody opens the page. */

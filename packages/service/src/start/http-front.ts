@@ -1,5 +1,5 @@
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
-import { type HttpApi, ShardCapacity, errorReason, requestIdHeader } from '@framework/http';
+import { type HttpApi, ShardCapacity, errorReason, hasDocsPage, requestIdHeader } from '@framework/http';
 import {
   AuditLog,
   type AuditSettings,
@@ -39,7 +39,7 @@ export interface ListenOptions {
   /** The maximum number of client connections; further ones are closed at once. Default: that of `config.http`. */
   readonly connectionsMax?: number | undefined;
   readonly logger: Logger;
-  /** Whether to serve `/docs`, a page for reading and trying the API. Default true. */
+  /** Whether to serve `/docs`, a page for reading and trying the API, if `swagger-ui-dist` is installed. Default true. */
   readonly docs?: boolean;
 }
 
@@ -93,15 +93,16 @@ export class HttpFront<A extends Application> {
    * @param meterProvider where requests are measured besides the SDK that is registered with OpenTelemetry's API
    * @throws the system's error when it cannot listen
    */
-  async serve(service: Service<A>, meterProvider: MeterProvider | undefined): Promise<ServedApi> {
+  async serve(service: Service<A>, meterProvider: MeterProvider | undefined): Promise<ServedFront> {
     const { host, port, connectionsMax, logger, docs = true } = this.#options;
+    const hasDocs = docs && hasDocsPage();
     const settings = this.#settings;
     const limits = { ...settings.limits, connectionsMax: connectionsMax ?? settings.limits.connectionsMax };
     service.authentication?.preload();
     const shared = await openRates(limits, namesOf(this.#definition).service, logger);
     const api = serviceApi(this.#definition, service, {
       logger,
-      docs,
+      docs: hasDocs,
       encrypted: settings.tls !== undefined,
       rates: new RateLimits(limits, shared?.counter),
       capacity: new ShardCapacity(limits.requestsPerShardMax),
@@ -114,6 +115,7 @@ export class HttpFront<A extends Application> {
       : await this.#listen(api, { address, meterProvider });
     return {
       url: server.url,
+      docsUrl: hasDocs ? `${server.url}/docs` : undefined,
       close: async () => {
         await server.close();
         await shared?.close();
@@ -154,6 +156,12 @@ export class HttpFront<A extends Application> {
       },
     };
   }
+}
+
+/** An API that is being served, and its page. */
+interface ServedFront extends ServedApi {
+  /** `undefined` when it is switched off, or `swagger-ui-dist` is not installed. */
+  readonly docsUrl: string | undefined;
 }
 
 /** @throws ConfigurationError `invalid-configuration` when a file cannot be opened */

@@ -46,6 +46,8 @@ export interface RunningService<A extends Application = Application> {
   readonly service: Service<A>;
   /** Its address, for example `http://127.0.0.1:8080`; `undefined` when the process answers no requests. */
   readonly url: string | undefined;
+  /** The page for reading and trying the API; `undefined` when there is none. */
+  readonly docsUrl: string | undefined;
   /** Where Prometheus reads metrics; `undefined` when `framework.metrics` has no port. */
   readonly metricsUrl: string | undefined;
   /** The address for operators; `undefined` when there is none. */
@@ -97,6 +99,7 @@ export async function startService<A extends Application>(
     return {
       service,
       url: server?.url,
+      docsUrl: server?.docsUrl,
       metricsUrl,
       operatorUrl: operators?.url,
       consoleUrl: operators?.consoleUrl,

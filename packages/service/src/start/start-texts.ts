@@ -10,7 +10,7 @@ interface ReadyFacts {
   readonly role: ServiceRole;
   /** Its address; `undefined` when the process answers no requests. */
   readonly url: string | undefined;
-  readonly docs: boolean;
+  readonly docsUrl: string | undefined;
   /** Whether everybody on this computer is answered. */
   readonly isOpen: boolean;
   readonly consoleUrl?: string | undefined;
@@ -25,13 +25,13 @@ interface ReadyFacts {
  * why, and a first request to try.
  */
 export function readyText(starts: readonly ShardStart[], facts: ReadyFacts): string {
-  const { url, docs, isOpen, consoleUrl, embeddedFile, example } = facts;
+  const { url, docsUrl, isOpen, consoleUrl, embeddedFile, example } = facts;
   return [
     '',
     headline(facts, starts),
     '',
     ...(url === undefined ? [] : [`  Address  ${url}`]),
-    ...(url !== undefined && docs ? [`  Docs     ${url}/docs`] : []),
+    ...(docsUrl === undefined ? [] : [`  Docs     ${docsUrl}`]),
     ...(consoleUrl === undefined ? [] : [`  Console  ${consoleUrl}`]),
     ...(embeddedFile === undefined
       ? []
