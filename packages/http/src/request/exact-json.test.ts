@@ -1,4 +1,3 @@
-import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import { JsonNumber, parseExactJson } from './exact-json.js';
@@ -56,20 +55,20 @@ test.each([
   expect(parseExactJson(`[${text}]`)).toEqual([new JsonNumber(text)]);
 });
 
-// V8 takes some names with escapes for others that it has seen, and then forgets the source of their values.
-test('long numbers keep their text below all names, however they are written', () => {
-  const names = ['a', 'b', String.raw`\\`, String.raw`\"`, String.raw`\u003a`];
-  const fields = fc.subarray(names, { minLength: 1 });
-  const value = fc.constantFrom('9007199254740993', '1', 'null');
-  fc.assert(
-    fc.property(fields, fc.array(value, { minLength: 5, maxLength: 5 }), (some, values) => {
-      const text = `{${some.map((name, index) => `"${name}":${values[index]}`).join(',')}}`;
-      const longCount = text.split('9007199254740993').length - 1;
-      const found = Object.values(parseExactJson(text) as object);
-      expect(found.filter((each) => each instanceof JsonNumber)).toHaveLength(longCount);
-    }),
-    { numRuns: 2_000, seed: 1 },
-  );
+// After the first text, V8 takes the name of the second one for a backslash, with the value rounded.
+test.each([
+  [String.raw`{"x":1,"\\":1}`, String.raw`{"x":1,"\u0061":9007199254740993}`],
+  [String.raw`{"x":1,"\\":1}`, String.raw`{"x":1,"\"":1}`],
+  ['{}', String.raw`{"\\":1}`],
+])('a name that is a single escape is refused after %s: %s', (before, text) => {
+  for (let count = 0; count < 3; count++) {
+    JSON.parse(before);
+    expect(() => parseExactJson(text)).toThrow('A name consists of one escape');
+  }
+});
+
+test('an escape beside other characters of a name, or in a value, is read', () => {
+  expect(parseExactJson(String.raw`{"\u0061mount":"\"\\","n":1.5}`)).toEqual({ amount: '"\\', n: 1.5 });
 });
 
 test('a number of a million digits is read before the test times out', () => {
