@@ -102,7 +102,7 @@ test('the number of source files stays small enough for one reader to know them'
   ].flat();
   expect(sources.length - counted.length).toBeLessThanOrEqual(281);
   // What every HTTP service has: routes, requests, problems, the document, health, the listener, and a binding for each framework.
-  expect(ofHttp.length).toBeLessThanOrEqual(33);
+  expect(ofHttp.length).toBeLessThanOrEqual(34);
   // What runs an application: its definition, settings, start and end, and commands.
   expect(ofService.length).toBeLessThanOrEqual(21);
   // What shows operators what happens: observer, telemetry, spans and durations; the log's messages, format and counts; meters,

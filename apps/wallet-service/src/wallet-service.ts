@@ -40,6 +40,7 @@ export const walletService = {
   },
   commands: {
     migrate: '`npm run migrate`',
+    doctor: 'npm run framework -- doctor',
     adopt: (shards) =>
       `\`npm run adopt -- ${shards.map(({ group, member }) => `${group}/${member}`).join(' ')}\``,
   },

@@ -66,6 +66,9 @@ function assertAddresses(endpoints: readonly Endpoint[]): void {
       throw new InvariantViolationError(
         `The address ${address} of a route must consist of segments that are a parameter, such as {id}, or letters, digits and -._~`,
       );
+    const names = address.match(/\{\w+\}/g) ?? [];
+    if (new Set(names).size < names.length)
+      throw new InvariantViolationError(`The address ${address} of a route has a parameter twice`);
     const name = `${method} ${address.replaceAll(/\{\w+\}/g, '{}')}`;
     if (seen.has(name)) throw new InvariantViolationError(`Two routes have the address ${name}`);
     seen.add(name);

@@ -268,12 +268,20 @@ test.each([
   expect(() => testApi({ routes: [odd] })).toThrow('must consist of segments');
 });
 
+test('an address with a parameter twice is refused by its name', () => {
+  const twice = route.get('/a/{id}/b/{id}', { summary: 'x', answer: z.object({}) }, async () => ({
+    body: {},
+  }));
+  expect(() => testApi({ routes: [twice] })).toThrow('/a/{id}/b/{id} of a route has a parameter twice');
+});
+
 const named = (address: string) =>
   route.get(address, { summary: address, answer: z.string() }, () => ({ body: address }));
 
 test('two routes of one address are refused, and a literal segment comes before a parameter', async () => {
   expect(() => testApi({ routes: [read, read] })).toThrow('Two routes have the address get /things');
   const send = serviceOf({ routes: [named('/orders/{id}'), named('/orders/latest')] });
+
   expect(await (await send('/orders/latest')).json()).toBe('/orders/latest');
   expect(await (await send('/orders/1')).json()).toBe('/orders/{id}');
 });

@@ -3,6 +3,7 @@ import {
   ConfigurationError,
   type DatabaseRegistry,
   type FrameworkConfig,
+  InvariantViolationError,
   type RetryPolicy,
   openDatabases,
 } from '@framework/core';
@@ -78,10 +79,10 @@ export function openService<A extends Application>(
   const settings = { ...defaultDeliverySettings, ...parseDeliverySettings(config.delivery) };
   const databases = (options.openDatabases ?? postgresOf(definition, options))(config);
   try {
-    const application = definition.compose({ config, databases });
+    const application = checked(definition.compose({ config, databases }));
     const { handlers: own = [] } = application;
     const { delivers = true, handles = true, handlers = [], relays = [], observer } = options;
-    refuseNamesOfHandlers(own, relays);
+    refuseNamesOfHandlers([...own, ...handlers], relays);
     const executor = new ActionExecutor({
       namespace: config.namespace,
       groupCommit: config.groupCommit,
@@ -123,6 +124,17 @@ export function openService<A extends Application>(
     void databases.close();
     throw error;
   }
+}
+
+/** What plain JavaScript may return. */
+function checked<A extends Application>(application: A): A {
+  const { actions, repositories } = (application as Partial<A> | undefined) ?? {};
+  if (actions !== undefined && repositories !== undefined) return application;
+  // An application that is a promise may still reject.
+  Promise.resolve(application).catch(() => undefined);
+  throw new InvariantViolationError(
+    'compose must return repositories and actions, and not a promise of them: it must not wait for databases',
+  );
 }
 
 function postgresOf(

@@ -16,8 +16,11 @@ export function operatorModule<A extends Application>(
   return (config) => {
     const service = openService(definition, { ...config, migrate: 'check' }, { delivers: false });
     const { http, events } = definition;
+    const hasRelays = config.relay.length > 0;
     const documents = {
-      ...(http && { openapi: async () => serviceApi({ ...definition, http }, service).openApi() }),
+      ...(http && {
+        openapi: async () => serviceApi({ ...definition, http }, service, { hasRelays }).openApi(),
+      }),
       ...(events && { asyncapi: () => publishedEvents(definition, events, config) }),
     };
     const { databases, extensions = [] } = service;

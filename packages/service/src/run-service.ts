@@ -33,7 +33,7 @@ export type HostProcess = Pick<NodeJS.Process, 'argv' | 'env' | 'on' | 'exit' | 
 
 /**
  * Runs a program: the service, or an operator's command, as the arguments and the environment say. Never rejects: what goes wrong is
- * printed, and the exit code is 1.
+ * printed, and the exit code is 1. One process runs one service, because its signals end the process.
  *
  * @param host Default: this process
  */
@@ -76,8 +76,10 @@ export async function runService<A extends Application>(
   } catch (error) {
     if (shutdown.begun) return;
     const fault = startError(error, variables, settings);
-    if (fault === undefined) logger.fatal({ stack: errorStack(error) }, logMessages.cannotStart);
-    else complain(fault);
+    if (fault !== undefined) complain(fault);
+    else if (logger.isLevelEnabled('fatal'))
+      logger.fatal({ stack: errorStack(error) }, logMessages.cannotStart);
+    else complain(errorStack(error));
     await shutdown.exit(1);
   }
 }
@@ -118,9 +120,12 @@ async function serve<A extends Application>(
   const { config, consoleToken, embeddedFile } = await configOf(definition, settings, options);
   const onRestartNeeded = (): void => void shutdown.exit(1);
   const handlers = demo?.handlers ?? [];
-  const running = await startService(definition, { ...settings, config, handlers, logger, onRestartNeeded });
+  const starting = startService(definition, { ...settings, config, handlers, logger, onRestartNeeded });
+  // A start that fails has closed everything itself.
+  const started = starting.catch(() => undefined);
+  shutdown.add(async () => (await started)?.stop());
+  const running = await starting;
   const { service } = running;
-  shutdown.add(running.stop);
   const sayUnlessEnding = (text: string): void => {
     if (!shutdown.begun) say(text);
   };
@@ -142,7 +147,8 @@ async function serve<A extends Application>(
           isOpen: service.authentication === undefined,
           consoleUrl: running.consoleUrl && `${running.consoleUrl}${fragment}`,
           embeddedFile,
-          example: ready && definition.http?.example?.(ready),
+          example: ready && exampleOf(definition, ready),
+          doctor: definition.commands?.doctor,
         }),
       );
     },
@@ -164,8 +170,20 @@ function readyService(
   return { url, needsToken: authentication !== undefined, shards, say, signal: shutdown.signal };
 }
 
+/** An example is worth no failure. */
+function exampleOf<A extends Application>(
+  { http }: ServiceDefinition<A>,
+  ready: ReadyService,
+): string | undefined {
+  try {
+    return http?.example?.(ready);
+  } catch {
+    return undefined;
+  }
+}
+
 function startDemo(demo: Demonstration, ready: ReadyService, { say, shutdown }: HostOptions): void {
-  const running = demo.run(ready).catch((error: unknown) => {
+  const running = (async () => demo.run(ready))().catch((error: unknown) => {
     if (!ready.signal.aborted) say(`The demonstration ends: ${String(error)}`);
   });
   shutdown.add(() => running);

@@ -25,8 +25,10 @@ export interface ServiceApiOptions {
   readonly docs?: boolean;
   /** Whether it is served over TLS. Default false. */
   readonly encrypted?: boolean;
+  /** Whether relays are configured. Default: whether the service has any. */
+  readonly hasRelays?: boolean;
   /** Limits how many requests an address and a principal may send. Default: nothing does. */
-  readonly rates?: RateLimits;
+  readonly rates?: Pick<RateLimits, 'refusal'>;
   /** How many requests a shard has at the same time. Default 512. */
   readonly capacity?: ShardCapacity;
   /** Records writes. Default: nothing does. */
@@ -39,10 +41,10 @@ export function serviceApi<A extends Application>(
   service: Service<A>,
   options: ServiceApiOptions = {},
 ): HttpApi {
-  const { logger, docs = true, ...others } = options;
+  const { logger, docs = true, hasRelays = service.relays.length > 0, ...others } = options;
   const { events, http } = definition;
   const { info, problems = {}, routes } = http;
-  const { namespace, relays } = service;
+  const { namespace } = service;
   return new HttpApi({
     databases: service.databases,
     executor: service.executor,
@@ -55,7 +57,7 @@ export function serviceApi<A extends Application>(
     routes: [
       ...(typeof routes === 'function' ? routes(service) : routes),
       ...healthRoutes(service),
-      ...(relays.length > 0 ? [relayHealthRoute(service)] : []),
+      ...(hasRelays ? [relayHealthRoute(service)] : []),
     ],
     // Everybody may read it, so that it names no broker.
     documents: events

@@ -20,15 +20,17 @@ import { parseSections } from './settings/service-config.js';
 
 /** The commands for operators, for messages about databases that are not ready. */
 export function commandsOf({ commands }: Pick<ServiceDescription, 'commands'>): Required<OperatorCommands> {
+  const { doctor: _doctor, ...given } = commands ?? {};
   return {
     migrate: 'this program with the argument `migrate`',
     adopt: (shards) =>
       `this program with the arguments \`adopt ${shards.map(({ group, member }) => `${group}/${member}`).join(' ')}\``,
-    ...commands,
+    ...given,
   };
 }
 
-function usageOf({ variables }: { readonly variables: string }, hasEvents: boolean): string {
+function usageOf(definition: ServiceDescription): string {
+  const { variables } = namesOf(definition);
   return [
     `Without arguments, the service starts. Commands for operators, with ${variables}_CONFIG:`,
     '  migrate              applies missing migrations to the database of every primary-config',
@@ -36,11 +38,12 @@ function usageOf({ variables }: { readonly variables: string }, hasEvents: boole
     '  release 1/0 […]      makes the databases that are configured for these shards give them up before a move',
     '  roles print|apply    prints or executes the statements that give database roles their privileges',
     '  audit FILE [END]     checks the hash chain of an audit log, which begins after END (SEQUENCE:HASH) if it continues another',
-    ...(hasEvents
+    ...(definition.events
       ? [
           `  asyncapi FILE        writes the AsyncAPI document of what relays publish; works without ${variables}_CONFIG, too`,
         ]
       : []),
+    ...(definition.demo ? ['  demo                 starts a demonstration, on databases of its own'] : []),
   ].join('\n');
 }
 
@@ -75,7 +78,7 @@ export function serviceCommand(
 ): OperatorCommand | string | undefined {
   const [name, ...rest] = words;
   if (name === undefined) return undefined;
-  return commandOf(definition, name, rest) ?? usageOf(namesOf(definition), definition.events !== undefined);
+  return commandOf(definition, name, rest) ?? usageOf(definition);
 }
 
 function commandOf(

@@ -7,12 +7,13 @@ import type { ServerLimits } from '@framework/http/server';
 import type { OperatorExtension } from '@framework/operator';
 import type { Relay, RelayState } from '@framework/relay';
 import type { PublishedModel } from '@framework/relay/asyncapi';
+import type { Server } from 'node:http';
 import type { SecureContextOptions } from 'node:tls';
 import type * as z from 'zod';
 
 /** An application: what it consists of, without where it runs. */
 export interface ServiceDefinition<A extends Application = Application> extends ServiceDescription {
-  /** Makes the parts of the application. It must not wait for the databases, which may not answer yet. */
+  /** Makes the parts of the application, as a plain object. It must not wait for the databases, which may not answer yet. */
   readonly compose: (context: CompositionContext) => A;
   /** Default: the application answers no requests. */
   readonly http?: HttpDefinition<A>;
@@ -32,7 +33,10 @@ export interface ServiceDescription {
   /** What the roles of `roles apply` may do with the application's tables. Default: as `grantRoles` has it. */
   readonly tables?: RoleOptions['tables'];
   /** The commands in messages about databases that are not ready. Default: this program with an argument. */
-  readonly commands?: OperatorCommands;
+  readonly commands?: OperatorCommands & {
+    /** The command line's `doctor`. Default: `npx framework doctor`. */
+    readonly doctor?: string;
+  };
   /** Schemas with which the application adds keys of its own to sections of the configuration. Default: those of the packages. */
   readonly sections?: SectionsOfApplication;
   /** The databases of a process without a configuration. Default: one shard. */
@@ -111,6 +115,11 @@ export interface ServedApi {
   readonly url: string;
   /** Accepts nothing more, and resolves when all running requests are answered. */
   readonly close: () => Promise<void>;
+  /**
+   * The server of Node, such as `app.server` of Fastify and `app.getHttpServer()` of NestJS: the service ends the connections on which no
+   * request runs when it closes. Default: `close` does that.
+   */
+  readonly server?: Server;
 }
 
 /** The events of an application, as AsyncAPI describes them. */

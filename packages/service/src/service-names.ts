@@ -18,8 +18,9 @@ export interface ServiceNames {
 
 /** @throws ConfigurationError `invalid-configuration` when the name of the application is none */
 export function namesOf({ name }: Pick<ServiceDescription, 'name'>): ServiceNames {
-  if (!/^[a-z][a-z\d-]{0,38}$/.test(name) || name.endsWith('-')) {
-    const message = 'must be up to 39 lower-case letters, digits and "-", such as wallet';
+  if (!/^(?!pg|framework$)[a-z][a-z\d-]{0,38}$/.test(name) || name.endsWith('-')) {
+    const message =
+      'must be up to 39 lower-case letters, digits and "-", such as wallet, and neither begin with pg nor be framework';
     throw new ConfigurationError([{ path: 'name', message }]);
   }
   const underscored = name.replaceAll('-', '_');

@@ -5,10 +5,11 @@ import type { HttpApi } from '@framework/http';
 import { httpPlugin } from '@framework/http/fastify';
 import { HttpApiModule, ProblemFilter } from '@framework/http/nest';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { Module, type Type } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import Fastify from 'fastify';
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { type Socket, createConnection } from 'node:net';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 
@@ -16,24 +17,19 @@ import type { ServeOptions, ServedApi } from '../src/service-definition.js';
 import { type RunningService, startService } from '../src/start/start-service.js';
 import { NoteClosed, OpenTicketAction, configTree, helpDesk } from './help-desk.js';
 
-async function serveWithFastify(api: HttpApi, { host, port }: ServeOptions): Promise<ServedApi> {
+async function serveWithFastify(api: HttpApi, { host, port, limits }: ServeOptions): Promise<ServedApi> {
   const app = Fastify();
-  await app.register(httpPlugin(api));
-  return { url: await app.listen({ host, port }), close: () => app.close() };
+  await app.register(httpPlugin(api, limits));
+  const url = await app.listen({ host, port });
+  return { url, server: app.server, close: () => app.close() };
 }
 
-async function serveWithNest(api: HttpApi, { host, port }: ServeOptions): Promise<ServedApi> {
-  const app = await NestFactory.create(moduleOf(api), { rawBody: true, logger: false });
+async function serveWithNest(api: HttpApi, { host, port, limits }: ServeOptions): Promise<ServedApi> {
+  const module = HttpApiModule.forRoot(api, limits);
+  const app = await NestFactory.create(module, { rawBody: true, logger: false });
   app.useGlobalFilters(new ProblemFilter(api));
   await app.listen(port, host);
-  return { url: await app.getUrl(), close: () => app.close() };
-}
-
-function moduleOf(api: HttpApi): Type {
-  // oxlint-disable-next-line typescript/no-extraneous-class -- a module of NestJS is a class
-  class AppModule {}
-  Module({ imports: [HttpApiModule.forRoot(api)] })(AppModule);
-  return AppModule;
+  return { url: await app.getUrl(), server: app.getHttpServer(), close: () => app.close() };
 }
 
 function send(
@@ -51,13 +47,30 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
+/** A connection with which a client says something, or nothing. */
+async function connect({ url = '' }: RunningService, text: string): Promise<Socket> {
+  const { hostname, port } = new URL(url);
+  const socket = createConnection(Number(port), hostname);
+  onTestFinished(() => void socket.destroy());
+  socket.on('error', () => undefined);
+  await once(socket, 'connect');
+  if (text !== '') socket.write(text);
+  return socket;
+}
+
+const silences = [
+  '',
+  'GET /health/live HTTP/1.1\r\nHost:',
+  'POST /tickets HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{',
+];
+
 describe.each([
   ['Hono', undefined],
   ['Fastify', serveWithFastify],
   ['NestJS', serveWithNest],
 ])('a service on %s', (_framework, serve) => {
-  async function start(): Promise<RunningService> {
-    const config = parseFrameworkConfig(configTree(database.url));
+  async function start(sections?: object): Promise<RunningService> {
+    const config = parseFrameworkConfig(configTree(database.url, sections));
     const definition = { ...helpDesk, http: { ...helpDesk.http, ...(serve && { serve }) } };
     const options = { config, port: 0, logger: pino({ level: 'silent' }) };
     const running = await startService(definition, options);
@@ -109,5 +122,24 @@ describe.each([
     expect([status, headers.get('connection')]).toEqual([200, 'close']);
     await stopped;
     await expect(fetch(`${running.url}/health/live`)).rejects.toThrow('fetch failed');
+  });
+
+  test('stops although clients hold connections on which nothing runs', async () => {
+    const running = await start();
+    for (const text of silences) await connect(running, text);
+    // What was sent before was read when a later request is answered.
+    expect((await fetch(`${running.url}/health/live`)).status).toBe(200);
+    const begunMs = performance.now();
+    await running.stop();
+    expect(performance.now() - begunMs).toBeLessThan(4_000);
+  });
+
+  test('counts no requests of an address that is not limited', async () => {
+    const http = { limits: { perAddress: { requests: 1, seconds: 60 } } };
+    const running = await start({ http });
+    onTestFinished(() => running.stop());
+    const statuses = [];
+    for (let count = 0; count < 3; count++) statuses.push((await fetch(`${running.url}/health/live`)).status);
+    expect(statuses).toEqual([200, 200, 200]);
   });
 });

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 
 import { type HostProcess, runService } from '../src/run-service.js';
-import type { ServiceDefinition } from '../src/service-definition.js';
+import type { ServedApi, ServiceDefinition } from '../src/service-definition.js';
 import { configTree, helpDesk } from './help-desk.js';
 
 const { http: _http, events: _events, ...withoutHttp } = helpDesk;
@@ -140,6 +140,48 @@ test('a mistake in the configuration ends the start with its path and its file',
   expect(await program.code()).toBe(1);
   expect(program.stderr).toContain(`HELP_DESK_CONFIG=${HELP_DESK_CONFIG}`);
   expect(program.stderr).toMatch(/framework\.http\.limits\.headers-max: must be/);
+});
+
+test('a signal during the start waits until the service has started, and ends it in the normal way', async () => {
+  const HELP_DESK_CONFIG = await databaseFile();
+  const [listening, going] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const closed: string[] = [];
+  const serve = async (): Promise<ServedApi> => {
+    listening.resolve();
+    await going.promise;
+    return { url: 'http://127.0.0.1:1', close: async () => void closed.push('closed') };
+  };
+  const program = new Program({ ...helpDesk, http: { ...helpDesk.http, serve } }, { HELP_DESK_CONFIG });
+  await listening.promise;
+  const ended = program.stop();
+  going.resolve();
+  expect([await ended, closed]).toEqual([0, ['closed']]);
+});
+
+test('an example that throws is left out', async () => {
+  const HELP_DESK_CONFIG = await databaseFile();
+  const example = (): string => {
+    throw new Error('no example');
+  };
+  const program = new Program({ ...helpDesk, http: { ...helpDesk.http, example } }, { HELP_DESK_CONFIG });
+  expect(await program.printed('is ready.')).not.toContain('Try');
+  expect(await program.stop()).toBe(0);
+});
+
+test('an error that nobody expects is printed even if nothing is logged', async () => {
+  const compose = (): never => {
+    throw new TypeError('something odd');
+  };
+  const environment = { HELP_DESK_CONFIG: await databaseFile(), LOG_LEVEL: 'silent' };
+  const program = new Program({ ...helpDesk, compose }, environment);
+  expect(await program.code()).toBe(1);
+  expect(program.stderr).toContain('something odd');
+});
+
+test.each(['pg', 'pg-boss', 'framework'])('the name %s is refused, because others use it', async (name) => {
+  const program = new Program({ ...helpDesk, name }, {});
+  expect(await program.code()).toBe(1);
+  expect(program.stderr).toContain('neither begin with pg nor be framework');
 });
 
 test('a port in use ends the start with what to do', async () => {

@@ -6,8 +6,6 @@ import type { ServedDocument } from './served-document.js';
 
 const require = createRequire(import.meta.url);
 
-const manifest = 'swagger-ui-dist/package.json';
-
 const assets = {
   'swagger-ui.css': 'text/css; charset=utf-8',
   'swagger-ui-bundle.js': 'text/javascript; charset=utf-8',
@@ -66,13 +64,16 @@ function pageOf(title: string): string {
 /** Whether `swagger-ui-dist` is installed, which has the files of the page. */
 export function hasDocsPage(): boolean {
   try {
-    return require.resolve(manifest) !== '';
+    return assetFolder() !== '';
   } catch {
     return false;
   }
 }
 
 async function asset(name: string): Promise<Uint8Array<ArrayBuffer>> {
-  const folder = dirname(require.resolve(manifest));
-  return new Uint8Array(await readFile(join(folder, name)));
+  return new Uint8Array(await readFile(join(assetFolder(), name)));
+}
+
+function assetFolder(): string {
+  return dirname(require.resolve('swagger-ui-dist/package.json'));
 }

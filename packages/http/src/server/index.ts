@@ -5,4 +5,5 @@ export {
   type ServerLimits,
   type WebHandler,
 } from './http-server.js';
+export { Draining } from './draining.js';
 export type { HeaderLimits } from './refused-connection.js';

@@ -1,11 +1,12 @@
 import { ConfigurationError, type FrameworkConfig } from '@framework/core';
 import { errorReason, parseSection } from '@framework/http';
+import { Draining } from '@framework/http/server';
 import { Operator } from '@framework/operator';
 import { type ConsoleFiles, operatorApp, operatorTokenMin } from '@framework/operator/http';
 import { createAdaptorServer } from '@hono/node-server';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
-import type { Server, ServerResponse } from 'node:http';
+import type { Server } from 'node:http';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import type { Logger } from 'pino';
@@ -54,8 +55,12 @@ export interface OperatorListener {
 /** How long a client may take to send a request, in milliseconds. */
 const requestTimeoutMs = 10_000;
 const connectionsMax = 64;
-/** How long a client may take to read an answer when the listener closes, in milliseconds. */
-const readTimeoutMs = 2_000;
+/** @throws ConfigurationError `invalid-configuration` when the section has a mistake */
+export function operatorSettings({
+  operator,
+}: Pick<FrameworkConfig, 'operator'>): z.output<typeof operatorSchema> {
+  return parseSection('operator', operatorSchema, operator);
+}
 
 /**
  * Serves the operator on a listener of its own, if the configuration has a port for it.
@@ -73,7 +78,7 @@ export async function listenForOperators(
   }: Pick<ServiceParts, 'databases' | 'relays'> & Pick<Application, 'extensions'>,
   { logger }: { readonly logger: Logger },
 ): Promise<OperatorListener | undefined> {
-  const settings = parseSection('operator', operatorSchema, section);
+  const settings = operatorSettings({ operator: section });
   if (settings.port === undefined) return undefined;
   const operator = new Operator({
     databases,
@@ -93,11 +98,7 @@ export async function listenForOperators(
     fetch: app.fetch,
     serverOptions: { requestTimeout: requestTimeoutMs, headersTimeout: requestTimeoutMs },
   }) as Server;
-  const running = new Set<ServerResponse>();
-  server.on('request', (_request, response) => {
-    running.add(response);
-    response.once('close', () => running.delete(response));
-  });
+  const draining = new Draining(server);
   server.maxConnections = connectionsMax;
   server.listen(settings.port, settings.host);
   await once(server, 'listening');
@@ -108,19 +109,9 @@ export async function listenForOperators(
   return {
     url,
     consoleUrl: hasConsole ? `${url}/console/` : undefined,
-    close: async () => {
-      const closed = once(server, 'close');
+    close: () => {
       closing.abort();
-      server.close();
-      for (const { req } of running) if (!req.complete) req.socket.destroy();
-      const unread = setInterval(() => {
-        for (const { req } of running) if (req.socket.writableLength > 0) req.socket.destroy();
-      }, readTimeoutMs);
-      await Promise.all([...running].map((response) => once(response, 'close')));
-      clearInterval(unread);
-      // Node leaves those open that have sent nothing yet, or a part of a request, and its timeouts are over for them.
-      server.closeAllConnections();
-      await closed;
+      return draining.close();
     },
   };
 }

@@ -1,4 +1,4 @@
-import { ConfigurationError, type FrameworkConfig } from '@framework/core';
+import { ConfigurationError, type FrameworkConfig, InvariantViolationError } from '@framework/core';
 import { type HttpApi, ShardCapacity, errorReason, hasDocsPage, requestIdHeader } from '@framework/http';
 import {
   AuditLog,
@@ -8,10 +8,11 @@ import {
   type HttpSettings,
   RateLimits,
   ServerCertificate,
+  type SharedRates,
   assertLoopbackOnly,
   openSharedRates,
 } from '@framework/http/security';
-import { HttpServer, type WebHandler } from '@framework/http/server';
+import { Draining, HttpServer, type HttpServerOptions, type WebHandler } from '@framework/http/server';
 import type { MeterProvider } from '@opentelemetry/api';
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
@@ -21,6 +22,7 @@ import { serviceApi, serviceApp } from '../service-api.js';
 import type {
   Application,
   HttpDefinition,
+  ServeOptions,
   ServedApi,
   Service,
   ServiceDefinition,
@@ -52,6 +54,7 @@ export class HttpFront<A extends Application> {
   readonly #settings: HttpSettings;
   readonly #certificate: ServerCertificate | undefined;
   readonly #audit: AuditLog | undefined;
+  #shared: SharedRates | undefined;
 
   private constructor(
     definition: Served<A>,
@@ -99,53 +102,43 @@ export class HttpFront<A extends Application> {
     const settings = this.#settings;
     const limits = { ...settings.limits, connectionsMax: connectionsMax ?? settings.limits.connectionsMax };
     service.authentication?.preload();
-    const shared = await openRates(limits, namesOf(this.#definition).service, logger);
+    this.#shared = await openRates(limits, namesOf(this.#definition).service, logger);
+    const clients = new ClientAddresses({
+      trustedProxies: settings.trustedProxies,
+      unlimited: limits.unlimitedAddresses,
+    });
     const api = serviceApi(this.#definition, service, {
       logger,
       docs: hasDocs,
       encrypted: settings.tls !== undefined,
-      rates: new RateLimits(limits, shared?.counter),
+      rates: exceptUnlimited(new RateLimits(limits, this.#shared?.counter), clients),
       capacity: new ShardCapacity(limits.requestsPerShardMax),
       audit: this.#audit,
     });
     const address = { host, port, limits, tls: this.#certificate?.context };
     const { serve } = this.#definition.http;
-    const server = serve
-      ? await serve(api, { ...address, settings })
-      : await this.#listen(api, { address, meterProvider });
-    return {
-      url: server.url,
-      docsUrl: hasDocs ? `${server.url}/docs` : undefined,
-      close: async () => {
-        await server.close();
-        await shared?.close();
-      },
-    };
+    const { url, close } = serve
+      ? await serveBy(serve, api, { ...address, settings })
+      : await this.#listen(api, { ...address, clients }, meterProvider);
+    return { url, close, docsUrl: hasDocs ? `${url}/docs` : undefined };
   }
 
-  /** Closes what {@link open} has opened, once no request is running any more. */
+  /** Closes what was opened beside the server, once no request is running any more. */
   async close(): Promise<void> {
-    await this.#audit?.close();
+    await Promise.all([this.#audit?.close(), this.#shared?.close()]);
     if (this.#audit !== undefined) this.#options.logger.info(this.#audit.end, logMessages.auditEnd);
   }
 
   async #listen(
     api: HttpApi,
-    {
-      address,
-      meterProvider,
-    }: {
-      readonly address: Omit<Parameters<typeof HttpServer.listen>[1], 'clients'>;
-      readonly meterProvider: MeterProvider | undefined;
-    },
+    options: HttpServerOptions,
+    meterProvider: MeterProvider | undefined,
   ): Promise<ServedApi> {
-    const { limits, trustedProxies, cors } = this.#settings;
     const { logger } = this.#options;
-    const app = serviceApp(api, { meterProvider, cors });
-    const clients = new ClientAddresses({ trustedProxies, unlimited: limits.unlimitedAddresses });
+    const app = serviceApp(api, { meterProvider, cors: this.#settings.cors });
     const server = await HttpServer.listen(
       { fetch: (request, exchange) => app.fetch(request, exchange), ...refusals(api, logger) },
-      { ...address, clients },
+      options,
     );
     const unfollow = this.#certificate?.follow((context) => server.renewCertificate(context), logger);
     return {
@@ -156,6 +149,35 @@ export class HttpFront<A extends Application> {
       },
     };
   }
+}
+
+/** Serves an API by the application's own function, and checks what that has made. */
+async function serveBy(
+  serve: NonNullable<HttpDefinition['serve']>,
+  api: HttpApi,
+  options: ServeOptions,
+): Promise<ServedApi> {
+  // What plain JavaScript may return.
+  const served = (await serve(api, options)) as Partial<ServedApi> | undefined;
+  const { url, close, server } = served ?? {};
+  if (url === undefined || close === undefined)
+    throw new InvariantViolationError('http.serve must resolve to the url at which it listens, and to close');
+  const draining = server && new Draining(server);
+  const closeAll = (): Promise<void> => (draining ? draining.close(close) : close());
+  if (options.tls === undefined || url.startsWith('https:')) return { url, close: closeAll };
+  await closeAll();
+  const message = `is configured, but http.serve listens at ${url} without TLS: pass options.tls to its server`;
+  throw new ConfigurationError([{ path: 'framework.http.tls', message }]);
+}
+
+/** The limits for addresses, which apply to those only that are not excepted, whatever serves the API. */
+function exceptUnlimited(rates: RateLimits, clients: ClientAddresses): Pick<RateLimits, 'refusal'> {
+  return {
+    refusal: async (subject, client) =>
+      subject === 'address' && !clients.atAddress(client).isLimited
+        ? undefined
+        : rates.refusal(subject, client),
+  };
 }
 
 /** An API that is being served, and its page. */

@@ -1,3 +1,5 @@
+import { redacted } from '@framework/http';
+
 const signals = ['SIGTERM', 'SIGINT'] as const;
 /**
  * Signals within this time count as the first one repeated: Ctrl-C reaches a process both from the terminal and from
@@ -61,7 +63,7 @@ export class Shutdown {
     for (let step = this.#steps.shift(); step !== undefined; step = this.#steps.shift()) {
       await step().catch((error: unknown) => {
         failed = true;
-        this.#say(`Error while stopping: ${String(error)}`);
+        this.#say(`Error while stopping: ${redacted(String(error))}`);
       });
     }
     clearTimeout(late);

@@ -1,7 +1,13 @@
-import { ConfigurationError } from '@framework/core';
+import { ConfigurationError, InvariantViolationError } from '@framework/core';
 import { HandlerNamesError, NoUsableShardError } from '@framework/core/adapter';
 
 import type { ServiceSettings } from '../settings/service-settings.js';
+
+/** Where something was to listen. */
+interface ListenAddress {
+  readonly address: string;
+  readonly port: number;
+}
 
 /**
  * Explains why the service does not start and what to do; `undefined` for an error that only its stack can explain.
@@ -23,10 +29,13 @@ export function startError(
     return `${error.message}${error.other === undefined ? orRetire : ''}`;
   }
   if (!(error instanceof Error)) return undefined;
+  if (error instanceof InvariantViolationError) return error.message;
   // Checked by name, because its class is in a module that only embedded databases load.
   if (error.name === 'PostgresServerError') return error.message;
-  const { code, syscall } = error as NodeJS.ErrnoException;
+  const { code, syscall, port, address } = error as NodeJS.ErrnoException & Partial<ListenAddress>;
   if (settings === undefined || (syscall !== 'listen' && syscall !== 'getaddrinfo')) return undefined;
+  if (port !== undefined && port !== settings.port)
+    return `Port ${port} of ${address} cannot be listened on (${code}): stop the process that listens there, or correct framework.metrics or framework.operator`;
   if (code === 'EADDRINUSE') {
     return `Port ${settings.port} of ${settings.host} is in use: stop the process that listens there, or choose another port, such as PORT=${settings.port === 8081 ? 8082 : 8081}`;
   }

@@ -7,12 +7,22 @@ import { Telemetry } from '@framework/telemetry';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 
-import { listenForOperators } from '../listeners/operator-listener.js';
+import {
+  type OperatorListener,
+  listenForOperators,
+  operatorSettings,
+} from '../listeners/operator-listener.js';
 import { ServiceMetrics } from '../listeners/service-metrics.js';
 import { deliveryOptions } from '../log/delivery-log.js';
 import { logMessages } from '../log/log-messages.js';
 import { openService } from '../open-service.js';
-import type { Application, Service, ServiceDefinition, ServiceDescription } from '../service-definition.js';
+import type {
+  Application,
+  ServedApi,
+  Service,
+  ServiceDefinition,
+  ServiceDescription,
+} from '../service-definition.js';
 import { namesOf } from '../service-names.js';
 import type { ServiceRole } from '../settings/service-settings.js';
 import { HttpFront, type ListenOptions } from './http-front.js';
@@ -35,7 +45,7 @@ export interface StartOptions extends Partial<Omit<ListenOptions, 'config' | 'lo
   readonly handlers?: readonly AnyEventHandler[];
   /** What to change in the executor's policy for attempts. Default: nothing. */
   readonly retry?: Partial<RetryPolicy>;
-  /** How long stopping may take before it is cut short, in milliseconds. Default: unlimited. */
+  /** How long the caller lets `stop` take, in milliseconds: handlers may take half of it. Default: unlimited. */
   readonly shutdownTimeoutMs?: number;
   /** Called when handlers hang. It should end the process, so that its supervisor restarts it. Default: does nothing. */
   readonly onRestartNeeded?: () => void;
@@ -69,33 +79,31 @@ export async function startService<A extends Application>(
   options: StartOptions,
 ): Promise<RunningService<A>> {
   const { config, logger, role = 'all', handlers = [], retry } = options;
-  const front = await openFront(definition, options);
+  operatorSettings(config);
   const metrics = new ServiceMetrics(config);
-  const observer = new Telemetry({ meterProvider: metrics.meterProviders });
-  const relays = await openRelays(config, { sources, observer });
-  if (role === 'relay' && relays.length === 0) throw noRelay(definition);
-  const service = openService(definition, config, {
-    ...deliveryOptions(options),
-    retry,
-    delivers: role !== 'http',
-    handles: role !== 'relay',
-    handlers,
-    relays,
-    observer,
-    onKeysFailure: (error) => logger.warn({ reason: errorReason(error) }, logMessages.keysFailed),
-  });
+  const opened: Opened<A> = { metrics, relays: [] };
   try {
-    const server = await front?.serve(service, metrics.own);
+    const front = (opened.front = await openFront(definition, options));
+    const observer = new Telemetry({ meterProvider: metrics.meterProviders });
+    const relays = (opened.relays = await openRelays(config, { sources, observer }));
+    if (role === 'relay' && relays.length === 0) throw noRelay(definition);
+    const service = (opened.service = openService(definition, config, {
+      ...deliveryOptions(options),
+      retry,
+      delivers: role !== 'http',
+      handles: role !== 'relay',
+      handlers,
+      relays,
+      observer,
+      onKeysFailure: (error) => logger.warn({ reason: errorReason(error) }, logMessages.keysFailed),
+    }));
+    const server = (opened.server = await front?.serve(service, metrics.own));
     const metricsUrl = await metrics.start(service.databases, logger);
     const isOperated = role === 'all' || role === 'http';
-    const operators = isOperated ? await listenForOperators(config, service, { logger }) : undefined;
+    const operators = (opened.operators = isOperated
+      ? await listenForOperators(config, service, { logger })
+      : undefined);
     service.delivery.start();
-    const stop = async (): Promise<void> => {
-      // In parallel: a request that does not end must not keep the leases from being given back.
-      await Promise.all([server?.close(), operators?.close(), service.delivery.stop()]);
-      await metrics.stop();
-      await Promise.all([service.databases.close(), closeBrokers(relays), front?.close()]);
-    };
     return {
       service,
       url: server?.url,
@@ -103,12 +111,41 @@ export async function startService<A extends Application>(
       metricsUrl,
       operatorUrl: operators?.url,
       consoleUrl: operators?.consoleUrl,
-      stop,
+      stop: () => closeAll(opened),
     };
   } catch (error) {
-    await Promise.all([metrics.stop(), service.databases.close(), front?.close()]);
+    await closeAll(opened).catch(() => undefined);
     throw error;
   }
+}
+
+/** What a service has opened so far. */
+interface Opened<A extends Application> {
+  readonly metrics: ServiceMetrics;
+  relays: readonly Relay[];
+  front?: HttpFront<A> | undefined;
+  service?: Service<A>;
+  server?: ServedApi | undefined;
+  operators?: OperatorListener | undefined;
+}
+
+/**
+ * Closes everything, whatever of it fails to close.
+ *
+ * @throws the first error, when everything is closed
+ */
+async function closeAll<A extends Application>(opened: Opened<A>): Promise<void> {
+  const { metrics, relays, front, service, server, operators } = opened;
+  const failures: unknown[] = [];
+  const settled = async (...closings: readonly (Promise<unknown> | undefined)[]): Promise<void> => {
+    for (const outcome of await Promise.allSettled(closings))
+      if (outcome.status === 'rejected') failures.push(outcome.reason);
+  };
+  // In parallel: a request that does not end must not keep the leases from being given back.
+  await settled(server?.close(), operators?.close(), service?.delivery.stop());
+  await settled(metrics.stop());
+  await settled(service?.databases.close(), closeBrokers(relays), front?.close());
+  if (failures.length > 0) throw failures[0];
 }
 
 /** @returns `undefined` when the process answers no requests */

@@ -16,6 +16,8 @@ interface ReadyFacts {
   readonly consoleUrl?: string | undefined;
   /** The configuration of the embedded databases. */
   readonly embeddedFile?: string | undefined;
+  /** The command line's `doctor`. Default: `npx framework doctor`. */
+  readonly doctor: string | undefined;
   /** A first request to try. */
   readonly example?: string | undefined;
 }
@@ -26,6 +28,7 @@ interface ReadyFacts {
  */
 export function readyText(starts: readonly ShardStart[], facts: ReadyFacts): string {
   const { url, docsUrl, isOpen, consoleUrl, embeddedFile, example } = facts;
+  const { doctor = 'npx framework doctor' } = facts;
   return [
     '',
     headline(facts, starts),
@@ -33,9 +36,7 @@ export function readyText(starts: readonly ShardStart[], facts: ReadyFacts): str
     ...(url === undefined ? [] : [`  Address  ${url}`]),
     ...(docsUrl === undefined ? [] : [`  Docs     ${docsUrl}`]),
     ...(consoleUrl === undefined ? [] : [`  Console  ${consoleUrl}`]),
-    ...(embeddedFile === undefined
-      ? []
-      : [`  Operate  npm run framework -- doctor --config ${embeddedFile}`]),
+    ...(embeddedFile === undefined ? [] : [`  Operate  ${doctor} --config ${embeddedFile}`]),
     ...(url !== undefined && isOpen
       ? ['  Access   everybody on this computer, without a token: see framework.security.jwt']
       : []),

@@ -1,0 +1,91 @@
+import { parseFrameworkConfig } from '@framework/core';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { type AddressInfo, createServer as createNetServer } from 'node:net';
+import { pino } from 'pino';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+
+import { openService } from '../src/open-service.js';
+import type { Application, ServedApi } from '../src/service-definition.js';
+import { type RunningService, type StartOptions, startService } from '../src/start/start-service.js';
+import { configTree, helpDesk } from './help-desk.js';
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await createTestDatabase();
+});
+afterAll(() => database.drop());
+
+const logger = pino({ level: 'silent' });
+
+function start(
+  serve?: () => Promise<ServedApi>,
+  sections: object = {},
+  options: Partial<StartOptions> = {},
+): Promise<RunningService> {
+  const config = parseFrameworkConfig(configTree(database.url, sections));
+  const definition = { ...helpDesk, http: { ...helpDesk.http, ...(serve && { serve }) } };
+  return startService(definition, { config, port: 0, logger, ...options });
+}
+
+/** A port on which something listens. */
+async function takenPort(): Promise<number> {
+  const server = createNetServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+const url = 'http://127.0.0.1:1';
+
+test('everything is closed although the server of the application fails to close', async () => {
+  const close = (): Promise<void> => Promise.reject(new Error('close failed'));
+  const running = await start(async () => ({ url, close }), { metrics: { port: 0 } });
+  await running.service.databases.ready();
+  const stopDelivery = vi.spyOn(running.service.delivery, 'stop');
+  await expect(running.stop()).rejects.toThrow('close failed');
+  expect(stopDelivery).toHaveBeenCalledTimes(1);
+  await expect(fetch(running.metricsUrl ?? '')).rejects.toThrow('fetch failed');
+  await expect(running.service.databases.ready()).rejects.toMatchObject({ code: 'databases-closed' });
+});
+
+test.each([
+  ['the port of metrics is in use', async () => ({ metrics: { port: await takenPort() } }), /EADDRINUSE/],
+  ['the section for operators has a mistake', async () => ({ operator: { port: 'x' } }), /operator\.port/],
+])('a start that fails leaves nothing open: %s', async (_why, sectionsOf, message) => {
+  const port = await takenPort().then((taken) => taken + 1);
+  const close = vi.fn<() => Promise<void>>(async () => undefined);
+  await expect(start(async () => ({ url, close }), await sectionsOf())).rejects.toThrow(message);
+  const sections = await sectionsOf();
+  await expect(start(undefined, sections, { port })).rejects.toThrow(message);
+  const server = createServer().listen(port, '127.0.0.1');
+  await once(server, 'listening');
+  server.close();
+});
+
+test('a server of the application is refused if it answers without the TLS that is configured', async () => {
+  const { certificateFiles, testCertificate } = await import('../../http/test/test-tls.js');
+  const { section, remove } = await certificateFiles(await testCertificate());
+  onTestFinished(remove);
+  const close = vi.fn<() => Promise<void>>(async () => undefined);
+  await expect(start(async () => ({ url, close }), { http: { tls: section } })).rejects.toThrow(
+    /framework\.http\.tls: is configured, but http\.serve listens at http:/,
+  );
+  expect(close).toHaveBeenCalledTimes(1);
+});
+
+test.each([
+  ['nothing', () => undefined],
+  ['a promise', () => Promise.reject(new Error('late'))],
+  ['no actions', () => ({ repositories: [] })],
+])('an application that compose does not return is refused: %s', async (_what, compose) => {
+  const config = parseFrameworkConfig(configTree(database.url));
+  const definition = { ...helpDesk, compose: compose as unknown as () => Application };
+  expect(() => openService(definition, config)).toThrow(/compose must return repositories and actions/);
+});
+
+test('a server of the application must say where it listens', async () => {
+  const serve = (): Promise<ServedApi> => Promise.resolve(undefined as unknown as ServedApi);
+  await expect(start(serve)).rejects.toThrow(/http\.serve must resolve to the url/);
+});
