@@ -154,6 +154,7 @@ export class HttpApi {
     let response: Response | undefined;
     try {
       await this.#assertRate(exchange, 'address');
+      if (served.fault !== undefined) throw served.fault;
       if (audit === undefined || endpoint.isPublic || !exchange.isWrite)
         response = await this.#respond(endpoint, exchange);
       else

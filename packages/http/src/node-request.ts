@@ -3,6 +3,7 @@ import { pipeline } from 'node:stream/promises';
 
 import type { ServedRequest } from './exchange.js';
 import { type BodyReader, RequestBody, tooLarge } from './request/request-body.js';
+import { headerIssue } from './server/refused-connection.js';
 
 /** The maximum number of bytes in a body. */
 const bodyBytesMaxDefault = 65_536;
@@ -31,15 +32,19 @@ export function nodeRequest(incoming: IncomingMessage, parts: NodeRequestParts):
     queries: () => queriesOf(query.join('?')),
     body: bytes === undefined ? new RequestBody(incoming, bodyBytesMax) : readBody(bytes, bodyBytesMax),
     client: { address },
+    fault: incoming.httpVersion.startsWith('1.') ? headerIssue(incoming) : undefined,
     signal: () => signalOf(response),
   };
 }
 
-function headersOf({ headers: received }: IncomingMessage): Headers {
+function headersOf({ headers: received, headersDistinct }: IncomingMessage): Headers {
   const headers = new Headers();
   // HTTP/2 has method and path among its headers, with names that begin with a colon.
   for (const [name, value = ''] of Object.entries(received))
     if (!name.startsWith(':')) headers.set(name, String(value));
+  // Node takes the first of two, where a proxy may have taken the second. A request that is injected has none of these.
+  const { authorization = [] } = (headersDistinct as IncomingMessage['headersDistinct'] | undefined) ?? {};
+  if (authorization.length > 1) headers.set('authorization', authorization.join(', '));
   return headers;
 }
 

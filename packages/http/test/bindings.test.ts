@@ -185,6 +185,19 @@ describe.each(Object.entries(bindings))('with %s', (name, serve) => {
     expect(errors.map((each) => each.pointer)).toEqual(pointer === undefined ? [] : [pointer]);
   });
 
+  test.runIf(/Fastify|NestJS/.test(name))(
+    'a header that may occur once is refused when it occurs twice',
+    async () => {
+      const { url } = await start();
+      const headers = { ...json, 'idempotency-key': ['one', 'two'] };
+      const request = nodeHttpRequest(`${url}/orders`, { method: 'POST', headers }).end('{"total":"1"}');
+      const [response] = (await once(request, 'response')) as [IncomingMessage];
+      const body = JSON.parse((await response.toArray()).join('')) as object;
+      expect(response.statusCode).toBe(400);
+      expect(body).toMatchObject({ code: 'bad-request', detail: 'idempotency-key occurs more than once' });
+    },
+  );
+
   test('a query is validated, and a parameter may occur once', async () => {
     const { send } = await start();
     expect(await send('/orders?state=PLACED')).toMatchObject({
