@@ -43,7 +43,8 @@ function headersOf({ headers: received, headersDistinct }: IncomingMessage): Hea
   for (const [name, value = ''] of Object.entries(received))
     if (!name.startsWith(':')) headers.set(name, String(value));
   // Node takes the first of two, where a proxy may have taken the second. A request that is injected has none of these.
-  const { authorization = [] } = (headersDistinct as IncomingMessage['headersDistinct'] | undefined) ?? {};
+  const distinct: IncomingMessage['headersDistinct'] | undefined = headersDistinct;
+  const { authorization = [] } = distinct ?? {};
   if (authorization.length > 1) headers.set('authorization', authorization.join(', '));
   return headers;
 }

@@ -158,22 +158,23 @@ test('a signal during the start waits until the service has started, and ends it
   expect([await ended, closed]).toEqual([0, ['closed']]);
 });
 
+const fail = (): never => {
+  throw new TypeError('something odd');
+};
+
 test('an example that throws is left out', async () => {
   const HELP_DESK_CONFIG = await databaseFile();
-  const example = (): string => {
-    throw new Error('no example');
-  };
-  const program = new Program({ ...helpDesk, http: { ...helpDesk.http, example } }, { HELP_DESK_CONFIG });
+  const program = new Program(
+    { ...helpDesk, http: { ...helpDesk.http, example: fail } },
+    { HELP_DESK_CONFIG },
+  );
   expect(await program.printed('is ready.')).not.toContain('Try');
   expect(await program.stop()).toBe(0);
 });
 
 test('an error that nobody expects is printed even if nothing is logged', async () => {
-  const compose = (): never => {
-    throw new TypeError('something odd');
-  };
   const environment = { HELP_DESK_CONFIG: await databaseFile(), LOG_LEVEL: 'silent' };
-  const program = new Program({ ...helpDesk, compose }, environment);
+  const program = new Program({ ...helpDesk, compose: fail }, environment);
   expect(await program.code()).toBe(1);
   expect(program.stderr).toContain('something odd');
 });

@@ -39,9 +39,10 @@ async function takenPort(): Promise<number> {
 
 const url = 'http://127.0.0.1:1';
 
+const failToClose = (): Promise<void> => Promise.reject(new Error('close failed'));
+
 test('everything is closed although the server of the application fails to close', async () => {
-  const close = (): Promise<void> => Promise.reject(new Error('close failed'));
-  const running = await start(async () => ({ url, close }), { metrics: { port: 0 } });
+  const running = await start(async () => ({ url, close: failToClose }), { metrics: { port: 0 } });
   await running.service.databases.ready();
   const stopDelivery = vi.spyOn(running.service.delivery, 'stop');
   await expect(running.stop()).rejects.toThrow('close failed');
@@ -85,7 +86,8 @@ test.each([
   expect(() => openService(definition, config)).toThrow(/compose must return repositories and actions/);
 });
 
+const serveNothing = (): Promise<ServedApi> => Promise.resolve(undefined as unknown as ServedApi);
+
 test('a server of the application must say where it listens', async () => {
-  const serve = (): Promise<ServedApi> => Promise.resolve(undefined as unknown as ServedApi);
-  await expect(start(serve)).rejects.toThrow(/http\.serve must resolve to the url/);
+  await expect(start(serveNothing)).rejects.toThrow(/http\.serve must resolve to the url/);
 });
