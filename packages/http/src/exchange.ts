@@ -1,7 +1,6 @@
 import type { Principal, ShardIdentifier } from '@framework/core';
 import { randomUUID } from 'node:crypto';
 
-import type { InvalidRequestError } from './request/invalid-request-error.js';
 import type { BodyReader } from './request/request-body.js';
 
 /** The client to which a request is counted. */
@@ -28,7 +27,7 @@ export interface ServedRequest {
   /** Makes the signal that is aborted when the client has left before its answer was complete. */
   readonly signal: () => AbortSignal;
   /** Why it must not be served, whatever its path, such as a header that occurs twice. Default: it is well-formed. */
-  readonly fault?: InvalidRequestError | undefined;
+  readonly fault?: Error | undefined;
   /** Serves no further request of the client's connection for this long, in milliseconds. Default: does nothing. */
   readonly pause?: (durationMs: number) => void;
 }

@@ -138,7 +138,7 @@ async function closeAll<A extends Application>(opened: Opened<A>): Promise<void>
   const { metrics, relays, front, service, server, operators } = opened;
   const failures: unknown[] = [];
   const settled = async (...closings: readonly (Promise<unknown> | undefined)[]): Promise<void> => {
-    for (const outcome of await Promise.allSettled(closings))
+    for (const outcome of await Promise.allSettled(closings.map(async (closing) => closing)))
       if (outcome.status === 'rejected') failures.push(outcome.reason);
   };
   // In parallel: a request that does not end must not keep the leases from being given back.
