@@ -321,6 +321,25 @@ describe('a message that alone is not taken', () => {
     },
   );
 
+  test('does not keep its target from others although it is asked to wait each time', async () => {
+    const { clock, counters, broker, open } = await relayed();
+    const models = await open(20);
+    const bad = models[0]!.value;
+    broker.takesLater = (message) => (subjectOf(message) === bad ? { afterMs: 1_000 } : undefined);
+    await counters.increase(models[0]!, 1);
+    const waitsMs: number[] = [];
+    for (let round = 1; round <= 25; round++) {
+      for (const id of models.slice(1)) await counters.increase(id, round);
+      const begunMs = clock.elapsedMs();
+      while (broker.published.length < 19 * round && clock.elapsedMs() - begunMs < 60_000)
+        await clock.advance(100);
+      waitsMs.push(clock.elapsedMs() - begunMs);
+      await clock.advance(500);
+    }
+    expect(waitsMs.reduce((sum, ms) => sum + ms, 0)).toBeLessThan(15_000);
+    expect(Math.max(...waitsMs.slice(-15))).toBeLessThanOrEqual(2_000);
+  });
+
   test('is blamed as well if its whole call fails, with new ones in it', async () => {
     const { clock, broker, publisher } = await relayed();
     const bad = newEnvelope();

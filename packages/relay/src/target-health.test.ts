@@ -89,6 +89,25 @@ test('messages that have failed let those that have not try a target first, for 
   expect(health.waitOf('a', 't')).toEqual({ ms: 1_000, reason });
 });
 
+test.each([
+  [1_000, ['a']],
+  [60_000, ['a']],
+  [60_000, ['a', 'b', 'c']],
+])(
+  'a target that has asked for %d ms is tried first by a message that has not failed, after %j',
+  async (afterMs, ids) => {
+    const clock = new VirtualClock();
+    const health = new TargetHealth(clock);
+    for (const id of ids) health.failed(id, 't', { isPassed: false, reason, afterMs });
+    expect(health.turnOf('new', 't')).toEqual({ ms: afterMs, reason });
+    await clock.advance(afterMs);
+    expect(health.waitOf('new', 't')).toBeUndefined();
+    expect(health.waitOf('a', 't')).toEqual({ ms: 6_000, reason });
+    await clock.advance(6_000);
+    expect(health.waitOf('a', 't')).toBeUndefined();
+  },
+);
+
 test('messages that do not come back do not keep a target from those that have failed', async () => {
   const clock = new VirtualClock();
   const health = new TargetHealth(clock);

@@ -85,7 +85,7 @@ export class TargetHealth {
     const retryMs = failing.retryMs + (isOthersTurn ? othersFirstMs : 0);
     const ms = (hasFailed ? Math.max(failing.untilMs, retryMs) : failing.untilMs) - nowMs;
     if (ms <= 0) return undefined;
-    if (!hasFailed) failing.awaitedUntilMs = nowMs + lastWaitMs + newWaitMs;
+    if (!hasFailed) failing.awaitedUntilMs = Math.max(failing.untilMs, nowMs + lastWaitMs) + newWaitMs;
     return { ms, reason: failing.reason };
   }
 
@@ -97,6 +97,8 @@ export class TargetHealth {
     const wait = this.waitOf(id, target);
     const failing = this.#failing.get(target);
     if (wait === undefined || failing === undefined || this.failureCount(id) > 0) return wait;
+    // One that has only asked for time takes everything afterwards.
+    if (failing.downCount === 0) return wait;
     const nowMs = this.#clock.elapsedMs();
     const lastMs = Math.max(failing.untilMs, nowMs + lastWaitMs);
     const turnMs = Math.max(failing.untilMs, failing.turnMs + newWaitMs);
@@ -155,7 +157,7 @@ export class TargetHealth {
     const isToBlame = this.blames(id, target, isPassed);
     if (!isToBlame) this.#noteTarget(id, target, { afterMs, reason, nowMs });
     const ownWaitMs = Math.min(lastWaitMs, firstWaitMs * 2 ** (count - 1));
-    return { isToBlame, waitMs: this.waitOf(id, target)?.ms ?? ownWaitMs };
+    return { isToBlame, waitMs: Math.max(this.waitOf(id, target)?.ms ?? 0, ownWaitMs) };
   }
 
   /**
@@ -212,11 +214,12 @@ export class TargetHealth {
     if (askedMs > 0) failing.askedMs = nowMs;
     failing.askedUntilMs = Math.max(failing.askedUntilMs, nowMs + askedMs);
     failing.untilMs = Math.max(failing.untilMs, failing.askedUntilMs);
+    failing.retryMs = Math.max(failing.retryMs, failing.askedUntilMs);
     // Calls that were under way when another one found it down say nothing new.
     if (!failing.isTried || id === failing.firstId) return;
     const waitMs = Math.min(lastWaitMs, firstWaitMs * 2 ** failing.downCount++);
     failing.untilMs = Math.max(failing.askedUntilMs, nowMs + Math.min(newWaitMs, waitMs));
-    failing.retryMs = nowMs + waitMs;
+    failing.retryMs = Math.max(failing.askedUntilMs, nowMs + waitMs);
     failing.isTried = false;
   }
 }
