@@ -29,7 +29,8 @@ export type PublishOutcome =
       readonly kind: 'later';
       /**
        * `target`: as far as is known, no message for this target is taken now. `key`: another message for the target was sent after this one
-       * had failed, and was taken, so that only the messages of its key wait. If that happens again and again, an attempt counts.
+       * had failed, and was taken, so that only the messages of its key wait. If that happens again and again, an attempt counts, unless
+       * there is an `afterMs`.
        */
       readonly of: 'target' | 'key';
       readonly reason: string;

@@ -21,6 +21,7 @@ import { messageOf } from './message.js';
 import { type AgainOutcome, isWanted, messagesAgain, publishInCalls } from './publish-again.js';
 import {
   MessageFailedError,
+  MessageWaitsError,
   type RelayError,
   type RelayState,
   TargetWaitsError,
@@ -262,10 +263,10 @@ export class EventRelay implements Relay {
     if (outcome?.kind !== 'later') return undefined;
     const { of, reason, afterMs } = outcome;
     const failure = { isPassed: of === 'key', reason, afterMs };
-    const { isToBlame, waitMs } = this.#health.failed(message.id, this.#targetOf(message), failure);
-    if (isToBlame)
-      return new MessageFailedError(`The broker of relay ${this.name} has not taken the message: ${reason}`);
-    return new TargetWaitsError(this.name, { afterMs: waitMs, reason });
+    const { isToBlame, waitMs, isAsked } = this.#health.failed(message.id, this.#targetOf(message), failure);
+    if (!isToBlame) return new TargetWaitsError(this.name, { afterMs: waitMs, reason });
+    const text = `The broker of relay ${this.name} has not taken the message: ${reason}`;
+    return isAsked ? new MessageWaitsError({ afterMs: waitMs, message: text }) : new MessageFailedError(text);
   }
 
   /** Why a message waits that was not sent. */

@@ -28,6 +28,9 @@ export class MessageFailedError extends Error {
   override readonly name = 'MessageFailedError';
 }
 
+/** A message that was not taken although others for its target were, because the broker asks for time; no attempt counts. */
+export class MessageWaitsError extends RetryLaterError {}
+
 /** A message that waits for its target; no attempt counts. */
 export class TargetWaitsError extends RetryLaterError {
   constructor(
@@ -44,5 +47,6 @@ export class TargetWaitsError extends RetryLaterError {
 /** How a relay reports what was thrown for an event. */
 export function codeOf(error: unknown): RelayError['code'] {
   if (error instanceof TargetWaitsError) return 'broker-unavailable';
-  return error instanceof MessageFailedError ? 'message-failed' : 'message-refused';
+  const isFailed = error instanceof MessageFailedError || error instanceof MessageWaitsError;
+  return isFailed ? 'message-failed' : 'message-refused';
 }

@@ -168,6 +168,16 @@ describe('a target that takes nothing', () => {
     expect(broker.published).toHaveLength(100);
   });
 
+  test('costs no attempt while it takes every third message and asks for time', async () => {
+    const { clock, counters, broker, countedOf, open } = await relayed();
+    const models = await open(100);
+    broker.takesLater = () => (broker.sent.length % 3 === 0 ? undefined : { afterMs: 1_000 });
+    for (const id of models) await counters.increase(id, 1);
+    await clock.advance(600_000);
+    expect(broker.published).toHaveLength(100);
+    expect(countedOf).toEqual([]);
+  });
+
   test('holds up no message for another target, and nothing that was taken is sent again', async () => {
     const { clock, counters, broker, countedOf, open } = await relayed();
     const models = await open(60);
@@ -339,6 +349,40 @@ describe('a message that alone is not taken', () => {
     expect(waitsMs.reduce((sum, ms) => sum + ms, 0)).toBeLessThan(15_000);
     expect(Math.max(...waitsMs.slice(-15))).toBeLessThanOrEqual(2_000);
   });
+
+  test.each([1, 30])(
+    'comes after the time asked for, and then waits alone, among %i others',
+    async (count) => {
+      const { clock, counters, broker, publisher, countedOf, open, blocked } = await relayed();
+      const [bad, ...others] = await open(count + 1);
+      const badAtMs: number[] = [];
+      broker.takesLater = (message) => {
+        if (subjectOf(message) !== bad!.value) return undefined;
+        badAtMs.push(clock.elapsedMs());
+        return { afterMs: 20_000 };
+      };
+      await counters.increase(bad!, 1);
+      await clock.advance(1_000);
+      for (let round = 1; badAtMs.length < 3; round++) {
+        for (const id of others) await counters.increase(id, round);
+        await clock.advance(1_000);
+      }
+      expect(publisher.state).toMatchObject({ lastError: { code: 'message-failed' } });
+      // None is taken between the next two failures.
+      await clock.advance(60_000);
+      const beforeCount = broker.published.length;
+      for (let round = 1; round <= 30; round++) {
+        for (const id of others) await counters.increase(id, round);
+        await clock.advance(1_000);
+        expect(broker.published).toHaveLength(beforeCount + count * round);
+      }
+      const gapsMs = badAtMs.slice(1).map((ms, index) => ms - badAtMs[index]!);
+      expect(gapsMs.length).toBeGreaterThanOrEqual(5);
+      expect(Math.min(...gapsMs)).toBeGreaterThanOrEqual(20_000);
+      expect(countedOf).toEqual([]);
+      expect(await blocked()).toMatchObject([{ attempts: 0, dead: false }]);
+    },
+  );
 
   test('is blamed as well if its whole call fails, with new ones in it', async () => {
     const { clock, broker, publisher } = await relayed();

@@ -162,6 +162,23 @@ test('a message is to blame when others were taken after each of its last two fa
   expect(blamed).toEqual([false, false, true, true, false, false, true]);
 });
 
+test('a message that was found to blame stays to blame while its target asks for time, and waits at least as long', async () => {
+  const clock = new VirtualClock();
+  const health = new TargetHealth(clock);
+  const failures: unknown[] = [];
+  for (const isOtherTaken of [true, true, false, false]) {
+    const failure = health.failed('bad', 't', { isPassed: false, reason, afterMs: 20_000 });
+    failures.push([failure.isToBlame, failure.waitMs, health.waitOf('new', 't')?.ms]);
+    await clock.advance(20_000);
+    if (isOtherTaken) health.taken('t', ['good'], health.begin([['new', 't']]));
+    await clock.advance(1);
+  }
+  const asked = [false, 20_000, 20_000];
+  const blamed = [true, 20_000, undefined];
+  expect(failures).toEqual([asked, asked, blamed, blamed]);
+  expect(fail(health, 't', 'bad')).toMatchObject([{ isToBlame: false }]);
+});
+
 test('a message is not to blame for what was sent before it had failed, or to another target', async () => {
   const clock = new VirtualClock();
   const health = new TargetHealth(clock);

@@ -48,6 +48,8 @@ interface Failed {
   isPassed: boolean;
   /** After how many failures before that, one after the other, this was so. */
   readonly passedCount: number;
+  /** Whether it was found to be to blame, and was not taken since. */
+  readonly wasToBlame: boolean;
 }
 
 /**
@@ -141,7 +143,7 @@ export class TargetHealth {
    *
    * @param failure.isPassed whether another message for its target was sent later in the same call, and taken
    * @param failure.afterMs how long the target asks to be sent nothing
-   * @returns whether the message is to blame and not its target, and otherwise how long it waits
+   * @returns whether the message is to blame and not its target, how long it waits, and whether because it was asked to
    */
   failed(
     id: string,
@@ -151,13 +153,18 @@ export class TargetHealth {
       afterMs,
       reason,
     }: { readonly isPassed: boolean; readonly afterMs?: number | undefined; readonly reason: string },
-  ): { readonly isToBlame: boolean; readonly waitMs: number } {
+  ): { readonly isToBlame: boolean; readonly waitMs: number; readonly isAsked: boolean } {
     const nowMs = this.#clock.elapsedMs();
     const count = this.failureCount(id) + 1;
-    const isToBlame = this.blames(id, target, isPassed);
-    if (!isToBlame) this.#noteTarget(id, target, { afterMs, reason, nowMs });
+    // A broker of one's own may have made it from a text.
+    const askedMs = afterMs !== undefined && afterMs > 0 ? Math.min(afterMs, askedMaxMs) : 0;
+    const isAsked = askedMs > 0;
+    const isBlamed = this.blames(id, target, isPassed);
+    // As no attempt is counted then, it stays to blame although no other was taken in between.
+    const isToBlame = isBlamed || (isAsked && this.#failed.get(id)?.wasToBlame === true);
+    if (!isToBlame) this.#noteTarget(id, target, { askedMs, reason, nowMs });
     const ownWaitMs = Math.min(lastWaitMs, firstWaitMs * 2 ** (count - 1));
-    return { isToBlame, waitMs: Math.max(this.waitOf(id, target)?.ms ?? 0, ownWaitMs) };
+    return { isToBlame, waitMs: Math.max(askedMs, ownWaitMs, this.waitOf(id, target)?.ms ?? 0), isAsked };
   }
 
   /**
@@ -169,8 +176,11 @@ export class TargetHealth {
     const last = this.#failed.get(id);
     const passedCount = last?.isPassed === true ? last.passedCount + 1 : 0;
     const count = this.failureCount(id) + 1;
-    remember(this.#failed, id, { target, sinceMs: this.#clock.elapsedMs(), count, isPassed, passedCount });
-    return passedCount >= passedMin;
+    const isToBlame = passedCount >= passedMin;
+    const wasToBlame = isToBlame || last?.wasToBlame === true;
+    const sinceMs = this.#clock.elapsedMs();
+    remember(this.#failed, id, { target, sinceMs, count, isPassed, passedCount, wasToBlame });
+    return isToBlame;
   }
 
   /** How often a message has failed or was not answered, since it was sent first. */
@@ -188,11 +198,7 @@ export class TargetHealth {
   #noteTarget(
     id: string,
     target: string,
-    {
-      afterMs,
-      reason,
-      nowMs,
-    }: { readonly afterMs: number | undefined; readonly reason: string; readonly nowMs: number },
+    { askedMs, reason, nowMs }: { readonly askedMs: number; readonly reason: string; readonly nowMs: number },
   ): void {
     const failing = this.#failing.get(target) ?? {
       firstId: id,
@@ -209,8 +215,6 @@ export class TargetHealth {
     };
     remember(this.#failing, target, failing);
     failing.reason = reason;
-    // A broker of one's own may have made it from a text.
-    const askedMs = afterMs !== undefined && afterMs > 0 ? Math.min(afterMs, askedMaxMs) : 0;
     if (askedMs > 0) failing.askedMs = nowMs;
     failing.askedUntilMs = Math.max(failing.askedUntilMs, nowMs + askedMs);
     failing.untilMs = Math.max(failing.untilMs, failing.askedUntilMs);
