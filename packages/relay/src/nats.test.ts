@@ -116,6 +116,20 @@ describe('NATS', () => {
     },
   );
 
+  test.each([
+    ['x', 3_495, 1],
+    ['x', 3_496, 0],
+    ['€', 1_165, 1],
+    ['€', 1_166, 0],
+  ])('gets subjects of up to 3,500 bytes, not characters: %s, %i times: %i', async (text, times, count) => {
+    const subject = '{topic}.{id}yyy';
+    const messages = [messageFor('t', text.repeat(times), 1), messageFor('t', 'b', 1)];
+    const [outcome, other] = await open({ subject }).publish(messages, forever);
+    expect(outcome?.kind).toBe(count === 1 ? 'confirmed' : 'refused');
+    expect(other).toEqual({ kind: 'confirmed' });
+    expect(server.published).toHaveLength(count + 1);
+  });
+
   test('gets no later message of a model behind a refused one, and all of other models', async () => {
     server.answers = ({ headers }) =>
       headers['ce-subject'] === 'a' ? { error: { err_code: 10_054 } } : { stream: 's', seq: 1 };

@@ -31,7 +31,7 @@ export interface NatsOptions {
   readonly stream: string;
   /**
    * The subject of a message, in which `{namespace}`, `{model}`, `{type}`, `{id}` and `{topic}` stand for what it has. An id with characters that
-   * a subject cannot have makes its event a dead letter. Default `{topic}.{type}`.
+   * a subject cannot have makes its event a dead letter, as does a subject of more than 3,500 bytes. Default `{topic}.{type}`.
    */
   readonly subject?: string;
   /** The subjects of the stream, if it does not exist and is to be created. Default: it is not created. */
@@ -48,6 +48,11 @@ const subjectRule = {
   pattern: /^[^\s.*>]+(?:\.[^\s.*>]+)*$/,
   words: 'be parts with dots in between, without spaces, * and >',
 } as const;
+/**
+ * A server closes the connection of a client that sends a longer line than `max_control_line`, 4,096 bytes by default, and does not tell a client
+ * what it is. The rest of the line is for the reply and the sizes, and for what a consumer's line has besides the subject.
+ */
+const subjectBytesMax = 3_500;
 /** More than the client's own deadlines for connecting, and for the questions after that. */
 const openTimeoutMs = 60_000;
 
@@ -142,6 +147,9 @@ class NatsBroker implements Broker {
     // Neither client nor server refuses these: nobody would ever answer the first one, or ask for the others alone.
     if (subject.split('.').some((part) => part === '' || part === '*' || part === '>'))
       throw new RefusedByBroker(`the subject ${subject} has a part that is empty, * or >`);
+    const bytes = Buffer.byteLength(subject);
+    if (bytes > subjectBytesMax)
+      throw new RefusedByBroker(`the subject has ${bytes} bytes: it may have up to ${subjectBytesMax}`);
     if (!isTaken(subject))
       throw new NotTakenByBroker(
         `the stream ${name} keeps messages for its consumers (retention: interest), and none of them gets ${subject}`,

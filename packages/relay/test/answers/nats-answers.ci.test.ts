@@ -110,6 +110,17 @@ describe.skipIf(command === undefined)('NATS', () => {
     expect(await countIn(stream)).toBe(0);
   });
 
+  test('takes a subject of 3,500 bytes, and refuses a longer one without losing the connection', async () => {
+    const stream = await newStream({ subjects: ['long.>'] });
+    const broker = open(stream, { subject: 'long.{id}' });
+    const idMax = 'x'.repeat(3_500 - 'long.'.length);
+    expect(await answerTo(broker, messageFor('t', idMax, 1))).toBe('confirmed');
+    for (const id of [`${idMax}x`, 'x'.repeat(4_090), 'x'.repeat(70_000)])
+      expect(await answerTo(broker, messageFor('t', id, 1))).toMatch(/^refused: .* bytes/);
+    expect(await countIn(stream)).toBe(1);
+    await manager.streams.delete(stream);
+  });
+
   test('says at once that the user may not publish to a subject, to messages and to a ping', async () => {
     const stream = await newStream({ subjects: ['allowed.>', 'forbidden.>'] });
     const broker = open(stream, { connection: { user: 'relay', pass: 'r' }, timeoutMs: 60_000 });
