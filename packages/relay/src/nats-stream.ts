@@ -4,6 +4,14 @@ import { PermissionViolationError } from '@nats-io/transport-node';
 /** What JetStream answers when it has no stream of a name. */
 const streamNotFound = 10_059;
 
+/** How a stream treats messages, as far as is known: the settings of one that does not exist, or may not be asked, are not. */
+export interface NatsTerms {
+  /** Says whether it stores a message with a subject. */
+  readonly isTaken: (subject: string) => boolean;
+  /** When the stream was created, if it acknowledges a message that no consumer is to get, and drops it (`retention: interest`). */
+  readonly interestSince: string | undefined;
+}
+
 /** A stream, as far as its settings decide whether a message that it acknowledges is stored. */
 export class NatsStream {
   readonly #manager: JetStreamManager;
@@ -11,8 +19,8 @@ export class NatsStream {
   readonly #createWith: readonly string[] | undefined;
   readonly #warn: (text: string) => void;
   #checked: Promise<StreamInfo | undefined> | undefined;
-  /** The number of the last message that it has stored. */
-  #lastSequence = 0;
+  /** What it is like after the look that is under way. */
+  #next: Promise<StreamInfo | undefined> | undefined;
 
   /**
    * @param options.createWith the subjects with which it is created whenever it does not exist. Default: it is not created
@@ -49,30 +57,37 @@ export class NatsStream {
     if (info !== undefined) assertConfirms(info);
   }
 
-  /** Lets the next call of {@link takers} look at its settings again. */
+  /** Lets the next call of {@link terms} look at its settings again. */
   forget(): void {
     this.#checked = undefined;
   }
 
   /**
-   * Finds out which subjects it stores, if its own subjects do not tell. One with `retention: interest` acknowledges a message that no
-   * consumer is to get, and drops it.
+   * Finds out what it stores, if its own subjects do not tell.
    *
-   * @returns says whether it stores a message, as far as is known: the settings of a stream that does not exist, or may not be asked, are not
    * @throws Error when it would confirm nothing
    */
-  async takers(): Promise<(subject: string) => boolean> {
-    const checking = (this.#checked ??= this.#settings());
-    const info = await checking.catch((error: unknown) => {
-      if (this.#checked === checking) this.forget();
-      throw error;
-    });
-    if (info?.config.retention !== 'interest') return () => true;
+  async terms(): Promise<NatsTerms> {
+    const interestSince = interestIn(await this.#known());
+    if (interestSince === undefined) return { isTaken: () => true, interestSince };
     const filters = await this.#filters().catch((error: unknown) => {
       if (!isDenied(error)) throw error;
       return ['>'];
     });
-    return (subject) => filters.some((filter) => isMatch(filter, subject));
+    return { isTaken: (subject) => filters.some((filter) => isMatch(filter, subject)), interestSince };
+  }
+
+  /**
+   * Looks at its settings again once messages are acknowledged: it may have been deleted and created again, or edited, since the terms were
+   * read. Its sequence numbers do not show that when others publish to it, too.
+   *
+   * @returns false when it may have dropped what it has acknowledged
+   * @throws Error when it would confirm nothing
+   */
+  async keeps({ interestSince }: NatsTerms): Promise<boolean> {
+    // A look that has begun may have seen it before the acknowledgements. The next one is enough for everybody who waits for it.
+    const since = interestIn(await (this.#next ??= this.#lookAgain()));
+    return since === undefined || since === interestSince;
   }
 
   /** The subjects that its consumers get. */
@@ -81,22 +96,6 @@ export class NatsStream {
     for await (const { config } of this.#manager.consumers.list(this.#name))
       filters.push(...(config.filter_subjects ?? [config.filter_subject || '>']));
     return filters;
-  }
-
-  /**
-   * Detects a stream that was deleted and created again, whose sequence numbers start over, and reads its settings before its
-   * acknowledgement is trusted.
-   *
-   * @param sequence the number of a message that it has stored now
-   * @returns false when it would not have stored the subject
-   */
-  async isSame(sequence: number, subject: string): Promise<boolean> {
-    const isAhead = sequence > this.#lastSequence;
-    this.#lastSequence = sequence;
-    if (isAhead) return true;
-    this.forget();
-    const isTaken = await this.takers();
-    return isTaken(subject);
   }
 
   /**
@@ -116,6 +115,21 @@ export class NatsStream {
       if (isUnknown(error)) return true;
       throw error;
     }
+  }
+
+  async #lookAgain(): Promise<StreamInfo | undefined> {
+    await this.#checked?.catch(() => undefined);
+    this.#next = undefined;
+    this.forget();
+    return this.#known();
+  }
+
+  async #known(): Promise<StreamInfo | undefined> {
+    const checking = (this.#checked ??= this.#settings());
+    return checking.catch((error: unknown) => {
+      if (this.#checked === checking) this.forget();
+      throw error;
+    });
   }
 
   async #settings(): Promise<StreamInfo | undefined> {
@@ -152,6 +166,11 @@ function assertConfirms({ config }: StreamInfo): void {
     throw new Error(
       `The stream ${config.name} of NATS has no_ack, so that it confirms no message: set it to false`,
     );
+}
+
+/** When a stream was created that keeps messages only for its consumers. */
+function interestIn(info: StreamInfo | undefined): string | undefined {
+  return info?.config.retention === 'interest' ? info.created : undefined;
 }
 
 /** Whether the settings of a stream cannot be known: it does not exist, or the user may not ask. */

@@ -192,6 +192,52 @@ describe('NATS', () => {
     },
   );
 
+  test.each([
+    ['made anew', '2026-01-02T00:00:00Z'],
+    ['edited', '2026-01-01T00:00:00Z'],
+  ])(
+    'confirms nothing that a stream dropped which was %s with retention: interest, and stores it for a consumer',
+    async (_how, created) => {
+      const broker = open();
+      const message = messageFor('t', 'a', 1);
+      // Messages of others are stored before this one.
+      let seq = 1_000;
+      server.answers = () => {
+        server.stream = { config: { name: 's', retention: 'interest' }, created, state: { messages: 0 } };
+        return { stream: 's', seq: seq++ };
+      };
+      for (const reason of ['may have dropped the message', 'none of them gets t.'])
+        expect(await outcomeOf(broker, message)).toMatchObject({
+          kind: 'later',
+          of: 'target',
+          reason: expect.stringContaining(reason) as string,
+        });
+      expect(server.published).toHaveLength(1);
+      server.consumed = ['t.>'];
+      for (let count = 0; count < 2; count++)
+        expect(await outcomeOf(broker, message)).toEqual({ kind: 'confirmed' });
+      const [dropped, stored, repeated] = server.published.map(({ headers }) => headers['Nats-Msg-Id']);
+      // Otherwise the stream would take it for a repeat of what it has dropped.
+      expect(stored).not.toBe(dropped);
+      expect(repeated).toBe(stored);
+    },
+  );
+
+  test('is asked for the settings of its stream once after all messages of a call are acknowledged', async () => {
+    const broker = open();
+    await broker.publish([messageFor('t', 'a', 1)], forever);
+    server.requests.length = 0;
+    let publishedBefore = 0;
+    const messages = Array.from({ length: 50 }, (_, index) => messageFor('t', `${index % 5}`, index));
+    server.answers = () => {
+      publishedBefore += server.requests.length === 0 ? 1 : 0;
+      return { stream: 's', seq: 1 };
+    };
+    await broker.publish(messages, forever);
+    expect(server.requests).toEqual(['STREAM.INFO.s']);
+    expect(publishedBefore).toBe(messages.length);
+  });
+
   test('answers a ping only if its stream exists', async () => {
     const broker = open();
     await broker.ping();

@@ -21,7 +21,8 @@ import { ConnectionOnDemand, NoAnswerError } from './connection-on-demand.js';
 import { headerValue } from './message.js';
 import { NameTemplate } from './name-template.js';
 import { NatsAcknowledgements, NatsRefusal, noResponders } from './nats-acknowledgements.js';
-import { NatsStream } from './nats-stream.js';
+import { NatsStream, type NatsTerms } from './nats-stream.js';
+import { unlessAborted } from './unless-aborted.js';
 
 /** How a relay reaches NATS. */
 export interface NatsOptions {
@@ -55,10 +56,13 @@ const subjectRule = {
 const subjectBytesMax = 3_500;
 /** More than the client's own deadlines for connecting, and for the questions after that. */
 const openTimeoutMs = 60_000;
+/** How long the stream's settings are waited for when the time of a call is over; less than the second for which its outcomes are. */
+const graceMs = 500;
 
 /**
  * NATS JetStream as the broker of a relay. The stream's own de-duplication drops repeats that arrive within its window, by the
- * event's id and the subject (`Nats-Msg-Id`): relays may publish the same event to several subjects of one stream.
+ * event's id and the subject (`Nats-Msg-Id`), with `retention: interest` also by when it was created: relays may publish the same event to several
+ * subjects of one stream.
  *
  * @throws Error when the URL of a server contains a user or password, or no subject can be as `subject` says
  */
@@ -101,14 +105,25 @@ class NatsBroker implements Broker {
 
   async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
     const connected = await this.#connection.get();
-    const isTaken = await connected.stream.takers();
+    const { stream } = connected;
+    const terms = await stream.terms();
     const publishOne = (message: BrokerMessage): Promise<void> =>
-      this.#publishOne(connected, message, isTaken).catch((error: unknown) => {
+      this.#publishOne(connected, message, terms).catch((error: unknown) => {
         // Its settings may be the reason.
-        if (error instanceof NotTakenByBroker || error instanceof NoAnswerError) connected.stream.forget();
+        if (error instanceof NotTakenByBroker || error instanceof NoAnswerError) stream.forget();
         throw error;
       });
-    return publishByKey(messages, signal, publishOne, { targetOf: (message) => this.targetOf(message) });
+    const targetOf = (message: BrokerMessage): string => this.targetOf(message);
+    const outcomes = await publishByKey(messages, signal, publishOne, { targetOf });
+    if (
+      !outcomes.some(({ kind }) => kind === 'confirmed') ||
+      (await unlessAborted(stream.keeps(terms), signal, graceMs))
+    )
+      return outcomes;
+    const reason = `the stream ${this.#options.stream} was created or edited meanwhile (retention: interest), and may have dropped the message`;
+    return outcomes.map((each) =>
+      each.kind === 'confirmed' ? { kind: 'later', of: 'target', reason } : each,
+    );
   }
 
   /** The subject: other streams may take others. */
@@ -140,7 +155,7 @@ class NatsBroker implements Broker {
   async #publishOne(
     { acknowledgements, stream }: Connected,
     message: BrokerMessage,
-    isTaken: (subject: string) => boolean,
+    { isTaken, interestSince }: NatsTerms,
   ): Promise<void> {
     const subject = this.#subject.of(message);
     const { stream: name } = this.#options;
@@ -159,9 +174,9 @@ class NatsBroker implements Broker {
       const { sequence, isRepeat } = await acknowledgements.publish(
         subject,
         message.body,
-        headersOf(message, subject, name),
+        headersOf(message, subject, name, interestSince),
       );
-      if (isRepeat ? await stream.has(sequence) : await stream.isSame(sequence, subject)) return;
+      if (!isRepeat || (await stream.has(sequence))) return;
     } catch (error) {
       if (isRefusal(error)) throw new RefusedByBroker((error as Error).message);
       if (error instanceof NatsRefusal && error.code === noResponders)
@@ -171,7 +186,7 @@ class NatsBroker implements Broker {
       throw error instanceof NatsRefusal ? new NotTakenByBroker(error.message) : error;
     }
     throw new NotTakenByBroker(
-      `somebody has removed the message from the stream ${name}, or the stream itself, which takes the message after its duplicate window`,
+      `somebody has removed the message from the stream ${name}, which takes it after its duplicate window`,
     );
   }
 }
@@ -200,7 +215,7 @@ async function openNats(options: NatsOptions, warn: (text: string) => void): Pro
     const { inboxPrefix } = further ?? {};
     const acknowledgements = new NatsAcknowledgements(connection, { timeoutMs, inboxPrefix });
     await acknowledgements.assertHears();
-    await stream.takers();
+    await stream.terms();
     return { connection, stream, acknowledgements };
   } catch (error) {
     await connection.close();
@@ -214,11 +229,17 @@ const messageTooLarge = 10_054;
 const otherStreamExpected = 10_060;
 
 /** @see https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/nats-protocol-binding.md */
-function headersOf({ id, attributes }: BrokerMessage, subject: string, stream: string): MsgHdrs {
+function headersOf(
+  { id, attributes }: BrokerMessage,
+  subject: string,
+  stream: string,
+  interestSince: string | undefined,
+): MsgHdrs {
   const made = expecting(stream);
-  const { republished } = attributes;
-  // Otherwise the stream would drop what an operator publishes again within its duplicate window.
-  made.set('Nats-Msg-Id', republished === undefined ? `${id} ${subject}` : `${id} ${subject} ${republished}`);
+  // Otherwise the stream would drop, within its duplicate window, what an operator publishes again, and take for a repeat what it has dropped
+  // since it was created or edited with `retention: interest`.
+  const idParts = [id, subject, attributes['republished'], interestSince];
+  made.set('Nats-Msg-Id', idParts.filter((part) => part !== undefined).join(' '));
   for (const [name, value] of Object.entries(attributes)) made.set(`ce-${name}`, headerValue(value));
   return made;
 }

@@ -11,7 +11,6 @@ export interface NatsMessage {
 /** An answer of the server: JSON, or the status of one that comes without a responder. */
 export type NatsAnswer = object | number | undefined;
 
-const found = { config: { name: 's' }, state: { messages: 0 } };
 const notFound = { error: { code: 404, err_code: 10_059, description: 'stream not found' } };
 
 /** A server that speaks enough of NATS for a publisher, and answers as a test says. */
@@ -24,6 +23,9 @@ export class ScriptedNats {
   answers: (message: NatsMessage) => NatsAnswer = () => ({ stream: 's', seq: 1 });
   /** What JetStream answers about streams. */
   streamExists = true;
+  stream: object = { config: { name: 's' }, created: '2026-01-01T00:00:00Z', state: { messages: 0 } };
+  /** The subjects that its consumers get. */
+  consumed: readonly string[] = [];
   /** The streams that take a subject, or an error instead. */
   takers: (subject: string) => object = () => ({ streams: ['s'], total: 1, offset: 0, limit: 1_024 });
   /** What every request to JetStream gets. Default: its answer. */
@@ -127,7 +129,15 @@ export class ScriptedNats {
     if (this.refusal !== undefined) return this.refusal;
     if (request === 'STREAM.NAMES')
       return this.takers((JSON.parse(body) as { readonly subject: string }).subject);
-    if (request.startsWith('STREAM.CREATE.')) return { ...found, ...(JSON.parse(body) as object) };
-    return this.streamExists ? found : notFound;
+    if (request.startsWith('STREAM.CREATE.')) {
+      this.streamExists = true;
+      return { ...this.stream, ...(JSON.parse(body) as object) };
+    }
+    if (request.startsWith('CONSUMER.LIST.')) {
+      const consumers = this.consumed.map((each) => ({ config: { filter_subject: each } }));
+      const type = 'io.nats.jetstream.api.v1.consumer_list_response';
+      return { type, consumers, total: consumers.length, offset: 0, limit: 256 };
+    }
+    return this.streamExists ? this.stream : notFound;
   }
 }

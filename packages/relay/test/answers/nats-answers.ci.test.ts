@@ -1,4 +1,4 @@
-import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream';
+import { type JetStreamManager, jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { type NatsConnection, connect } from '@nats-io/transport-node';
 import { randomUUID } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
@@ -174,19 +174,27 @@ describe.skipIf(command === undefined)('NATS', () => {
     expect(await answerTo(broker, messageFor(stream, 'a', 1))).toBe('confirmed');
   });
 
-  test('whose stream is made anew with other settings has every message that is confirmed', async () => {
-    const stream = await newStream();
-    const broker = open(stream);
-    for (const id of ['a', 'b', 'c']) await answerTo(broker, messageFor(stream, id, 1));
-    await manager.streams.delete(stream);
-    await manager.streams.add({ name: stream, subjects: [`${stream}.>`], retention: 'interest' });
-    const message = messageFor(stream, 'd', 1);
-    expect(await answerTo(broker, message)).toMatch(/^later: somebody has removed/);
-    expect(await answerTo(broker, message)).toMatch(/^later: .*none of them gets/);
-    await manager.consumers.add(stream, { durable_name: 'all', filter_subject: `${stream}.>` });
-    await expect.poll(() => answerTo(broker, messageFor(stream, 'e', 1))).toBe('confirmed');
-    expect(await countIn(stream)).toBe(1);
-  });
+  test.each([0, 10])(
+    'whose stream is made anew with other settings has every message that is confirmed, behind %i of others',
+    async (othersCount) => {
+      const stream = await newStream();
+      const broker = open(stream);
+      for (const id of ['a', 'b', 'c']) await answerTo(broker, messageFor(stream, id, 1));
+      await manager.streams.delete(stream);
+      await manager.streams.add({ name: stream, subjects: [`${stream}.>`], retention: 'interest' });
+      await manager.consumers.add(stream, { durable_name: 'others', filter_subject: `${stream}.others` });
+      for (let count = 0; count < othersCount; count++)
+        await jetstream(connection).publish(`${stream}.others`);
+      const message = messageFor(stream, 'd', 1);
+      expect(await answerTo(broker, message)).toMatch(/^later: .*may have dropped the message/);
+      expect(await answerTo(broker, message)).toMatch(/^later: .*none of them gets/);
+      const filter = `${stream}.${message.eventType}`;
+      await manager.consumers.add(stream, { durable_name: 'all', filter_subject: filter });
+      for (const each of [message, messageFor(stream, 'e', 1), message])
+        expect(await answerTo(broker, each)).toBe('confirmed');
+      expect(await countIn(stream)).toBe(othersCount + 2);
+    },
+  );
 
   test('has the stream made anew on the same connection, if the relay may create it', async () => {
     const stream = await newStream();
