@@ -14,7 +14,7 @@ function openStream(): { stream: NatsStream; questions: PromiseWithResolvers<Str
     return questions.at(-1)?.promise ?? Promise.reject(new Error('not asked'));
   };
   const manager = { streams: { info } } as unknown as JetStreamManager;
-  const options = { name: 's', createWith: undefined, warn: () => undefined };
+  const options = { servers: [], name: 's', createWith: undefined, warn: () => undefined };
   return { stream: new NatsStream(manager, options), questions };
 }
 

@@ -1,5 +1,7 @@
 import { JetStreamApiError, type JetStreamManager, type StreamInfo } from '@nats-io/jetstream';
-import { PermissionViolationError } from '@nats-io/transport-node';
+import { PermissionViolationError, TimeoutError } from '@nats-io/transport-node';
+
+import { NoAnswerError } from './connection-on-demand.js';
 
 /** What JetStream answers when it has no stream of a name. */
 const streamNotFound = 10_059;
@@ -15,6 +17,7 @@ export interface NatsTerms {
 /** A stream, as far as its settings decide whether a message that it acknowledges is stored. */
 export class NatsStream {
   readonly #manager: JetStreamManager;
+  readonly #servers: readonly string[];
   readonly #name: string;
   readonly #createWith: readonly string[] | undefined;
   readonly #warn: (text: string) => void;
@@ -23,22 +26,26 @@ export class NatsStream {
   #next: Promise<StreamInfo | undefined> | undefined;
 
   /**
+   * @param options.servers whom its errors name
    * @param options.createWith the subjects with which it is created whenever it does not exist. Default: it is not created
    * @param options.warn called with what makes a confirmation worth less
    */
   constructor(
     manager: JetStreamManager,
     {
+      servers,
       name,
       createWith,
       warn,
     }: {
+      readonly servers: readonly string[];
       readonly name: string;
       readonly createWith: readonly string[] | undefined;
       readonly warn: (text: string) => void;
     },
   ) {
     this.#manager = manager;
+    this.#servers = servers;
     this.#name = name;
     this.#createWith = createWith;
     this.#warn = warn;
@@ -51,7 +58,7 @@ export class NatsStream {
    */
   async check(): Promise<void> {
     this.forget();
-    const info = await this.#manager.streams.info(this.#name).catch((error: unknown) => {
+    const info = await this.#info().catch((error: unknown) => {
       if (!isDenied(error)) throw error;
     });
     if (info !== undefined) assertConfirms(info);
@@ -91,11 +98,13 @@ export class NatsStream {
   }
 
   /** The subjects that its consumers get. */
-  async #filters(): Promise<readonly string[]> {
-    const filters: string[] = [];
-    for await (const { config } of this.#manager.consumers.list(this.#name))
-      filters.push(...(config.filter_subjects ?? [config.filter_subject || '>']));
-    return filters;
+  #filters(): Promise<readonly string[]> {
+    return this.#ask(async ({ consumers }) => {
+      const filters: string[] = [];
+      for await (const { config } of consumers.list(this.#name))
+        filters.push(...(config.filter_subjects ?? [config.filter_subject || '>']));
+      return filters;
+    });
   }
 
   /**
@@ -105,12 +114,12 @@ export class NatsStream {
    */
   async has(sequence: number): Promise<boolean> {
     try {
-      const { config, state } = await this.#manager.streams.info(this.#name);
+      const { config, state } = await this.#info();
       if (config.retention !== 'limits' || config.max_msgs_per_subject > 0) return true;
       const isFull = isNear(state.messages, config.max_msgs) || isNear(state.bytes, config.max_bytes);
       if (sequence < state.first_seq) return isFull;
       if (state.num_deleted === 0) return true;
-      return (await this.#manager.streams.getMessage(this.#name, { seq: sequence })) !== null;
+      return (await this.#ask(({ streams }) => streams.getMessage(this.#name, { seq: sequence }))) !== null;
     } catch (error) {
       if (isUnknown(error)) return true;
       throw error;
@@ -151,12 +160,30 @@ export class NatsStream {
     }
   }
 
-  async #infoOrNew(): Promise<StreamInfo> {
-    const { streams } = this.#manager;
-    return streams.info(this.#name).catch((error: unknown) => {
+  #infoOrNew(): Promise<StreamInfo> {
+    return this.#info().catch((error: unknown) => {
       if (this.#createWith === undefined || !isAnswer(error, streamNotFound)) throw error;
-      return streams.add({ name: this.#name, subjects: [...this.#createWith] });
+      const wanted = { name: this.#name, subjects: [...this.#createWith] };
+      return this.#ask(({ streams }) => streams.add(wanted));
     });
+  }
+
+  #info(): Promise<StreamInfo> {
+    return this.#ask(({ streams }) => streams.info(this.#name));
+  }
+
+  /** @throws NoAnswerError in place of the client's error, which says only "timeout" */
+  async #ask<T>(question: (manager: JetStreamManager) => Promise<T>): Promise<T> {
+    try {
+      return await question(this.#manager);
+    } catch (error) {
+      if (!(error instanceof TimeoutError)) throw error;
+      const servers = this.#servers.join(', ');
+      throw new NoAnswerError(
+        `NATS at ${servers} does not answer in time what it is asked about the stream ${this.#name}`,
+        { cause: error },
+      );
+    }
   }
 }
 

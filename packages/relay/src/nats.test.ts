@@ -238,6 +238,23 @@ describe('NATS', () => {
     expect(publishedBefore).toBe(messages.length);
   });
 
+  test('is named with its address in every error that says it does not answer questions about the stream', async () => {
+    const silence = `NATS at ${server.address} does not answer`;
+    const broker = open({ timeoutMs: 200 });
+    await outcomeOf(broker);
+    server.isSilent = true;
+    // The message of the first call is acknowledged, and that of the second one not sent.
+    for (let call = 0; call < 2; call++)
+      await expect(broker.publish([messageFor('t', 'a', 1)], forever)).rejects.toThrow(silence);
+    expect(server.published).toHaveLength(2);
+    await expect(broker.ping()).rejects.toThrow(silence);
+    server.isSilent = false;
+    expect(await outcomeOf(broker)).toEqual({ kind: 'confirmed' });
+    server.isSilent = true;
+    server.answers = () => ({ stream: 's', seq: 1, duplicate: true });
+    await expect(broker.publish([messageFor('t', 'a', 1)], forever)).rejects.toThrow(silence);
+  });
+
   test('answers a ping only if its stream exists', async () => {
     const broker = open();
     await broker.ping();

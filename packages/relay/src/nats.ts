@@ -211,7 +211,7 @@ async function openNats(options: NatsOptions, warn: (text: string) => void): Pro
   );
   try {
     const manager = await jetstreamManager(connection, { timeout: timeoutMs, checkAPI: false });
-    const stream = new NatsStream(manager, { name, createWith, warn });
+    const stream = new NatsStream(manager, { servers, name, createWith, warn });
     const { inboxPrefix } = further ?? {};
     const acknowledgements = new NatsAcknowledgements(connection, { timeoutMs, inboxPrefix });
     await acknowledgements.assertHears();

@@ -28,6 +28,8 @@ export class ScriptedNats {
   consumed: readonly string[] = [];
   /** The streams that take a subject, or an error instead. */
   takers: (subject: string) => object = () => ({ streams: ['s'], total: 1, offset: 0, limit: 1_024 });
+  /** Whether JetStream leaves requests without an answer, but not messages. */
+  isSilent = false;
   /** What every request to JetStream gets. Default: its answer. */
   refusal: object | undefined;
   connectionCount = 0;
@@ -123,9 +125,10 @@ export class ScriptedNats {
     return this.answers(message);
   }
 
-  #ofJetStream({ subject, body }: NatsMessage): object {
+  #ofJetStream({ subject, body }: NatsMessage): NatsAnswer {
     const request = subject.replace('$JS.API.', '');
     this.requests.push(request);
+    if (this.isSilent) return undefined;
     if (this.refusal !== undefined) return this.refusal;
     if (request === 'STREAM.NAMES')
       return this.takers((JSON.parse(body) as { readonly subject: string }).subject);
