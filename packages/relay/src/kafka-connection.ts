@@ -20,8 +20,10 @@ import { setTimeout as delay } from 'node:timers/promises';
  * The client throws out of a socket's event when it cannot read a frame or a step of the authentication, emits errors to which nobody
  * listens, and forgets a connection that has failed. Whoever waits for a connection or an answer learns of it all the same: the
  * connection is lost.
+ *
+ * @param onData called whenever something arrives
  */
-export function guard(connection: Connection): void {
+export function guard(connection: Connection, onData?: () => void): void {
   limitSession(connection);
   // The client would only end its own side, and leave the other one to the server.
   connection.on('error', () => socketOf(connection)?.destroy());
@@ -30,7 +32,10 @@ export function guard(connection: Connection): void {
   // The client makes the socket only after this, but before anything can happen to it.
   queueMicrotask(() => {
     const socket = socketOf(connection);
-    if (socket !== undefined) endIfHandlerThrows(socket);
+    if (socket === undefined) return;
+    endIfHandlerThrows(socket);
+    // A listener would let it read before the client listens.
+    if (onData !== undefined) tellOfData(socket, onData);
   });
 }
 
@@ -56,6 +61,14 @@ function endIfHandlerThrows(socket: Socket): void {
       socket.destroy(error as Error);
       return true;
     }
+  };
+}
+
+function tellOfData(socket: Socket, onData: () => void): void {
+  const emit = socket.emit.bind(socket) as EventEmitter['emit'];
+  socket.emit = (...event: Parameters<EventEmitter['emit']>): boolean => {
+    if (event[0] === 'data') onData();
+    return emit(...event);
   };
 }
 

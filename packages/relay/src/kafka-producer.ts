@@ -87,8 +87,8 @@ export class KafkaProducer {
       idempotent: true,
     });
     this.#metadata = metadata;
-    this.#client.connections.on('connecting', ({ connection }) => {
-      guard(connection);
+    this.#client.connections.on('connecting', ({ broker, connection }) => {
+      guard(connection, () => this.#silent.hear(broker));
       this.#loss = undefined;
       connection.on('error', (error) => {
         this.#loss = error;

@@ -157,6 +157,29 @@ test('waits no longer than two seconds for a silent server, and then hardly, whi
   await expect.poll(() => publish('a'), { timeout: 15_000 }).toEqual(['confirmed']);
 }, 30_000);
 
+test.each([
+  [600, 600],
+  [700, 900],
+  [700, 1_300],
+  [300, 1_300],
+])(
+  'stores a message once, and says so, when it answers after %d ms, and confirms after %d ms',
+  async (otherMs, produceMs) => {
+    Object.assign(server, { otherMs, produceMs });
+    expect(await publish('a')).toEqual(['confirmed']);
+    expect(await publish('b')).toEqual(['confirmed']);
+    expect(server.taken.map(({ bodies }) => bodies)).toEqual([['a1'], ['b1']]);
+  },
+  30_000,
+);
+
+test('is waited for as long as its last answer has shown, although that is longer than a silent server is', async () => {
+  Object.assign(server, { otherMs: 1_800, produceMs: 1_800 });
+  await expect.poll(() => publish('a').catch(() => []), { timeout: 15_000 }).toEqual(['confirmed']);
+  expect(await publish('b')).toEqual(['confirmed']);
+  expect(server.taken.map(({ bodies }) => bodies)).toEqual([['a1'], ['b1']]);
+}, 30_000);
+
 test('waits for a topic of which a server says first that it is missing, and then that nobody leads it', async () => {
   let askedCount = 0;
   server.describes = () => (askedCount++ === 0 ? 3 : 5);

@@ -44,6 +44,8 @@ export class PretendedKafka {
   throttleMs = 0;
   /** How long it takes for a request to produce, in milliseconds. */
   produceMs = 0;
+  /** How long it takes for every other request, in milliseconds. */
+  otherMs = 0;
   /** Whether it leaves all requests unanswered. */
   isSilent = false;
   readonly #server: Server;
@@ -86,8 +88,8 @@ export class PretendedKafka {
           return;
         }
         const answer = this.#answerTo(Reader.from(request));
-        if (key === produce && this.produceMs > 0)
-          setTimeout(() => this.isSilent || socket.write(answer), this.produceMs).unref();
+        const tookMs = key === produce ? this.produceMs : this.otherMs;
+        if (tookMs > 0) setTimeout(() => this.isSilent || socket.write(answer), tookMs).unref();
         else if (!this.isSilent) socket.write(answer);
         received = received.subarray(4 + length);
         if (key === produce && this.throttleMs > 0) {
