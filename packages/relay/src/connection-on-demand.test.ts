@@ -186,7 +186,7 @@ describe('an answer on a connection', () => {
     expect((await connection.get()).number).toBe(2);
   });
 
-  test('that is late leaves a connection alone on which others have arrived meanwhile', async () => {
+  test('that is late retires a connection on which others have arrived meanwhile: what was sent on it may be answered', async () => {
     const { connection } = new Scripted();
     const current = await connection.get();
     await connection.answer(current, Promise.resolve());
@@ -196,11 +196,35 @@ describe('an answer on a connection', () => {
     await connection.answer(current, Promise.resolve());
     await vi.advanceTimersByTimeAsync(1);
     expect(await late).toMatchObject({ name: 'NoAnswerError' });
+    expect((await connection.get()).number).toBe(2);
+    await vi.advanceTimersByTimeAsync(timeoutMs - 1);
     expect(current.isDestroyed).toBe(false);
-    const silent = failed(connection.answer(current, new Promise(() => undefined)));
-    await vi.advanceTimersByTimeAsync(timeoutMs);
-    await silent;
+    expect(await connection.answer(current, Promise.resolve('sent before'))).toBe('sent before');
+    await vi.advanceTimersByTimeAsync(1);
+    expect([current.isDestroyed, vi.getTimerCount()]).toEqual([true, 0]);
+  });
+
+  test('to a probe says nothing about those that are missing', async () => {
+    const { connection } = new Scripted();
+    const current = await connection.get();
+    const late = failed(connection.answer(current, new Promise(() => undefined)));
+    await vi.advanceTimersByTimeAsync(timeoutMs - 1);
+    await connection.answer(current, Promise.resolve(), true);
+    await vi.advanceTimersByTimeAsync(1);
+    await late;
     expect(current.isDestroyed).toBe(true);
+  });
+
+  test('that is missing on a retired connection keeps nobody from closing', async () => {
+    const { connection } = new Scripted();
+    const current = await connection.get();
+    const late = failed(connection.answer(current, new Promise(() => undefined)));
+    await vi.advanceTimersByTimeAsync(timeoutMs - 1);
+    await connection.answer(current, Promise.resolve());
+    await vi.advanceTimersByTimeAsync(1);
+    await late;
+    await connection.close();
+    expect([current.isDestroyed, vi.getTimerCount()]).toEqual([true, 0]);
   });
 
   test('that is an error destroys nothing', async () => {

@@ -13,12 +13,15 @@ interface ConnectionOptions<C> {
 
 /**
  * A connection that is opened when it is first needed, and reopened when it has ended. One on which the broker was silent for
- * too long is destroyed: the broker may be there again, while nothing arrives on this connection ever after.
+ * too long is destroyed: the broker may be there again, while nothing arrives on this connection ever after. One on which a single answer
+ * is missing is replaced, and ends when the others have arrived.
  */
 export class ConnectionOnDemand<C extends object> {
   readonly #options: ConnectionOptions<C>;
   /** When the last answer arrived on each connection. */
   readonly #answeredMs = new WeakMap<C, number>();
+  /** Those on which nothing more is sent, with the timers that destroy them. */
+  readonly #retired = new Map<C, NodeJS.Timeout>();
   #current: Promise<C> | undefined;
   #closed = false;
 
@@ -33,7 +36,7 @@ export class ConnectionOnDemand<C extends object> {
       const current = (this.#current ??= this.#opened());
       try {
         const connection = await current;
-        if (this.#options.isOpen(connection)) return connection;
+        if (this.#options.isOpen(connection) && !this.#retired.has(connection)) return connection;
       } catch (error) {
         this.#forget(current);
         throw error;
@@ -45,29 +48,52 @@ export class ConnectionOnDemand<C extends object> {
   /**
    * Waits for what the broker answers on a connection.
    *
-   * @throws Error when there is no answer in time; then the connection is destroyed, unless others have arrived on it meanwhile
+   * @param isProbe whether it says nothing about answers to what is published, because it arrives in another way. Default false
+   * @throws Error when there is no answer in time; then the connection is destroyed, or retired if others have arrived on it meanwhile
    */
-  async answer<T>(connection: C, work: Promise<T>): Promise<T> {
+  async answer<T>(connection: C, work: Promise<T>, isProbe = false): Promise<T> {
     const { destroy, timeoutMs } = this.#options;
     const begunMs = performance.now();
     try {
       const answer = await inTime(work, timeoutMs);
-      this.#answeredMs.set(connection, performance.now());
+      if (!isProbe) this.#answeredMs.set(connection, performance.now());
       return answer;
     } catch (error) {
       const answeredMs = this.#answeredMs.get(connection) ?? -Infinity;
-      if (error instanceof NoAnswerError && answeredMs < begunMs) destroy(connection);
+      if (error instanceof NoAnswerError) {
+        if (answeredMs < begunMs) destroy(connection);
+        else this.#retire(connection);
+      }
       throw error;
     }
   }
 
   async close(): Promise<void> {
-    const { isOpen, end } = this.#options;
+    const { isOpen, end, destroy } = this.#options;
     this.#closed = true;
+    for (const [connection, timer] of this.#retired) {
+      clearTimeout(timer);
+      destroy(connection);
+    }
+    this.#retired.clear();
     const current = await this.#current?.catch(() => undefined);
     // A broker that does not answer keeps nobody from closing: the connection is destroyed then.
     if (current !== undefined && isOpen(current))
       await this.answer(current, end(current)).catch(() => undefined);
+  }
+
+  /**
+   * Sends nothing more on a connection, and lets what was sent be answered: a client keeps everything that it sends behind an answer that is
+   * missing.
+   */
+  #retire(connection: C): void {
+    if (this.#retired.has(connection)) return;
+    const { destroy, timeoutMs } = this.#options;
+    const end = (): void => {
+      this.#retired.delete(connection);
+      destroy(connection);
+    };
+    this.#retired.set(connection, setTimeout(end, timeoutMs));
   }
 
   async #opened(): Promise<C> {

@@ -125,7 +125,7 @@ class RabbitMqBroker implements Broker {
   /** Also checks that the user may publish, with the routing key of the last message if there was one. */
   async ping(): Promise<void> {
     const connected = await this.#connection.get();
-    await this.#connection.answer(connected, this.#probe(connected));
+    await this.#connection.answer(connected, this.#probe(connected), true);
   }
 
   close(): Promise<void> {
