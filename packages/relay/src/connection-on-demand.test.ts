@@ -186,7 +186,7 @@ describe('an answer on a connection', () => {
     expect((await connection.get()).number).toBe(2);
   });
 
-  test('that is late retires a connection on which others have arrived meanwhile: what was sent on it may be answered', async () => {
+  test('that is late retires a connection on which others have arrived', async () => {
     const { connection } = new Scripted();
     const current = await connection.get();
     await connection.answer(current, Promise.resolve());
