@@ -173,7 +173,7 @@ test.each([
   30_000,
 );
 
-test('is waited for as long as its last answer has shown, although that is longer than a silent server is', async () => {
+test('a server that was slow before is waited for longer than a silent one', async () => {
   Object.assign(server, { otherMs: 1_800, produceMs: 1_800 });
   await expect.poll(() => publish('a').catch(() => []), { timeout: 15_000 }).toEqual(['confirmed']);
   expect(await publish('b')).toEqual(['confirmed']);
