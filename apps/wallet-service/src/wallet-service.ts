@@ -31,7 +31,7 @@ export const walletService = {
   events: publishedEvents,
   sections: { http: httpSchema, security: securitySchema },
   migrationsFolder: fileURLToPath(new URL('../migrations', import.meta.url)),
-  // Decisions and notifications are never changed, and nobody reads notifications here.
+  // The service never changes decisions or notifications, and never reads notifications.
   tables: {
     wallets: ['select', 'insert', 'update'],
     transfers: ['select', 'insert', 'update'],

@@ -61,7 +61,7 @@ export class ConnectionOnDemand<C extends object> {
     } catch (error) {
       const answeredMs = this.#answeredMs.get(connection) ?? -Infinity;
       if (error instanceof NoAnswerError) {
-        if (answeredMs < begunMs) destroy(connection);
+        if (answeredMs < begunMs || this.#closed) destroy(connection);
         else this.#retire(connection);
       }
       throw error;

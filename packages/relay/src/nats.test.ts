@@ -243,7 +243,7 @@ describe('NATS', () => {
     const broker = open({ timeoutMs: 200 });
     await outcomeOf(broker);
     server.isSilent = true;
-    // The message of the first call is acknowledged, and that of the second one not sent.
+    // By now, the first call's message is acknowledged; the second call's message has not been sent.
     for (let call = 0; call < 2; call++)
       await expect(broker.publish([messageFor('t', 'a', 1)], forever)).rejects.toThrow(silence);
     expect(server.published).toHaveLength(2);

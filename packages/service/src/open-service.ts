@@ -50,7 +50,7 @@ export interface OpenServiceOptions {
   readonly deliveryHooks?: DeliveryHooks;
   /** Called when the keys of tokens cannot be read, once for each reason. */
   readonly onKeysFailure?: (error: unknown) => void;
-  /** Traces and measures executions and the calls of handlers. Default: nobody does. */
+  /** Traces and measures executions and the calls of handlers. Default: none. */
   readonly observer?: Observer;
   /** Called with what operators should know about the databases. */
   readonly onDatabaseWarning?: (warning: PostgresWarning) => void;

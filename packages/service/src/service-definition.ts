@@ -146,15 +146,15 @@ export interface EmbeddedDefinition {
   readonly operatorModule?: string;
 }
 
-/** The service on embedded databases of its own, with something that happens in it. */
+/** A trial of the service on embedded databases of its own, with generated traffic. */
 export interface Demonstration {
   /** Where its data is. Default: `.data/demo` in the working directory. */
   readonly folder?: string;
   /** Handlers besides the application's own. Default: none. */
   readonly handlers?: readonly AnyEventHandler[];
-  /** The section `framework.delivery`. Default: that of the packages. */
+  /** The section `framework.delivery`. Default: the packages' own settings. */
   readonly delivery?: FrameworkConfig['delivery'];
-  /** Lets something happen, from the time when the service is ready until the signal aborts. */
+  /** Generates the traffic of the demonstration, from when the service is ready until the signal aborts. */
   readonly run: (service: ReadyService) => Promise<void>;
 }
 

@@ -131,7 +131,8 @@ describe.each([
     expect((await fetch(`${running.url}/health/live`)).status).toBe(200);
     const begunMs = performance.now();
     await running.stop();
-    expect(performance.now() - begunMs).toBeLessThan(4_000);
+    // Node's server alone would wait for them without end.
+    expect(performance.now() - begunMs).toBeLessThan(30_000);
   });
 
   test('counts no requests of an address that is not limited', async () => {

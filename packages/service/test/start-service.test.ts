@@ -1,14 +1,14 @@
 import { parseFrameworkConfig } from '@framework/core';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { once } from 'node:events';
-import { createServer } from 'node:http';
-import { type AddressInfo, createServer as createNetServer } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 
+import { certificateFiles, testCertificate } from '../../http/test/test-tls.js';
 import { openService } from '../src/open-service.js';
 import type { Application, ServedApi } from '../src/service-definition.js';
-import { type RunningService, type StartOptions, startService } from '../src/start/start-service.js';
+import { type RunningService, startService } from '../src/start/start-service.js';
 import { configTree, helpDesk } from './help-desk.js';
 
 let database: TestDatabase;
@@ -19,19 +19,15 @@ afterAll(() => database.drop());
 
 const logger = pino({ level: 'silent' });
 
-function start(
-  serve?: () => Promise<ServedApi>,
-  sections: object = {},
-  options: Partial<StartOptions> = {},
-): Promise<RunningService> {
+function start(serve?: () => Promise<ServedApi>, sections: object = {}): Promise<RunningService> {
   const config = parseFrameworkConfig(configTree(database.url, sections));
   const definition = { ...helpDesk, http: { ...helpDesk.http, ...(serve && { serve }) } };
-  return startService(definition, { config, port: 0, logger, ...options });
+  return startService(definition, { config, port: 0, logger });
 }
 
 /** A port on which something listens. */
 async function takenPort(): Promise<number> {
-  const server = createNetServer().listen(0, '127.0.0.1');
+  const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   onTestFinished(() => void server.close());
   return (server.address() as AddressInfo).port;
@@ -52,21 +48,21 @@ test('everything is closed although the server of the application fails to close
 });
 
 test.each([
-  ['the port of metrics is in use', async () => ({ metrics: { port: await takenPort() } }), /EADDRINUSE/],
-  ['the section for operators has a mistake', async () => ({ operator: { port: 'x' } }), /operator\.port/],
-])('a start that fails leaves nothing open: %s', async (_why, sectionsOf, message) => {
-  const port = await takenPort().then((taken) => taken + 1);
+  ['metrics', async () => ({ metrics: { port: await takenPort() } })],
+  ['operators', async () => ({ operator: { port: await takenPort(), token: 'x'.repeat(32) } })],
+])('a start that fails because the port for %s is in use closes the server', async (_whom, sectionsOf) => {
   const close = vi.fn<() => Promise<void>>(async () => undefined);
-  await expect(start(async () => ({ url, close }), await sectionsOf())).rejects.toThrow(message);
-  const sections = await sectionsOf();
-  await expect(start(undefined, sections, { port })).rejects.toThrow(message);
-  const server = createServer().listen(port, '127.0.0.1');
-  await once(server, 'listening');
-  server.close();
+  await expect(start(async () => ({ url, close }), await sectionsOf())).rejects.toThrow('EADDRINUSE');
+  expect(close).toHaveBeenCalledTimes(1);
+});
+
+test('a mistake in the section for operators ends the start before anything listens', async () => {
+  const serve = vi.fn<() => Promise<ServedApi>>();
+  await expect(start(serve, { operator: { port: 'x' } })).rejects.toThrow(/operator\.port/);
+  expect(serve).not.toHaveBeenCalled();
 });
 
 test('a server of the application is refused if it answers without the TLS that is configured', async () => {
-  const { certificateFiles, testCertificate } = await import('../../http/test/test-tls.js');
   const { section, remove } = await certificateFiles(await testCertificate());
   onTestFinished(remove);
   const close = vi.fn<() => Promise<void>>(async () => undefined);

@@ -74,7 +74,7 @@ class HttpProcess {
   /**
    * The processor time of the server per request, in microseconds.
    *
-   * @throws Error when an answer is not that of a deposit
+   * @throws Error when a deposit is not answered with its result
    */
   async cpuUs(durationMs: number, perSecondMax: number): Promise<number> {
     const before = await this.#cpuMs();

@@ -11,7 +11,7 @@ import type { AddressInfo } from 'node:net';
 import * as z from 'zod';
 
 // One of two servers that answer the same request, without a database: a route of Hono that validates with zod, or a route of an
-// HttpApi behind the listener. Sends its port, and its processor time whenever it is asked.
+// HttpApi behind the listener. Sends its port when it listens, and its processor time on request.
 
 const address = '/wallets/{id}/deposit';
 const resource = (id: string, amount: Big) => ({

@@ -63,7 +63,7 @@ test.each([
 ])('a name that is a single escape is refused after %s: %s', (before, text) => {
   for (let count = 0; count < 3; count++) {
     JSON.parse(before);
-    expect(() => parseExactJson(text)).toThrow('A name consists of one escape');
+    expect(() => parseExactJson(text)).toThrow('A name consists of a single escape');
   }
 });
 

@@ -41,11 +41,12 @@ export function hasJsonNumber(value: unknown): boolean {
 /**
  * Parses JSON without loss: a number that a binary float would change is a {@link JsonNumber}, which no schema mistakes for a number.
  *
- * @throws SyntaxError when the text is not JSON, or an object has a name twice or one that is a single escape, such as `"\u0061"`; RangeError when it is nested too deeply
+ * @throws SyntaxError when the text is not JSON, an object has a name twice, or a name is a single escape, such as `"\u0061"`; RangeError
+ * when it is nested too deeply
  */
 export function parseExactJson(text: string): unknown {
   const plainly: unknown = JSON.parse(text);
-  return isPlain(text, plainly) ? plainly : parseWithSources(text);
+  return isPlain(text, plainly) ? plainly : parseExactly(text);
 }
 
 /**
@@ -77,9 +78,9 @@ function contentsOf(value: unknown): { readonly fieldCount: number; readonly has
 const marker = `${randomUUID()} `;
 const stringsAndNumbers = /("[^"\\]*(?:\\.[^"\\]*)*")|-?\d[\d.eE+-]*/g;
 
-/** The reviver of `JSON.parse` gets the source of each number, but not of all: V8 takes some names with escapes for others, and then forgets it. */
-function parseWithSources(text: string): unknown {
-  if (hasRepeatedName(text)) throw new SyntaxError('An object has a name twice');
+/** Marks long numbers in the text. A reviver would be given the source of a number, but V8 omits it for some names with escapes. */
+function parseExactly(text: string): unknown {
+  assertNames(text);
   let isChanged = false;
   const marked = text.replaceAll(stringsAndNumbers, (part: string, string: string | undefined) => {
     if (string !== undefined || isSameDecimal(part, String(Number(part)))) return part;
@@ -96,26 +97,25 @@ function parseWithSources(text: string): unknown {
 /** What opens and ends an object, and each string, with the colon after it if it is a name. */
 const namesAndBraces = /[{}]|("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?/g;
 
-const isOneEscape = /^"\\(u[\da-f]{4}|[^u])"$/i;
+const singleEscape = /^"\\(u[\da-f]{4}|[^u])"$/i;
 
 /**
- * Whether an object in a valid JSON text has two fields of one name. `JSON.parse` would take the last one, where a proxy that checks
- * requests, or a reader of its log, may take the first.
+ * Refuses names that readers of a valid JSON text could understand in different ways: of two fields with one name, `JSON.parse` takes the
+ * last, where a proxy that checks requests may take the first; and V8 can take a name that is a single escape for another one that it has
+ * parsed before.
  */
-function hasRepeatedName(text: string): boolean {
+function assertNames(text: string): void {
   const open: Set<string>[] = [];
   for (const [part, string, colon] of text.matchAll(namesAndBraces)) {
     if (part === '{') open.push(new Set());
     if (part === '}') open.pop();
     if (string === undefined || colon === undefined) continue;
-    // V8 takes such a name for another one that it has seen.
-    if (isOneEscape.test(string)) throw new SyntaxError('A name consists of one escape');
+    if (singleEscape.test(string)) throw new SyntaxError('A name consists of a single escape');
     const name = String(JSON.parse(string));
     const names = open.at(-1);
-    if (names?.has(name) === true) return true;
+    if (names?.has(name) === true) throw new SyntaxError('An object has a name twice');
     names?.add(name);
   }
-  return false;
 }
 
 /** More characters than the shortest text of any binary float, with room for zeros at its end. */

@@ -46,7 +46,7 @@ export interface ServiceSettings {
   readonly role: ServiceRole;
   /** The file that configures the databases; without it, embedded ones are used. */
   readonly configFile: string | undefined;
-  /** The folder of the embedded databases. `undefined` means that of the application. */
+  /** The folder of the embedded databases; `undefined` selects the one in the definition. */
   readonly dataFolder: string | undefined;
   /** The section `framework.relay` when the embedded databases are used: the relay to `…_RELAY`, if it is set. */
   readonly firstRelay: FrameworkConfig['relay'];
@@ -115,8 +115,8 @@ export function readServiceSettings(
     port: PORT,
     connectionsMax: CONNECTIONS_MAX,
     docs: docs === 'on',
-    // With embedded databases somebody is trying the service and reads the terminal. Otherwise it is in operation. The failures of a
-    // demonstration are intended, and seen in the console.
+    // Without a configuration, a developer is trying the service and reads the terminal; with one, the service is in production. A
+    // demonstration fails on purpose, and the console shows it.
     logLevel: LOG_LEVEL ?? (isDemo ? 'fatal' : configFile === undefined ? 'warn' : 'info'),
     shutdownTimeoutMs: SHUTDOWN_TIMEOUT_MS,
   };

@@ -24,7 +24,7 @@ const restartDelayMs = 1_000;
  * Starts PostgreSQL from an npm package, with its data in a folder, and creates the databases of an application's shards unless they
  * exist. A server that ends without being stopped is restarted on the same port.
  *
- * @param options.folder replaces that of the application
+ * @param options.folder overrides the folder in the definition
  * @param options.progress receives a line for each slow step, and when the server has ended
  * @param options.environment whose `FRAMEWORK_…` variables add sections such as `http` to the configuration
  * @throws ConfigurationError `invalid-configuration` when a variable has a mistake, or the package is not installed

@@ -25,7 +25,7 @@ import type {
 } from '../service-definition.js';
 import { namesOf } from '../service-names.js';
 import type { ServiceRole } from '../settings/service-settings.js';
-import { HttpFront, type ListenOptions } from './http-front.js';
+import { HttpListener, type ListenOptions } from '../listeners/http-listener.js';
 
 /** Loaded only if a relay names it. */
 const sources: RelaySources = {
@@ -83,7 +83,7 @@ export async function startService<A extends Application>(
   const metrics = new ServiceMetrics(config);
   const opened: Opened<A> = { metrics, relays: [] };
   try {
-    const front = (opened.front = await openFront(definition, options));
+    const listener = (opened.listener = await openListener(definition, options));
     const observer = new Telemetry({ meterProvider: metrics.meterProviders });
     const relays = (opened.relays = await openRelays(config, { sources, observer }));
     if (role === 'relay' && relays.length === 0) throw noRelay(definition);
@@ -97,7 +97,7 @@ export async function startService<A extends Application>(
       observer,
       onKeysFailure: (error) => logger.warn({ reason: errorReason(error) }, logMessages.keysFailed),
     }));
-    const server = (opened.server = await front?.serve(service, metrics.own));
+    const server = (opened.server = await listener?.serve(service, metrics.own));
     const metricsUrl = await metrics.start(service.databases, logger);
     const isOperated = role === 'all' || role === 'http';
     const operators = (opened.operators = isOperated
@@ -123,7 +123,7 @@ export async function startService<A extends Application>(
 interface Opened<A extends Application> {
   readonly metrics: ServiceMetrics;
   relays: readonly Relay[];
-  front?: HttpFront<A> | undefined;
+  listener?: HttpListener<A> | undefined;
   service?: Service<A>;
   server?: ServedApi | undefined;
   operators?: OperatorListener | undefined;
@@ -135,7 +135,7 @@ interface Opened<A extends Application> {
  * @throws the first error, when everything is closed
  */
 async function closeAll<A extends Application>(opened: Opened<A>): Promise<void> {
-  const { metrics, relays, front, service, server, operators } = opened;
+  const { metrics, relays, listener, service, server, operators } = opened;
   const failures: unknown[] = [];
   const settled = async (...closings: readonly (Promise<unknown> | undefined)[]): Promise<void> => {
     for (const outcome of await Promise.allSettled(closings.map(async (closing) => closing)))
@@ -144,18 +144,18 @@ async function closeAll<A extends Application>(opened: Opened<A>): Promise<void>
   // In parallel: a request that does not end must not keep the leases from being given back.
   await settled(server?.close(), operators?.close(), service?.delivery.stop());
   await settled(metrics.stop());
-  await settled(service?.databases.close(), closeBrokers(relays), front?.close());
+  await settled(service?.databases.close(), closeBrokers(relays), listener?.close());
   if (failures.length > 0) throw failures[0];
 }
 
 /** @returns `undefined` when the process answers no requests */
-async function openFront<A extends Application>(
+async function openListener<A extends Application>(
   definition: ServiceDefinition<A>,
   { role = 'all', host = '127.0.0.1', port = 8080, ...options }: StartOptions,
-): Promise<HttpFront<A> | undefined> {
+): Promise<HttpListener<A> | undefined> {
   const { http } = definition;
   if (role === 'worker' || role === 'relay') return undefined;
-  if (http !== undefined) return HttpFront.open({ ...definition, http }, { host, port, ...options });
+  if (http !== undefined) return HttpListener.open({ ...definition, http }, { host, port, ...options });
   if (role === 'all') return undefined;
   const message = 'is http, but the application has no routes: choose another role';
   throw new ConfigurationError([{ path: `${namesOf(definition).variables}_ROLE`, message }]);

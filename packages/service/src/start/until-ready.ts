@@ -30,7 +30,7 @@ export interface StartListener {
 /**
  * Waits until every shard is ready. Reports what it is waiting for if the wait is long, and again whenever that changes.
  *
- * @throws NoUsableShardError `no-usable-shard` when no shard can become ready until somebody corrects something
+ * @throws NoUsableShardError `no-usable-shard` when every shard needs an operator's correction before it can become ready
  * @throws any other error that makes waiting pointless, such as a handler that a database refuses
  */
 export async function untilReady(

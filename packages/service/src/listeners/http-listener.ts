@@ -47,8 +47,8 @@ export interface ListenOptions {
 
 type Served<A extends Application> = ServiceDefinition<A> & { readonly http: HttpDefinition<A> };
 
-/** Serves an application over HTTP: with what protects it from its clients. */
-export class HttpFront<A extends Application> {
+/** Serves an application over HTTP, with the limits, tokens, audit log and certificate of the configuration. */
+export class HttpListener<A extends Application> {
   readonly #definition: Served<A>;
   readonly #options: ListenOptions;
   readonly #settings: HttpSettings;
@@ -80,14 +80,14 @@ export class HttpFront<A extends Application> {
   static async open<A extends Application>(
     definition: Served<A>,
     options: ListenOptions,
-  ): Promise<HttpFront<A>> {
+  ): Promise<HttpListener<A>> {
     const { config, host, isProduction = false, logger } = options;
     const { security, http: settings } = parseSections(definition, config);
     const remedy = `configure framework.security.jwt in the file of ${namesOf(definition).variables}_CONFIG`;
     if (security.jwt === undefined) assertLoopbackOnly({ host, isProduction, remedy });
     const certificate = settings.tls && (await ServerCertificate.read(settings.tls));
     const audit = security.audit && (await openAudit(security.audit, logger));
-    return new HttpFront(definition, options, { settings, certificate, audit });
+    return new HttpListener(definition, options, { settings, certificate, audit });
   }
 
   /**
@@ -96,7 +96,7 @@ export class HttpFront<A extends Application> {
    * @param meterProvider where requests are measured besides the SDK that is registered with OpenTelemetry's API
    * @throws the system's error when it cannot listen
    */
-  async serve(service: Service<A>, meterProvider: MeterProvider | undefined): Promise<ServedFront> {
+  async serve(service: Service<A>, meterProvider: MeterProvider | undefined): Promise<ServedPages> {
     const { host, port, connectionsMax, logger, docs = true } = this.#options;
     const hasDocs = docs && hasDocsPage();
     const settings = this.#settings;
@@ -151,7 +151,7 @@ export class HttpFront<A extends Application> {
   }
 }
 
-/** Serves an API by the application's own function, and checks what that has made. */
+/** Lets the application's own function serve an API, and checks what it returns. */
 async function serveBy(
   serve: NonNullable<HttpDefinition['serve']>,
   api: HttpApi,
@@ -170,7 +170,7 @@ async function serveBy(
   throw new ConfigurationError([{ path: 'framework.http.tls', message }]);
 }
 
-/** The limits for addresses, which apply to those only that are not excepted, whatever serves the API. */
+/** Excepts the addresses of `unlimited-addresses` from the limits, whichever framework serves the API. */
 function exceptUnlimited(rates: RateLimits, clients: ClientAddresses): Pick<RateLimits, 'refusal'> {
   return {
     refusal: async (subject, client) =>
@@ -180,8 +180,8 @@ function exceptUnlimited(rates: RateLimits, clients: ClientAddresses): Pick<Rate
   };
 }
 
-/** An API that is being served, and its page. */
-interface ServedFront extends ServedApi {
+/** An API that is being served, and the page about it. */
+interface ServedPages extends ServedApi {
   /** `undefined` when it is switched off, or `swagger-ui-dist` is not installed. */
   readonly docsUrl: string | undefined;
 }
