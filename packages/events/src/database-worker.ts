@@ -21,6 +21,9 @@ import { CommitNotifications, listenForNotifications } from './notifications.js'
 import { type WorkerContext, OutageReport, untilAborted, untilDone, within } from './worker-context.js';
 import type { HeldSlot } from './slots/held-slot.js';
 
+/** How long calls that were told to end may take to say what is done, and that to be recorded. */
+const endingMs = 2_000;
+
 /** What the worker of one database needs. */
 export interface DatabaseWorkerOptions {
   readonly database: DatabaseDelivery;
@@ -188,12 +191,16 @@ export class DatabaseWorker {
     for (const slot of this.#keeper.slots) slot.leave();
     for (const subscription of subscriptions) subscription.stop();
     await within(clock, timeoutMs, this.#idle());
+    const reason = new Error('Delivery has stopped');
+    for (const subscription of subscriptions) subscription.dispatch.end(reason);
+    const restMs = timeoutMs - Math.min(endingMs, timeoutMs / 4);
+    await within(clock, timeoutMs - restMs, this.#idle());
     this.#ended.abort();
-    for (const subscription of subscriptions) subscription.dispatch.drop(new Error('Delivery has stopped'));
+    for (const subscription of subscriptions) subscription.dispatch.drop(reason);
     this.#shared.saver.stop();
     this.#notifications.stop();
     this.#ignorePauses();
-    await within(clock, timeoutMs, this.#giveBackAll(timeoutMs, sourcesClosed));
+    await within(clock, restMs, this.#giveBackAll(restMs, sourcesClosed));
   }
 
   /** Abandoned attempts are taken back first, so that the next holder of the slots does not see them counted. */
@@ -348,16 +355,19 @@ export class DatabaseWorker {
 
   /**
    * Finishes what was read from a slot, for at most the time of a lease, and then only the calls that are running, for as long again.
-   * Then saves the position there, so that the next holder repeats nothing that is done, and gives the slot back. Longer calls are
-   * aborted, as by a stop: the other events of their slot do not wait for them any longer.
+   * Longer calls are told to end, as by a stop: the other events of their slot do not wait for them any longer. Then saves the position
+   * there, so that the next holder repeats nothing that is done, and gives the slot back.
    */
   async #finishAndGiveBack(slot: HeldSlot): Promise<void> {
     const { clock, settings, stopping } = this.#context;
     const { writes, saver } = this.#shared;
     const idle = slot.idle();
     await within(clock, settings.leaseMs, idle);
-    this.#subscriptions.get(slot.handler)?.dispatch.leave((each) => each === slot);
+    const dispatch = this.#subscriptions.get(slot.handler)?.dispatch;
+    dispatch?.leave((each) => each === slot);
     await within(clock, settings.leaseMs, idle);
+    dispatch?.end(new Error(`Slot ${slot.slot} of handler ${slot.handler} is given back`), slot);
+    await within(clock, Math.min(endingMs, settings.leaseMs), idle);
     await writes.move.answered();
     await untilDone(this.#context, stopping, () => saver.save(true));
     // A stop gives all slots back at once.

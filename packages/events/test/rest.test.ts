@@ -184,9 +184,10 @@ describe('a stop', () => {
     await bench.clock.advance(4_900);
     expect(signals[0]!.aborted).toBe(false);
     await bench.clock.advance(200);
-    expect(handler.seen).toEqual(['a1']);
-    await stopped;
     expect(signals[0]!.aborted).toBe(true);
+    await bench.clock.advance(1_200);
+    await stopped;
+    expect(handler.seen).toEqual(['a1']);
     expect(bench.database.cursors.get('one 0')).toBe(0);
     expect(bench.database.leases.every(({ processId }) => processId === undefined)).toBe(true);
   });

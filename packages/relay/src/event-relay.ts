@@ -1,4 +1,4 @@
-import { type Clock, FrameworkError, type ShardIdentifier } from '@framework/core';
+import type { Clock, ShardIdentifier } from '@framework/core';
 import {
   BrokerUnavailableError,
   type DeliverableEvent,
@@ -19,6 +19,7 @@ import {
 import { type Broker, type BrokerMessage, type PublishOutcome, assertComplete } from './broker.js';
 import { messageOf } from './message.js';
 import { type AgainOutcome, isWanted, messagesAgain, publishInCalls } from './publish-again.js';
+import { endInTime, isGivenUp, lastWordsMs } from './end-in-time.js';
 import {
   MessageFailedError,
   MessageWaitsError,
@@ -66,8 +67,6 @@ export interface Relay extends BatchEventHandler<undefined> {
 
 /** How long batches of several models wait as a whole in an outage before each model waits by itself. */
 const wholeWaitMs = 10_000;
-/** How long a broker may take after the deadline of a call to return the outcomes that it knows. */
-const lastWordsMs = 1_000;
 const pingMs = 1_000;
 /** How much longer delivery must wait than a call may take, so that the relay returns what became of its messages first. */
 export const handOverMs = lastWordsMs + pingMs + 1_000;
@@ -137,6 +136,9 @@ export class EventRelay implements Relay {
     const messages = this.#messagesOf(envelopes, failures, named);
     const outcomes = await this.#publishDue(messages, signal);
     const confirmed = new Set(messages.filter((message) => outcomes.get(message)?.kind === 'confirmed'));
+    for (const { id } of confirmed) named.add(id);
+    // What was not confirmed says nothing of the broker then.
+    if (isGivenUp(signal)) throw new PartialBatchError([], { done: [...named] });
     const heads = firstOfEachKey(messages.filter((message) => !confirmed.has(message)));
     // What the targets have refused decides how long those wait that were not sent.
     const errors = new Map(
@@ -155,7 +157,6 @@ export class EventRelay implements Relay {
     const isWaiting =
       confirmed.size === 0 && failures.every(({ error }) => error instanceof TargetWaitsError);
     this.#note(isWaiting ? 'waiting' : 'publishing', codeOf(first.error), first.error);
-    for (const { id } of confirmed) named.add(id);
     for (const { eventId } of failures) named.add(eventId);
     const waiting = envelopes.map(({ eventId }) => eventId).filter((eventId) => !named.has(eventId));
     throw new PartialBatchError(failures, { waiting });
@@ -172,7 +173,7 @@ export class EventRelay implements Relay {
     const messages = made.flatMap((each) => ('kind' in each ? [] : [each]));
     const outcomes = await publishInCalls(messages, this.broker.limits, (called) =>
       this.#observe({ kind: 'publish', relay: this.name, messageCount: called.length }, () =>
-        this.#publishWithDeadline(called, new AbortController().signal, this.#timeoutMs),
+        this.#publishWithin(called, new AbortController().signal, this.#timeoutMs),
       ),
     ).catch((cause: unknown) => {
       throw new BrokerUnavailableError(this.name, { cause });
@@ -212,7 +213,7 @@ export class EventRelay implements Relay {
       for (const called of calls) await publish(called);
     } catch (error) {
       // What gets no answer is in the second call, or alone in the first one.
-      if (isGivenUp(signal) || (outcomes.size === 0 && !(await this.#waitsAlone(calls)))) throw error;
+      if (outcomes.size === 0 && (isGivenUp(signal) || !(await this.#waitsAlone(calls)))) throw error;
     }
     return outcomes;
   }
@@ -333,7 +334,7 @@ export class EventRelay implements Relay {
     try {
       const publishing = { kind: 'publish', relay: this.name, messageCount: messages.length } as const;
       const outcomes = await this.#observe(publishing, () =>
-        this.#publishWithDeadline(messages, signal, timeoutMs),
+        this.#publishWithin(messages, signal, timeoutMs),
       );
       this.#state = { ...this.#state, kind: 'publishing' };
       return new Map(messages.map((message, index) => [message, outcomes[index] ?? heldBack]));
@@ -351,36 +352,16 @@ export class EventRelay implements Relay {
     }
   }
 
-  /** Ends a call before the handler's timeout: delivery ignores what is returned later, and so what was confirmed. */
-  async #publishWithDeadline(
+  async #publishWithin(
     messages: readonly BrokerMessage[],
     signal: AbortSignal,
     timeoutMs: number,
   ): Promise<readonly PublishOutcome[]> {
-    signal.throwIfAborted();
-    // AbortSignal.any would cost as much as everything else in a call with a single message.
-    const ended = new AbortController();
-    const given = Promise.withResolvers<never>();
-    const giveUp = (reason: unknown): void => {
-      ended.abort(reason);
-      given.reject(reason);
-    };
-    const onAbort = (): void => giveUp(signal.reason);
-    let cancel = this.#clock.after(timeoutMs, () => {
-      const reason = new Error(`There was no answer within ${Math.round(timeoutMs)} ms`);
-      ended.abort(reason);
-      cancel = this.#clock.after(lastWordsMs, () => giveUp(reason));
-    });
-    signal.addEventListener('abort', onAbort);
-    try {
-      const outcomes = await Promise.race([this.broker.publish(messages, ended.signal), given.promise]);
-      // Once the time is over, some may not have had their turn.
-      if (!ended.signal.aborted) assertComplete(messages, outcomes, (message) => this.#targetOf(message));
-      return outcomes;
-    } finally {
-      signal.removeEventListener('abort', onAbort);
-      cancel();
-    }
+    const limits = { clock: this.#clock, timeoutMs, signal };
+    const { result, isEnded } = await endInTime(limits, (ended) => this.broker.publish(messages, ended));
+    // Once the time is over, some may not have had their turn.
+    if (!isEnded) assertComplete(messages, result, (message) => this.#targetOf(message));
+    return result;
   }
 
   #note(kind: 'publishing' | 'waiting', code: RelayError['code'], error: unknown): void {
@@ -390,9 +371,4 @@ export class EventRelay implements Relay {
 
 function firstOfEachKey(messages: readonly BrokerMessage[]): readonly BrokerMessage[] {
   return [...Map.groupBy(messages, ({ key }) => key).values()].flatMap(([first]) => first ?? []);
-}
-
-/** Whether a call has ended because its events belong to another process now, or delivery stops: that says nothing of the broker. */
-function isGivenUp({ aborted, reason }: AbortSignal): boolean {
-  return aborted && FrameworkError.find(reason)?.code !== 'handler-timeout';
 }

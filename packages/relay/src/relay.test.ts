@@ -327,6 +327,31 @@ describe('a relay', () => {
     expect(publisher.state).toMatchObject({ kind: 'idle', lastError: undefined });
   });
 
+  test('does not publish again what a broker had confirmed when its process stopped amid a batch', async () => {
+    const { clock, counters, broker, publisher, databases, executor, delivery, operator, failures } =
+      await relayed();
+    await operator.pause('to-broker');
+    const ids = await Promise.all(Array.from({ length: 64 }, () => counters.open()));
+    const [silent] = ids;
+    broker.ignores = ({ attributes }) => attributes['subject'] === silent?.value;
+    for (const id of ids) for (let by = 1; by <= 3; by++) await counters.increase(id, by);
+    await operator.resume('to-broker');
+    await clock.advance(10_000);
+    const stopped = delivery.stop({ timeoutMs: 8_000 });
+    await clock.advance(12_000);
+    await stopped;
+    const other = new ScriptedBroker({ messagesMax: 1_000, timeoutMs: 30_000 });
+    const second = relay({ name: 'to-broker', broker: other, startFrom: 'beginning' });
+    new Delivery({ databases, executor, handlers: [second], clock }).start();
+    await clock.advance(5_000);
+    expect(broker.published).toHaveLength(63 * 3);
+    expect(other.published.map(({ attributes }) => attributes['subject'])).toEqual(
+      Array.from({ length: 3 }, () => silent?.value),
+    );
+    expect(failures).toEqual([]);
+    expect(publisher.state).toMatchObject({ kind: 'publishing', lastError: undefined });
+  });
+
   test('is not discovered among the handlers, where it would have no broker', () => {
     const broker = new ScriptedBroker({ messagesMax: 1, timeoutMs: 1 });
     const publisher = relay({ name: 'not-discovered', broker });

@@ -19,6 +19,8 @@ export class ScriptedBroker implements Broker {
   failsCall: (messages: readonly BrokerMessage[]) => boolean = () => false;
   /** The messages that get no answer, while others do. */
   isLost: (message: BrokerMessage) => boolean = () => false;
+  /** The messages for which it is silent, while others get their answers. */
+  ignores: (message: BrokerMessage) => boolean = () => false;
   refuses: (message: BrokerMessage) => boolean = () => false;
   /** The messages that it does not take now, with the time for which their target asks, if it does. */
   takesLater: (message: BrokerMessage) => { readonly afterMs?: number } | undefined = () => undefined;
@@ -42,6 +44,7 @@ export class ScriptedBroker implements Broker {
     const publishOne = async (message: BrokerMessage): Promise<void> => {
       this.sent.push(message.id);
       if (this.isDown || this.isLost(message)) throw new Error('connection refused');
+      if (this.ignores(message)) await new Promise<never>(() => undefined);
       if (this.refuses(message)) throw new RefusedByBroker('too large');
       const later = this.takesLater(message);
       if (later !== undefined) throw new NotTakenByBroker('not now', later.afterMs);

@@ -15,22 +15,34 @@ export interface EventFailure {
  * wait for that. An event that could not be tried, for example because its target is down or an earlier one of its model has failed,
  * is named as waiting, and uses no attempt. All events that are not named are done, and are never delivered again, even those
  * behind a failed event. If an event is named that is not in the batch, or none is, the whole batch has failed.
+ *
+ * A call whose signal is aborted, because delivery stops or hands the slot over, has about a second to name what is done by then:
+ * see `done`. All other events of the batch are delivered again.
  */
 export class PartialBatchError extends Error {
   override readonly name = 'PartialBatchError';
   readonly failures: readonly EventFailure[];
   /** The ids of events that are neither done nor failed. */
   readonly waiting: readonly string[];
+  /** The ids of events that are done even if the signal of the call is aborted. */
+  readonly done: readonly string[];
 
-  /** @param options.waiting the ids of events that are neither done nor failed. Default: none */
+  /**
+   * @param options.waiting the ids of events that are neither done nor failed. Default: none
+   * @param options.done the ids of events that are done. Only these count once the signal of the call is aborted. Default: none
+   */
   constructor(
     failures: readonly EventFailure[],
-    { waiting = [] }: { readonly waiting?: readonly string[] } = {},
+    {
+      waiting = [],
+      done = [],
+    }: { readonly waiting?: readonly string[]; readonly done?: readonly string[] } = {},
   ) {
     const [first] = failures;
     super(`Events of the batch failed: ${failures.length}; wait: ${waiting.length}`, { cause: first?.error });
     this.failures = [...failures];
     this.waiting = [...waiting];
+    this.done = [...done];
   }
 }
 
@@ -45,6 +57,11 @@ export function partialFailure(
   const named = attempted(() => failuresIn(thrown), new Map<string, unknown>());
   const ids = new Set(events.map(({ id }) => id));
   return named.size > 0 && [...named.keys()].every((id) => ids.has(id)) ? named : undefined;
+}
+
+/** The ids of the events that a {@link PartialBatchError} names as done; never throws, whatever was thrown. */
+export function namedAsDone(thrown: unknown): ReadonlySet<string> {
+  return attempted(() => new Set(thrown instanceof PartialBatchError ? thrown.done : []), new Set());
 }
 
 function failuresIn(thrown: unknown): ReadonlyMap<string, unknown> {

@@ -11,11 +11,17 @@ import {
   HandlerTimeoutError,
   type Observe,
   type ObservedEvent,
+  RetryLaterError,
   actionNameOf,
 } from '@framework/core/adapter';
 
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
-import { type AttemptFailure, type AttemptFailureHook, partialFailure } from './attempt-failure.js';
+import {
+  type AttemptFailure,
+  type AttemptFailureHook,
+  namedAsDone,
+  partialFailure,
+} from './attempt-failure.js';
 import type { HandlerContext, HandlerExecution } from '../handler/event-handler.js';
 import type { EnvelopeFactory } from '../handler/row-envelope.js';
 import { type AbandonedCalls, CallDeadlines, type TurnTime } from './call-deadlines.js';
@@ -27,8 +33,12 @@ import { type AbandonedCalls, CallDeadlines, type TurnTime } from './call-deadli
 export type HandlerOutcome =
   | { readonly kind: 'done' }
   | { readonly kind: 'failed'; readonly error: unknown }
-  /** Only the events with these ids failed, for these reasons. */
-  | { readonly kind: 'partly-failed'; readonly errors: ReadonlyMap<string, unknown> }
+  /** Only the events with these ids failed, for these reasons; `isEnded` if the call was told to end before they were tried. */
+  | {
+      readonly kind: 'partly-failed';
+      readonly errors: ReadonlyMap<string, unknown>;
+      readonly isEnded?: true;
+    }
   | { readonly kind: 'dropped' }
   | { readonly kind: 'held-back' };
 
@@ -53,6 +63,8 @@ interface Call {
 
 interface RunningCall extends Pick<Call, 'slot' | 'onOutcome'> {
   readonly context: CallContext;
+  /** Whether it was told to end: then only what a batch handler names as done counts. */
+  isEnding: boolean;
   /** Ends what an observer sees of the call, for this reason. */
   readonly onGivenUp: (reason: unknown) => void;
 }
@@ -86,6 +98,10 @@ export class HandlerCaller {
   readonly #running: CallDeadlines<RunningCall>;
   /** Calls that wait for a turn of the event loop in which there is time left. */
   readonly #waiting: Call[] = [];
+  /** The slots for which no further call is made. */
+  readonly #endedSlots = new WeakSet<CalledSlot>();
+  /** Whether no further call is made at all. */
+  #isEnded = false;
 
   constructor(options: HandlerCallerOptions) {
     this.#options = options;
@@ -121,6 +137,20 @@ export class HandlerCaller {
       counted,
       willRetry,
     });
+  }
+
+  /**
+   * Makes no further calls for a slot, or at all, and tells those that are running to end. What batch handlers name as done still counts.
+   * Whatever else a call returns or throws from then on says nothing about its events: it may have ended only because of its signal.
+   */
+  end(reason: unknown, slot?: CalledSlot): void {
+    if (slot === undefined) this.#isEnded = true;
+    else this.#endedSlots.add(slot);
+    for (const call of this.#running.calls) {
+      if (slot !== undefined && call.slot !== slot) continue;
+      call.isEnding = true;
+      call.context.abort(reason);
+    }
   }
 
   /** Abandons the calls for a slot that was lost, or all calls. */
@@ -165,14 +195,14 @@ export class HandlerCaller {
   #begin({ events, attempt, slot, onOutcome }: Call): void {
     const [event] = events;
     if (event === undefined) return onOutcome(done);
-    // Both may have changed while the call was being prepared.
-    if (!slot.held) return onOutcome(dropped);
+    // All of this may have changed while the call was being prepared.
+    if (!slot.held || this.#isEnded || this.#endedSlots.has(slot)) return onOutcome(dropped);
     const { handler, executor, envelopes, mayCall } = this.#options;
     if (!mayCall()) return onOutcome(heldBack);
     const shard = envelopes.shardOf(event.modelId);
     const context = new CallContext({ handler: handler.id, event, shard, attempt, executor });
     const ended = Promise.withResolvers<void>();
-    const call = { slot, context, onOutcome, onGivenUp: ended.reject };
+    const call: RunningCall = { slot, context, onOutcome, isEnding: false, onGivenUp: ended.reject };
     this.#running.add(call);
     const handling = {
       kind: 'handle',
@@ -185,8 +215,10 @@ export class HandlerCaller {
       const invoked = this.#invoke(event, events, context);
       invoked.then(ended.resolve, ended.reject);
       invoked.then(
-        () => this.#settle(call, done),
-        (error: unknown) => this.#settle(call, this.#failureOf(error, events)),
+        () => this.#settle(call, call.isEnding ? dropped : done),
+        (error: unknown) => {
+          this.#settle(call, call.isEnding ? this.#endOf(error, events) : this.#failureOf(error, events));
+        },
       );
       return ended.promise;
     });
@@ -218,6 +250,20 @@ export class HandlerCaller {
   #failureOf(error: unknown, events: readonly DeliverableEvent[]): HandlerOutcome {
     const errors = partialFailure(error, events);
     return errors === undefined ? { kind: 'failed', error } : { kind: 'partly-failed', errors };
+  }
+
+  /** What counts of what a call has thrown that was told to end. */
+  #endOf(thrown: unknown, events: readonly DeliverableEvent[]): HandlerOutcome {
+    const doneIds = namedAsDone(thrown);
+    const left = events.filter(({ id }) => !doneIds.has(id));
+    if (left.length === 0) return done;
+    // Without a done event, there is nothing to record: the next holder of the slot reads all of them again.
+    if (left.length === events.length) return dropped;
+    const error = new RetryLaterError({
+      afterMs: 0,
+      message: 'The call was told to end before the event was done',
+    });
+    return { kind: 'partly-failed', errors: new Map(left.map(({ id }) => [id, error])), isEnded: true };
   }
 
   #giveUp(call: RunningCall, outcome: HandlerOutcome, reason: unknown): void {

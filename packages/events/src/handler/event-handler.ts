@@ -52,8 +52,10 @@ export interface BatchEventHandler<E extends AnyHandledEvent> {
   /** The classes of the events that it wants, or `'all'`. */
   readonly event: EventSelection<E>;
   /**
-   * Handles one or more events of one slot; should end soon after `context.signal` is aborted. If it throws, none counts as
-   * handled.
+   * Handles one or more events of one slot. If it throws, none counts as handled, except with a `PartialBatchError`.
+   *
+   * It should end soon after `context.signal` is aborted. What it returns or throws then no longer counts, except events that a
+   * `PartialBatchError` names as `done`, if it ends within a second: these are not delivered again.
    */
   handleBatch(envelopes: readonly EventEnvelope<E>[], context: HandlerContext): Promise<void>;
 }

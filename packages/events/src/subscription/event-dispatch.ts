@@ -177,6 +177,12 @@ export class EventDispatch {
     return this.#queues.idle();
   }
 
+  /** Begins nothing more for a slot, or at all, and tells running calls to end; what batches name as done by then is recorded. */
+  end(reason: unknown, slot?: HeldSlot): void {
+    this.leave((each) => slot === undefined || each === slot);
+    this.#deps.caller.end(reason, slot);
+  }
+
   /** Abandons the calls for a slot that was lost, or every call. */
   drop(reason: unknown, slot?: HeldSlot): void {
     this.#deps.caller.drop(reason, slot);

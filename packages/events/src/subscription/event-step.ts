@@ -58,9 +58,9 @@ export class EventStep {
     if (outcome.kind === 'done') finish(handled);
     if (outcome.kind === 'held-back') return { works: handled, slot, waitMs: undefined };
     if (outcome.kind === 'partly-failed') {
-      const { errors } = outcome;
+      const { errors, isEnded = false } = outcome;
       const stateOf = (work: EventWork): FailedState =>
-        this.#failed(work.event, 1, errors.get(work.event.id));
+        this.#failed(work.event, 1, errors.get(work.event.id), !isEnded);
       await this.#block(handled, slot, stateOf, (work) => !errors.has(work.event.id));
     }
     if (outcome.kind !== 'failed') return undefined;
@@ -119,8 +119,9 @@ export class EventStep {
    * alone before one of them uses an attempt.
    *
    * @param event the first one, or the only one
+   * @param isReported false for events that were not tried, because the process hands them over
    */
-  #failed(event: DeliverableEvent, eventCount: number, thrown: unknown): FailedState {
+  #failed(event: DeliverableEvent, eventCount: number, thrown: unknown, isReported = true): FailedState {
     const { policy, context, caller } = this.#deps;
     const verdict = attemptVerdict(thrown);
     let failed = failedState(policy, { attempts: 0, uncounted: 0 }, thrown, verdict, context.random());
@@ -131,7 +132,8 @@ export class EventStep {
     }
     const { attempts, retryAfterMs: afterMs } = failed;
     const counted = attempts > 0;
-    caller.report({ event, eventCount, attempt: 1, error: thrown, counted, retryAfterMs: afterMs });
+    if (isReported)
+      caller.report({ event, eventCount, attempt: 1, error: thrown, counted, retryAfterMs: afterMs });
     return failed;
   }
 }

@@ -1,0 +1,124 @@
+import { describe, expect, test } from 'vitest';
+
+import { type HandlerContext, PartialBatchError, defaultDeliverySettings } from '../src/index.js';
+import { deposited } from './account.js';
+import { batchHandlerOf } from './bench-store.js';
+import { DeliveryBench } from './delivery-bench.js';
+
+const { leaseMs } = defaultDeliverySettings;
+const options = { name: 'publish', timeoutMs: 600_000 };
+/** The models `a`, `e` and `i` are all in slot 0. */
+const batch = [deposited('a', 1), deposited('e', 1), deposited('a', 2), deposited('e', 2), deposited('i', 1)];
+
+/** A call that goes on until it is told to end. */
+async function untilTold({ signal }: HandlerContext): Promise<void> {
+  await new Promise((resolve) => signal.addEventListener('abort', resolve));
+}
+
+/** Stops a process that handles a batch, and returns what the next one gets. */
+async function deliveredAfterStop(
+  work: (ids: readonly string[], context: HandlerContext) => Promise<void>,
+  bench = new DeliveryBench(),
+) {
+  const [first, second] = [batchHandlerOf(options, work), batchHandlerOf(options)];
+  bench.database.commit(...batch);
+  const { delivery, failures } = bench.start([first]);
+  await bench.clock.advance(300);
+  const stopped = delivery.stop({ timeoutMs: 1_000 });
+  await bench.clock.advance(5_000);
+  await stopped;
+  const started = bench.start([second]);
+  await bench.clock.advance(5_000);
+  return {
+    batches: first.batches,
+    later: second.batches.flat(),
+    failures: [...failures, ...started.failures],
+  };
+}
+
+describe('a batch that a stop ends', () => {
+  test('is delivered again except for the events that it names as done', async () => {
+    const { batches, later, failures } = await deliveredAfterStop(async (_ids, context) => {
+      await untilTold(context);
+      throw new PartialBatchError([], { done: ['a1', 'e1', 'e2'] });
+    });
+    expect(batches).toEqual([['a1', 'e1', 'a2', 'e2', 'i1']]);
+    expect(later.toSorted()).toEqual(['a2', 'i1']);
+    expect(failures).toEqual([]);
+  });
+
+  test('is over if it names every event as done', async () => {
+    const bench = new DeliveryBench();
+    const { later } = await deliveredAfterStop(async (ids, context) => {
+      await untilTold(context);
+      throw new PartialBatchError([], { done: ids });
+    }, bench);
+    expect(later).toEqual([]);
+    expect(bench.database.blockedOf('publish')).toEqual([]);
+  });
+
+  test.each<readonly [string, () => void]>([
+    ['returns', () => undefined],
+    [
+      'throws',
+      () => {
+        throw new Error('ended');
+      },
+    ],
+    [
+      'names failed events only',
+      () => {
+        throw new PartialBatchError([{ eventId: 'a1', error: new Error('ended') }], { waiting: ['e1'] });
+      },
+    ],
+    [
+      'names events of another batch as done',
+      () => {
+        throw new PartialBatchError([], { done: ['x1'] });
+      },
+    ],
+  ])('is delivered again as a whole, without an attempt, if it %s', async (_case, end) => {
+    const bench = new DeliveryBench();
+    const { later, failures } = await deliveredAfterStop(async (_ids, context) => {
+      await untilTold(context);
+      end();
+    }, bench);
+    expect(later).toEqual(['a1', 'e1', 'a2', 'e2', 'i1']);
+    expect(failures).toEqual([]);
+  });
+
+  test('begins no further call, and holds up the stop for two seconds at most', async () => {
+    const bench = new DeliveryBench();
+    const handler = batchHandlerOf({ ...options, batchMax: 1 }, async (_ids, context) => {
+      await untilTold(context);
+      await bench.clock.sleep(600_000);
+    });
+    bench.database.commit(...batch);
+    const { delivery } = bench.start([handler]);
+    await bench.clock.advance(300);
+    let isStopped = false;
+    void delivery.stop({ timeoutMs: 60_000 }).then(() => (isStopped = true));
+    await bench.clock.advance(60_000);
+    expect(isStopped).toBe(false);
+    await bench.clock.advance(2_000);
+    expect(isStopped).toBe(true);
+    expect(handler.batches).toHaveLength(1);
+  });
+});
+
+test('a batch whose slot is handed over is delivered elsewhere except for what it names as done', async () => {
+  const bench = new DeliveryBench();
+  // The models `c` and `d` are in the slots that a second process gets.
+  const first = batchHandlerOf(options, async (ids, context) => {
+    if (!ids.includes('c1')) return;
+    await untilTold(context);
+    throw new PartialBatchError([], { done: ['c1'] });
+  });
+  const second = batchHandlerOf(options);
+  bench.database.commit(deposited('c', 1), deposited('c', 2));
+  bench.start([first]);
+  await bench.clock.advance(300);
+  bench.start([second]);
+  await bench.clock.advance(4 * leaseMs);
+  expect(second.batches).toEqual([['c2']]);
+});
