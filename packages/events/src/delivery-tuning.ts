@@ -7,7 +7,10 @@ export type DeliveryTuning = Readonly<ReturnType<typeof derivedTuning>>;
 const fixedTuning = {
   /** About how many events are read at once. */
   readMax: 1_000,
-  /** How many events of one handler may be read and not finished. */
+  /**
+   * How many events of one handler may be read and not finished before nothing more is read. A slot counts as a sixteenth of this at
+   * most, and is read no further with half of it.
+   */
   unfinishedMax: 2_000,
   /** How many events of one handler may be finished beyond its saved cursors; after a crash, up to this many are handled again. */
   unsavedMax: 10_000,

@@ -5,8 +5,8 @@ import { describe, expect, test } from 'vitest';
 
 import { type BatchEventHandler, type EventEnvelope, PartialBatchError } from '../src/index.js';
 import { deposited } from './account.js';
-import { batchHandlerOf, blockElsewhere, giveAway } from './bench-store.js';
-import { type BenchProcess, DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+import { giveAway } from './bench-store.js';
+import { type BenchProcess, DeliveryBench, handlerOf } from './delivery-bench.js';
 
 /** Events of models whose names begin with a prefix. */
 const seenOf = (seen: readonly string[], prefix: string): readonly string[] =>
@@ -76,34 +76,6 @@ describe('a model that is drained by a handler that needs no event loop', () => 
 });
 
 describe('a model that waits for room', () => {
-  test('is drained as soon as a full slot waits for its dependency', async () => {
-    const bench = new DeliveryBench();
-    const hold = gate();
-    let calls = 0;
-    const handler = batchHandlerOf(
-      { name: 'one', batchMax: 5, whenBatchFails: 'wait', timeoutMs: 600_000 },
-      async (ids) => {
-        if (!ids.includes('a1')) return;
-        if (calls++ > 0) return new Promise(() => undefined);
-        await hold.opened;
-        throw new Error('down');
-      },
-    );
-    const { executor } = bench.start([handler], { unfinishedMax: 10 });
-    await bench.clock.advance(300);
-    for (let version = 1; version <= 20; version++) bench.database.commit(deposited('a', version));
-    executor.committed();
-    await bench.clock.advance(300);
-    bench.database.commit(deposited('b', 1), deposited('b', 2));
-    bench.database.cursors.set('one 1', bench.database.log.length);
-    blockElsewhere(bench, 'one', deposited('b', 1));
-    await bench.clock.advance(15_000);
-    expect(handler.batches).toEqual([['a1', 'a2', 'a3', 'a4', 'a5'], ['b1']]);
-    hold.open();
-    await bench.clock.advance(10_000);
-    expect(handler.batches).toContainEqual(['b2']);
-  });
-
   test('is drained when what was kept for another model is left to that', async () => {
     const { bench, handler, process } = await fullHandler(5_000, () => {
       throw new UnknownActionError('Nothing');

@@ -6,16 +6,28 @@ import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
 const many = (model: string, count: number): ReturnType<typeof deposited>[] =>
   Array.from({ length: count }, (_item, index) => deposited(model, index + 1));
 
+/** The ids of all events that are read from the log from now on. */
+function readIds({ log }: ReturnType<DeliveryBench['start']>['store']): ReadonlySet<string> {
+  const ids = new Set<string>();
+  const read = log.read.bind(log);
+  log.read = async (...asked) => {
+    const batch = await read(...asked);
+    for (const { id } of batch.events) ids.add(id);
+    return batch;
+  };
+  return ids;
+}
+
 describe('reading ahead', () => {
   test('ends when too many events are unfinished', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const handler = handlerOf({ name: 'one' }, () => hold.opened);
     bench.database.commit(...many('a', 100));
-    const { access } = bench.start([handler], { readMax: 5, unfinishedMax: 10 });
+    const { store } = bench.start([handler], { readMax: 5, unfinishedMax: 10 });
+    const read = readIds(store);
     await bench.clock.advance(300);
-    const reads = access.calls.get('log.read');
-    expect(reads).toBe(2);
+    expect(read.size).toBe(10);
     hold.open();
     await bench.clock.advance(300);
     expect(handler.seen).toHaveLength(100);
@@ -60,11 +72,12 @@ describe('reading ahead', () => {
 
 describe('a failed batch that waits', () => {
   test.each([
-    ['unfinished', { unfinishedMax: 40 }],
-    ['beyond the saved cursors', { unsavedMax: 40 }],
+    // A slot with more than half of them is not read on.
+    ['unfinished', { unfinishedMax: 40 }, 30],
+    ['beyond the saved cursors', { unsavedMax: 40 }, 40],
   ])(
     'lets other slots continue when the limit of events that are %s stops its reads',
-    async (_where, limit) => {
+    async (_where, limit, readMax) => {
       const bench = new DeliveryBench();
       const hold = gate();
       const seen: string[] = [];
@@ -80,21 +93,15 @@ describe('a failed batch that waits', () => {
       FrameworkEventHandler({ name: 'batches', startFrom: 'beginning', whenBatchFails: 'wait' })(Batches);
       bench.database.commit(...many('a', 100));
       const { store, executor } = bench.start([new Batches()], { readMax: 10, ...limit });
-      const read = new Set<string>();
-      const readLog = store.log.read.bind(store.log);
-      store.log.read = async (...asked) => {
-        const batch = await readLog(...asked);
-        for (const { id } of batch.events) read.add(id);
-        return batch;
-      };
+      const read = readIds(store);
       await bench.clock.advance(1_000);
-      expect(read.size).toBe(40);
+      expect(read.size).toBe(readMax);
       hold.open();
       bench.database.commit(...many('b', 100));
       executor.committed();
       await bench.clock.advance(60_000);
       expect(seen.filter((id) => id.startsWith('b'))).toHaveLength(100);
-      expect([...read].filter((id) => id.startsWith('a'))).toHaveLength(40);
+      expect([...read].filter((id) => id.startsWith('a'))).toHaveLength(readMax);
     },
   );
 

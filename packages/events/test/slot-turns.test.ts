@@ -68,3 +68,31 @@ test('suspects are blocked and tried once even if the cursor behind them cannot 
   await bench.clock.advance(20_000);
   expect(handler.seen).toEqual(['a1', 'a2']);
 });
+
+test.each([1, 5])(
+  'slow calls for %i models with long backlogs hold up no model of another slot',
+  async (slowCount) => {
+    const bench = new WideBench();
+    const slow = slots.slice(0, slowCount);
+    const arrivedMs: number[] = [];
+    const handler = handlerOf({ name: 'one' }, async ({ modelId, modelVersion }) => {
+      if (!modelId.startsWith('m5')) return bench.clock.sleep(1_000);
+      arrivedMs.push(bench.clock.elapsedMs() - sentMs.get(modelVersion)!);
+    });
+    const sentMs = new Map<number, number>();
+    const backlog = 3_000;
+    for (let version = 1; version <= backlog; version++)
+      bench.database.commit(...slow.map((slot) => deposited(`m${slot}-`, version, { slot })));
+    bench.start([handler]);
+    for (let version = 1; version <= 60; version++) {
+      await bench.clock.advance(1_000);
+      // The slow models go on getting events as well.
+      bench.database.commit(...slow.map((slot) => deposited(`m${slot}-`, backlog + version, { slot })));
+      sentMs.set(version, bench.clock.elapsedMs());
+      bench.database.commit(deposited('m5-', version, { slot: 5 }));
+    }
+    await bench.clock.advance(1_000);
+    expect(arrivedMs).toHaveLength(60);
+    expect(Math.max(...arrivedMs)).toBeLessThanOrEqual(1_000);
+  },
+);

@@ -206,13 +206,13 @@ class ModelReads {
   }
 
   /**
-   * The next requests; only those of models that keep what is read from their slot while there is no room, or their slot waits.
+   * The next requests; only those of models that keep what is read from their slot while there is no room, or their slot waits or is crowded.
    */
   #takeRequests(): readonly ReadRequest[] {
-    const hasRoom = !this.#drained.unfinished.full;
-    const waiting = this.#drained.waitingSlots;
+    const { unfinished, waitingSlots: waiting } = this.#drained;
+    const hasRoom = !unfinished.full;
     const mayRead = ({ phase, slot }: ModelRecovery): boolean =>
-      phase === 'joining' || (hasRoom && !waiting.has(slot));
+      phase === 'joining' || (hasRoom && !waiting.has(slot) && !unfinished.isCrowded(slot));
     const taken: ReadRequest[] = [];
     for (const request of this.#requests.splice(0)) {
       const { recovery, answer } = request;

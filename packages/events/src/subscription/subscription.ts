@@ -226,7 +226,10 @@ export class Subscription {
       saver.flushSoon();
       return [];
     }
-    return this.slots.readable(reader.generation).filter(({ slot }) => !waiting.has(slot));
+    const { unfinished } = this.dispatch;
+    return this.slots
+      .readable(reader.generation)
+      .filter(({ slot }) => !waiting.has(slot) && !unfinished.isCrowded(slot));
   }
 
   async #advance(group: readonly SlotPosition[]): Promise<void> {

@@ -6,19 +6,22 @@ import { heldBytes } from './log-reader.js';
 
 /** How many reads of the log one handler may have in progress at once. */
 const readsMax = 4;
+/** Into how many shares `unfinishedMax` is divided. A slot counts as one at most, so that a slow model leaves other slots theirs. */
+const shareCount = 16;
 
 /** What one handler has read and not finished, and what is being read for it: it limits how much more may be read. */
 export class UnfinishedEvents {
   readonly #settings: Pick<EngineSettings, 'unfinishedMax' | 'readBytesMax'>;
   readonly #waitingSlots: () => Iterable<HeldSlot>;
   readonly #onRoom: () => void;
+  /** How many events are unfinished; of each slot, one share at most. */
   #count = 0;
   #bytes = 0;
   #readCount = 0;
 
   /**
    * @param waitingSlots the slots that wait: their events do not hold up other slots, because nothing more is read from them
-   * @param onRoom called when it is no longer {@link UnfinishedEvents.full}
+   * @param onRoom called when it is no longer {@link full}, or a slot is no longer {@link isCrowded crowded}
    */
   constructor(
     settings: Pick<EngineSettings, 'unfinishedMax' | 'readBytesMax'>,
@@ -43,11 +46,19 @@ export class UnfinishedEvents {
     const { unfinishedMax, readBytesMax } = this.#settings;
     let [count, bytes] = [this.#count, this.#bytes];
     for (const { load } of this.#waitingSlots()) {
-      count -= load.count;
+      count -= this.#counted(load.count);
       bytes -= load.bytes;
     }
     const room = readsMax - this.#readCount - Math.ceil(bytes / readBytesMax);
     return count >= unfinishedMax ? 0 : Math.max(0, room);
+  }
+
+  /**
+   * Whether a slot has so many unfinished events that no more may be read from it, even if others may be read. A call with as many events
+   * as a batch has leaves room for those of the next one.
+   */
+  isCrowded({ load }: Pick<HeldSlot, 'load'>): boolean {
+    return load.count > this.#settings.unfinishedMax / 2;
   }
 
   /** Reads, and counts the read until it has ended. */
@@ -78,13 +89,22 @@ export class UnfinishedEvents {
 
   #add(works: readonly Pick<EventWork, 'event' | 'slot'>[], sign: 1 | -1): void {
     const wasFull = sign < 0 && this.full;
+    let isRoomier = false;
     for (const { event, slot } of works) {
       const bytes = sign * heldBytes(event);
-      this.#count += sign;
-      this.#bytes += bytes;
+      const wasCrowded = this.isCrowded(slot);
+      this.#count -= this.#counted(slot.load.count);
       slot.load.count += sign;
       slot.load.bytes += bytes;
+      this.#count += this.#counted(slot.load.count);
+      this.#bytes += bytes;
+      isRoomier ||= wasCrowded && !this.isCrowded(slot);
     }
-    if (wasFull && !this.full) this.#onRoom();
+    if (isRoomier || (wasFull && !this.full)) this.#onRoom();
+  }
+
+  /** What the unfinished events of a slot count. */
+  #counted(count: number): number {
+    return Math.min(count, Math.max(1, this.#settings.unfinishedMax / shareCount));
   }
 }
