@@ -179,6 +179,19 @@ test('a message that was found to blame stays to blame while its target asks for
   expect(fail(health, 't', 'bad')).toMatchObject([{ isToBlame: false }]);
 });
 
+test('a message that is asked to wait again and again is no suspect when a call gets no answer', async () => {
+  const clock = new VirtualClock();
+  const health = new TargetHealth(clock);
+  const isSuspect: boolean[] = [];
+  for (const afterMs of [2_000, 2_000, 2_000, undefined]) {
+    health.failed('limited', 't', { isPassed: false, reason, afterMs });
+    await clock.advance(2_000);
+    health.taken('t', ['good'], health.begin([['new', 't']]));
+    isSuspect.push(health.isSuspect('limited'));
+  }
+  expect(isSuspect).toEqual([false, false, false, true]);
+});
+
 test('a message is not to blame for what was sent before it had failed, or to another target', async () => {
   const clock = new VirtualClock();
   const health = new TargetHealth(clock);

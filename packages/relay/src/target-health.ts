@@ -50,6 +50,8 @@ interface Failed {
   readonly passedCount: number;
   /** Whether it was found to be to blame, and was not taken since. */
   readonly wasToBlame: boolean;
+  /** Whether it was answered with a time to wait, and so not left without an answer. */
+  readonly wasAsked: boolean;
 }
 
 /**
@@ -159,7 +161,7 @@ export class TargetHealth {
     // A broker of one's own may have made it from a text.
     const askedMs = afterMs !== undefined && afterMs > 0 ? Math.min(afterMs, askedMaxMs) : 0;
     const isAsked = askedMs > 0;
-    const isBlamed = this.blames(id, target, isPassed);
+    const isBlamed = this.blames(id, target, { isPassed, wasAsked: isAsked });
     // As no attempt is counted then, it stays to blame although no other was taken in between.
     const isToBlame = isBlamed || (isAsked && this.#failed.get(id)?.wasToBlame === true);
     if (!isToBlame) this.#noteTarget(id, target, { askedMs, reason, nowMs });
@@ -172,14 +174,18 @@ export class TargetHealth {
    *
    * @returns whether others for its target were sent after each of its last failures, and taken
    */
-  blames(id: string, target: string, isPassed = false): boolean {
+  blames(
+    id: string,
+    target: string,
+    { isPassed = false, wasAsked = false }: { readonly isPassed?: boolean; readonly wasAsked?: boolean } = {},
+  ): boolean {
     const last = this.#failed.get(id);
     const passedCount = last?.isPassed === true ? last.passedCount + 1 : 0;
     const count = this.failureCount(id) + 1;
     const isToBlame = passedCount >= passedMin;
     const wasToBlame = isToBlame || last?.wasToBlame === true;
     const sinceMs = this.#clock.elapsedMs();
-    remember(this.#failed, id, { target, sinceMs, count, isPassed, passedCount, wasToBlame });
+    remember(this.#failed, id, { target, sinceMs, count, isPassed, passedCount, wasToBlame, wasAsked });
     return isToBlame;
   }
 
@@ -188,10 +194,10 @@ export class TargetHealth {
     return this.#failed.get(id)?.count ?? 0;
   }
 
-  /** Whether a message is to blame if it fails once more. */
+  /** Whether a message is to blame if it gets no answer once more. One that was asked to wait had its answer. */
   isSuspect(id: string): boolean {
-    const { isPassed = false, passedCount = 0 } = this.#failed.get(id) ?? {};
-    return isPassed && passedCount + 1 >= passedMin;
+    const { isPassed = false, passedCount = 0, wasAsked = false } = this.#failed.get(id) ?? {};
+    return isPassed && !wasAsked && passedCount + 1 >= passedMin;
   }
 
   /** One message may be to blame itself; when a second one fails and none was taken in between, the target is down. */
