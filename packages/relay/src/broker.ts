@@ -21,7 +21,8 @@ export interface BrokerMessage {
  *
  * `confirmed`: the broker has stored it, as durably as its page says; it is never sent again. `later`: it was not taken, or there was no
  * answer, and it is sent again with the same id. `refused`: the broker will never take it, for the reason that it gave.
- * `held-back`: it was not published, because an earlier one of its key is not confirmed, or others for its target have failed.
+ * `held-back`: it was not published, because an earlier one of its key is not confirmed, others for its target have failed, or the time was
+ * over before its turn.
  */
 export type PublishOutcome =
   | { readonly kind: 'confirmed' }

@@ -286,6 +286,47 @@ describe('a webhook', () => {
     expect(await unhandled()).toEqual([]);
   });
 
+  test('holds back what had no turn before the time of its call was over', async () => {
+    const broker = open({ concurrency: 1 });
+    const answers: (() => void)[] = [];
+    answer = () =>
+      new Promise((resolve) => {
+        answers.push(() => resolve(new Response(null, { status: 204 })));
+      });
+    const caller = new AbortController();
+    const publish = (...ids: string[]) =>
+      broker.publish(
+        ids.map((id) => messageFor('t', id, 1)),
+        caller.signal,
+      );
+    const calls = [publish('a', 'b', 'c'), publish('d', 'e'), publish('f', 'g'), publish('h')];
+    for (let count = 1; count <= 2; count++) {
+      await vi.waitFor(() => expect(answers).toHaveLength(count));
+      answers[count - 1]?.();
+    }
+    await vi.waitFor(() => expect(answers).toHaveLength(3));
+    caller.abort(new Error('over'));
+    const outcomes = await Promise.all(calls);
+    expect(sent.map(({ headers }) => headers['ce-subject'])).toEqual(['a', 'd', 'f']);
+    expect(outcomes.map((call) => call.map(({ kind }) => kind))).toEqual([
+      ['confirmed', 'held-back', 'held-back'],
+      ['confirmed', 'held-back'],
+      ['later', 'held-back'],
+      ['held-back'],
+    ]);
+  });
+
+  test('that answers nothing until the time is over lets calls without a turn fail, too', async () => {
+    const broker = open({ concurrency: 1 });
+    answer = () => new Promise(() => undefined);
+    const caller = new AbortController();
+    const calls = ['a', 'b'].map((id) => broker.publish([messageFor('t', id, 1)], caller.signal));
+    await vi.waitFor(() => expect(sent).toHaveLength(1));
+    caller.abort(new Error('over'));
+    for (const call of calls) await expect(call).rejects.toThrow('over');
+    expect(sent).toHaveLength(1);
+  });
+
   test('leaves no listener behind at the signal of its caller', async () => {
     const { signal } = new AbortController();
     const broker = open();

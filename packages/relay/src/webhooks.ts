@@ -9,6 +9,7 @@ import {
   RefusedByBroker,
   publishByKey,
   singlyConfirmedLimits,
+  unanswered,
 } from './broker.js';
 import { headerValue } from './message.js';
 import { askedMaxMs } from './target-health.js';
@@ -51,6 +52,7 @@ const limitedMs = 1_000;
 const secretBytesMin = 24;
 /** How many bytes of an answer are quoted, to say why a message was not taken. */
 const reasonBytesMax = 500;
+const heldBack: PublishOutcome = { kind: 'held-back' };
 
 /**
  * A webhook as the broker of a relay: each event is a POST request, signed as Standard Webhooks describes.
@@ -73,6 +75,8 @@ class WebhookBroker implements Broker {
   readonly #limit: LimitFunction;
   readonly #timeoutMs: number;
   readonly #closed = new AbortController();
+  /** When the endpoint has answered last, whatever it was. */
+  #answeredMs = -Infinity;
   #client: Promise<HttpClient> | undefined;
 
   constructor(options: WebhookOptions) {
@@ -104,15 +108,29 @@ class WebhookBroker implements Broker {
     this.limits = singlyConfirmedLimits(this.#timeoutMs);
   }
 
-  publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
+  async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
     const ended = AbortSignal.any([signal, this.#closed.signal]);
+    const begunMs = performance.now();
+    const unsent = new Set(messages);
     // Several slots publish at the same time.
     const publishOne = (message: BrokerMessage): Promise<void> =>
       this.#limit(async () => {
         ended.throwIfAborted();
+        unsent.delete(message);
         await this.#post(message, ended);
       });
-    return publishByKey(messages, ended, publishOne, { concurrency: this.#limit.concurrency });
+    const { concurrency } = this.#limit;
+    const outcomes = await publishByKey(messages, ended, publishOne, { concurrency }).catch(
+      (error: unknown) => {
+        // If the time was over while the endpoint answered other calls, what had no turn shows nothing of it.
+        if (!signal.aborted || unsent.size === 0 || this.#answeredMs < begunMs) throw error;
+        return messages.map(() => unanswered);
+      },
+    );
+    return outcomes.map((outcome, index) => {
+      const message = messages[index];
+      return message !== undefined && unsent.has(message) ? heldBack : outcome;
+    });
   }
 
   /** Resolves when anything answers at the URL, whatever the status is: a webhook has no separate URL for checks. */
@@ -140,6 +158,7 @@ class WebhookBroker implements Broker {
     const signatures = this.#webhooks.map((webhook) => webhook.sign(message.id, sentAt, body));
     headers.set('webhook-signature', signatures.join(' '));
     const answer = await this.#fetch({ method: 'POST', headers, body }, signal);
+    this.#answeredMs = performance.now();
     const quoted = (await beginningOf(answer)).subarray(0, reasonBytesMax);
     if (answer.ok) return;
     const { status } = answer;
