@@ -62,11 +62,10 @@ function responseOf(status: number, body: ReadableStream | null = null): Respons
 
 describe('a webhook', () => {
   test('confirms by each 2xx, refuses by each 4xx about the message, and gets it again after all others', async () => {
-    const broker = open();
     const outcomes = new Map<number, string>();
     for (const status of statuses) {
       answer = () => responseOf(status);
-      outcomes.set(status, await outcomeOf(broker));
+      outcomes.set(status, await outcomeOf(open()));
     }
     const statusesOf = (kind: string) => statuses.filter((status) => outcomes.get(status) === kind);
     expect(statusesOf('confirmed')).toEqual(statuses.filter((status) => status < 300));
@@ -326,6 +325,34 @@ describe('a webhook', () => {
     for (const call of calls) await expect(call).rejects.toThrow('over');
     expect(sent).toHaveLength(1);
   });
+
+  test.each([429, 503])(
+    'that answers %i to one call gets no request of others before its Retry-After',
+    async (status) => {
+      vi.useFakeTimers({ toFake: ['performance'] });
+      const broker = open({ concurrency: 1 });
+      answer = () => new Response('no', { status, statusText: 'Busy', headers: { 'retry-after': '20' } });
+      const publish = (...ids: string[]) =>
+        broker.publish(
+          ids.map((id) => messageFor('t', id, 1)),
+          forever,
+        );
+      const calls = await Promise.all([publish('a', 'b'), publish('c', 'd')]);
+      vi.advanceTimersByTime(19_999);
+      const late = await publish('e');
+      expect(sent).toHaveLength(1);
+      const waits = [...calls, late].map(([outcome]) => outcome);
+      expect(waits).toMatchObject([
+        { kind: 'later', reason: `${status} Busy: no`, afterMs: 20_000 },
+        { kind: 'later', reason: `an earlier request was answered ${status} Busy`, afterMs: 20_000 },
+        { kind: 'later', afterMs: 1 },
+      ]);
+      vi.advanceTimersByTime(1);
+      answer = () => new Response(null, { status: 204 });
+      expect(await publish('f')).toEqual([{ kind: 'confirmed' }]);
+      vi.useRealTimers();
+    },
+  );
 
   test('leaves no listener behind at the signal of its caller', async () => {
     const { signal } = new AbortController();
