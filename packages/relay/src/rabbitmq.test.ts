@@ -203,6 +203,27 @@ describe('RabbitMQ', () => {
     expect(await unhandled()).toEqual([]);
   });
 
+  test('answers pings after it has refused a message because its routing key is too long', async () => {
+    const broker = open();
+    await outcomeOf(broker);
+    expect(await outcomeOf(broker, { ...messageFor('t', 'a', 1), eventType: 'x'.repeat(300) })).toBe(
+      'refused',
+    );
+    await broker.ping();
+    expect(server.connectionCount).toBe(1);
+  });
+
+  test('that takes nothing more when a ping begins is left without the channel of the ping', async () => {
+    const unhandled = unhandledRejections();
+    const broker = open();
+    await broker.ping();
+    server.blocksBy = 'low on memory';
+    await expect(broker.ping()).rejects.toThrow('low on memory');
+    const channels = () => server.called.filter(({ method }) => method.startsWith('ChannelClose'));
+    await expect.poll(channels).toMatchObject([{ method: 'ChannelCloseOk' }, { method: 'ChannelClose' }]);
+    expect(await unhandled()).toEqual([]);
+  });
+
   test('is connected once, by the first of callers that come at the same time, and stays so', async () => {
     const broker = open();
     await Promise.all([broker.ping(), broker.ping(), outcomeOf(broker)]);

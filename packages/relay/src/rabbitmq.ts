@@ -85,6 +85,7 @@ class RabbitMqBroker implements Broker {
   /** What the server has said is the largest message that it takes, and until when that is believed; it never says so before. */
   #serverLimit: { readonly bytesMax: number; readonly untilMs: number } = noLimit;
   #isClosedForSize = false;
+  /** The routing key of the last message that could be encoded. */
   #lastKey: string | undefined;
   readonly #routingKey: NameTemplate;
 
@@ -144,8 +145,9 @@ class RabbitMqBroker implements Broker {
     // It may be rejected before it is awaited.
     promise.catch(() => undefined);
     waits.add(reject);
+    const opening = connection.createChannel();
     try {
-      const channel = await Promise.race([connection.createChannel(), promise.then(() => undefined)]);
+      const channel = await Promise.race([opening, promise.then(() => undefined)]);
       if (channel === undefined) return;
       channel.on('error', (error: Error) => {
         const isTaken = error.message.includes('invalid expiration');
@@ -159,6 +161,8 @@ class RabbitMqBroker implements Broker {
       await promise;
     } finally {
       waits.delete(reject);
+      // Unless RabbitMQ has closed it, as it does when it answers.
+      opening.then((channel) => channel.close()).catch(() => undefined);
     }
   }
 
@@ -179,7 +183,6 @@ class RabbitMqBroker implements Broker {
     // Another connection would be blocked as well, and remain until RabbitMQ reads again.
     if (connected.blockedBy !== undefined) throw blockedError(connected.blockedBy);
     const routingKey = this.#routingKey.of(message);
-    this.#lastKey = routingKey;
     return new Promise((resolve, reject) => {
       connected.waits.add(reject);
       const onAnswer = (error: unknown): void => {
@@ -193,6 +196,7 @@ class RabbitMqBroker implements Broker {
       };
       try {
         channel.publish(exchange, routingKey, Buffer.from(body), propertiesOf(message), onAnswer);
+        this.#lastKey = routingKey;
       } catch (error) {
         connected.waits.delete(reject);
         // What cannot be encoded, such as a routing key of more than 255 bytes, can never be published.

@@ -55,6 +55,8 @@ export class ScriptedRabbitMq {
   /** Whether the exchange exists. */
   hasExchange = true;
   isSilent = false;
+  /** Why it will read nothing more, as it says before it opens a channel, if it does. */
+  blocksBy: string | undefined;
   readonly #server: Server;
 
   private constructor(server: Server) {
@@ -140,6 +142,8 @@ export class ScriptedRabbitMq {
         if (type === methodFrame) {
           const id = payload.readUInt32BE(0);
           const fields = definitions.decode(id, payload.subarray(4));
+          if (id === idOf('ChannelOpen') && this.blocksBy !== undefined)
+            send(0, 'ConnectionBlocked', { reason: this.blocksBy });
           if (id === idOf('BasicPublish'))
             publishing.set(channel, { method: fields, properties: {}, size: 0, body: Buffer.alloc(0) });
           else this.#answer(id, fields, (name, given) => send(channel, name, given), socket);
