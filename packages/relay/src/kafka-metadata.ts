@@ -68,6 +68,12 @@ export class KafkaMetadata {
     return { kind: 'refused', reason };
   }
 
+  /** Whether a topic takes records, or may do so at another time, as far as is known. */
+  mayExist(topic: string): boolean {
+    const count = this.countOf(topic);
+    return typeof count !== 'object' || count.kind !== 'refused';
+  }
+
   /** The server that leads a partition; `undefined` if there is none, as far as is known. */
   leaderOf(topic: string, partition: number): Broker | undefined {
     return this.#servers.get(this.#topics.get(topic)?.leaders[partition] ?? -1);

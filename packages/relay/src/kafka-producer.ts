@@ -99,7 +99,7 @@ export class KafkaProducer {
   /**
    * Resolves when a server answers. One that has asked for silence has answered, and would not do so again before it is over.
    *
-   * @param topic what the user must be permitted to write, if it is known
+   * @param topic what the user must be permitted to write, if it is known; with `autocreateTopics`, it need not exist
    * @throws ProtocolError when it is not, as far as the server says so, and what the client throws
    */
   async ping(topic: string | undefined): Promise<void> {
@@ -107,6 +107,7 @@ export class KafkaProducer {
     const { topics } = await this.#query(topic === undefined ? [] : [topic], { withRights: true });
     const { errorCode = 0, topicAuthorizedOperations: rights = rightsUnknown } =
       topics.find(({ name }) => name === topic) ?? {};
+    if (errorCode === codes.unknownTopic && this.#options.autocreateTopics === true) return;
     const isForbidden = errorCode === 0 && rights !== rightsUnknown && (rights & writeRight) === 0;
     if (errorCode !== 0 || isForbidden) throw new ProtocolError(errorCode || codes.topicAuthorizationFailed);
   }
@@ -307,6 +308,7 @@ export function refusalOf({ errorCode, errorMessage, recordErrors }: KafkaAnswer
 
 /** The error codes of the protocol that mean something here. */
 const codes = {
+  unknownTopic: 3,
   messageTooLarge: 10,
   invalidTopic: 17,
   recordListTooLarge: 18,

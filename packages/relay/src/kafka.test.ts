@@ -186,6 +186,31 @@ describe('Kafka', () => {
     expect(queried).toEqual(['123', '231', '312', '122', '22', '233', '33']);
   });
 
+  test.each([
+    ['x'.repeat(250), 0],
+    ['a b', 17],
+  ])('answers pings after it has refused a message for a topic that cannot exist', async (id, errorCode) => {
+    const broker = open({ topic: 't{id}' });
+    cluster.describe = (topic) => ({ errorCode: topic.includes(id) ? errorCode : 0 });
+    expect(await kindsOf(broker, [messageFor('t', '1', 1)])).toEqual(['confirmed']);
+    expect(await kindsOf(broker, [messageFor('t', id, 1)])).toEqual(['refused']);
+    await broker.ping();
+    expect(cluster.metadata.mock.lastCall?.[0]).toEqual(['t1']);
+  });
+
+  test.each([true, false])(
+    'whose topic is missing answers a ping if it creates topics: %s',
+    async (creates) => {
+      const broker = open({ topic: 't1', client: { autocreateTopics: creates } });
+      cluster.describe = () => ({ errorCode: 3 });
+      const pinged = await broker.ping().then(
+        () => true,
+        () => false,
+      );
+      expect(pinged).toBe(creates);
+    },
+  );
+
   test('leaves no timer, and no listener at the signals of its callers, however calls end', async () => {
     const unhandled = unhandledRejections();
     const { signal } = new AbortController();

@@ -156,7 +156,7 @@ class KafkaBroker implements Broker {
     return target;
   }
 
-  /** Also checks that the user may write to the configured topic, or to the topic of the last message. */
+  /** Also checks that the user may write to the configured topic, or to the topic of the last message whose topic can exist. */
   async ping(): Promise<void> {
     await this.#withProducer((producer) => this.#answer(producer.ping(this.#lastTopic), forever));
   }
@@ -256,12 +256,12 @@ class KafkaBroker implements Broker {
   ): Promise<readonly KafkaRecord[]> {
     const { messageBytesMax = messageBytesMaxDefault } = this.#options;
     const topics = [...new Set(messages.map((message) => this.#topic.of(message)))];
-    this.#lastTopic = topics.at(-1);
     await this.#answer(producer.describe(topics), signal, topicPatienceMs).catch((error: unknown) => {
       // The caller's time may be over because missing topics were awaited.
       const isKnown = topics.every((topic) => this.#metadata.countOf(topic) !== undefined);
       if (!signal.aborted || !isKnown) throw error;
     });
+    this.#lastTopic = topics.findLast((topic) => this.#metadata.mayExist(topic)) ?? this.#lastTopic;
     const failedKeys = new Set<string>();
     return messages.flatMap((message) => {
       if (failedKeys.has(message.key)) return [];

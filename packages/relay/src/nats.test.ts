@@ -262,6 +262,16 @@ describe('NATS', () => {
     await expect(broker.ping()).rejects.toBeInstanceOf(Error);
   });
 
+  test('answers pings after it has refused a message whose subject cannot exist', async () => {
+    const broker = open({ subject: 't.{id}' });
+    server.answers = ({ headers }) =>
+      headers['Nats-Expected-Stream'] === '.' ? { error: { err_code: 10_060 } } : { stream: 's', seq: 1 };
+    expect(await outcomeOf(broker)).toEqual({ kind: 'confirmed' });
+    expect(await outcomeOf(broker, messageFor('t', 'a b', 1))).toMatchObject({ kind: 'refused' });
+    await broker.ping();
+    expect(server.published.map(({ subject }) => subject)).toEqual(['t.a', 't.a']);
+  });
+
   test.each(['nats://ann:s3cret@127.0.0.1', 'ann@127.0.0.1'])(
     'is not opened at %s, which has a user',
     (address) => {

@@ -86,6 +86,7 @@ class NatsBroker implements Broker {
   readonly #options: NatsOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
   readonly #subject: NameTemplate;
+  /** The subject of the last message that was not refused. */
   #lastSubject: string | undefined;
 
   constructor(options: NatsOptions) {
@@ -132,7 +133,7 @@ class NatsBroker implements Broker {
   }
 
   /**
-   * Also checks that the user may publish to the subject of the last message, if there was one. The probe is not stored, but plain
+   * Also checks that the user may publish to the subject of the last message that was not refused, if there was one. The probe is not stored, but plain
    * subscribers of the subject receive it, without body and attributes.
    */
   async ping(): Promise<void> {
@@ -169,16 +170,17 @@ class NatsBroker implements Broker {
       throw new NotTakenByBroker(
         `the stream ${name} keeps messages for its consumers (retention: interest), and none of them gets ${subject}`,
       );
-    this.#lastSubject = subject;
     try {
       const { sequence, isRepeat } = await acknowledgements.publish(
         subject,
         message.body,
         headersOf(message, subject, name, interestSince),
       );
+      this.#lastSubject = subject;
       if (!isRepeat || (await stream.has(sequence))) return;
     } catch (error) {
       if (isRefusal(error)) throw new RefusedByBroker((error as Error).message);
+      this.#lastSubject = subject;
       if (error instanceof NatsRefusal && error.code === noResponders)
         throw new NotTakenByBroker(
           `no stream takes the subject ${subject}, or the one that does has no leader`,
