@@ -272,6 +272,12 @@ describe('NATS', () => {
     expect(server.published.map(({ subject }) => subject)).toEqual(['t.a', 't.a']);
   });
 
+  test('that cannot be reached is not waited for, whatever the options of the client say', async () => {
+    const connection = { waitOnFirstConnect: true, maxReconnectAttempts: -1, reconnectTimeWait: 10 };
+    const broker = open({ servers: ['127.0.0.1:1'], connection });
+    await expect(broker.ping()).rejects.toThrow('There is no connection to NATS at 127.0.0.1:1');
+  });
+
   test.each(['nats://ann:s3cret@127.0.0.1', 'ann@127.0.0.1'])(
     'is not opened at %s, which has a user',
     (address) => {

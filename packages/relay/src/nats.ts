@@ -39,7 +39,10 @@ export interface NatsOptions {
   readonly createWith?: readonly string[];
   /** How long one message may take to be confirmed, in milliseconds. Default 5,000. */
   readonly timeoutMs?: number;
-  /** Further options of the client, such as `user`, `pass` or `tls`. */
+  /**
+   * Further options of the client, such as `user`, `pass` or `tls`. `waitOnFirstConnect` has no effect: a first connection fails when no server
+   * can be reached, and the next call opens another one.
+   */
   readonly connection?: Omit<ConnectionOptions, 'servers'>;
 }
 
@@ -204,13 +207,17 @@ function isRefusal(error: unknown): boolean {
 async function openNats(options: NatsOptions, warn: (text: string) => void): Promise<Connected> {
   const { servers, stream: name, createWith, timeoutMs = timeoutMsDefault, connection: further } = options;
   // A connection on which the server is silent is replaced after three of these intervals.
-  const connection = await connect({ pingInterval: timeoutMs, ...further, servers: [...servers] }).catch(
-    (cause: unknown) => {
-      // The client says only what happened, such as "timeout".
-      const reason = cause instanceof Error ? cause.message : String(cause);
-      throw new Error(`There is no connection to NATS at ${servers.join(', ')}: ${reason}`, { cause });
-    },
-  );
+  const connection = await connect({
+    pingInterval: timeoutMs,
+    ...further,
+    // Nothing could end the client's attempts, and each call would add its own.
+    waitOnFirstConnect: false,
+    servers: [...servers],
+  }).catch((cause: unknown) => {
+    // The client says only what happened, such as "timeout".
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new Error(`There is no connection to NATS at ${servers.join(', ')}: ${reason}`, { cause });
+  });
   try {
     const manager = await jetstreamManager(connection, { timeout: timeoutMs, checkAPI: false });
     const stream = new NatsStream(manager, { servers, name, createWith, warn });
