@@ -225,6 +225,24 @@ describe('Redis', () => {
     expect(await unhandled()).toEqual([]);
   });
 
+  test.each([
+    ['+none', undefined],
+    ['+stream', undefined],
+    ['-NOPERM no permissions to run TYPE', undefined],
+    ['+string', 'The key events has a string, not a stream'],
+  ] as const)('that says %s of the type of the stream answers a ping with %s', async (type, reason) => {
+    const asked: string[] = [];
+    server.typeOf = (key) => {
+      asked.push(key);
+      return type;
+    };
+    const pinged = await open({ stream: 'events' })
+      .ping()
+      .catch((error: unknown) => error);
+    expect(pinged).toEqual(reason && new Error(reason));
+    expect(asked).toEqual(['events']);
+  });
+
   test('gets nothing further from a call whose time is over, which says what it knows', async () => {
     const caller = new AbortController();
     server.refuses = () => {

@@ -319,14 +319,21 @@ async function bytesMaxOf(client: Client): Promise<number> {
 }
 
 /**
- * Checks that the server takes entries of a stream. It looks last at the id of an entry, and no entry can have this one.
+ * Checks that the server takes entries of a stream, by one that it never takes because of its id. The type of what the key has is a question of
+ * its own, because the server looks at the id before.
  *
- * @throws ErrorReply with the reason why it takes none
+ * @throws ErrorReply with the reason why it takes none; Error when the key has something else than a stream
  */
 async function assertTakes(client: Client, stream: string): Promise<void> {
   await client.xAddNoMkStream(stream, '0-0', { probe: '' }).catch((error: unknown) => {
     if (!(error instanceof ErrorReply && error.message.includes('must be greater than 0-0'))) throw error;
   });
+  const type = await client.type(stream).catch((error: unknown) => {
+    // The first entry shows it to users who may not ask.
+    if (error instanceof ErrorReply) return 'none';
+    throw error;
+  });
+  if (type !== 'none' && type !== 'stream') throw new Error(`The key ${stream} has a ${type}, not a stream`);
 }
 
 function clientOf({ url, client, timeoutMs = timeoutMsDefault }: RedisOptions) {

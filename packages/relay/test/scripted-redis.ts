@@ -21,6 +21,8 @@ export class ScriptedRedis {
   aborts: string | undefined;
   /** The error of a whole transaction, if it is refused because of its entries. */
   refusesAll: (entries: readonly RedisEntry[]) => string | undefined = () => undefined;
+  /** The type of what a key has, or an error. */
+  typeOf: (key: string) => `+${string}` | `-${string}` = () => '+none';
   isSilent = false;
   /** Called with each command that gets no answer. */
   onSilence: () => void = () => undefined;
@@ -79,6 +81,7 @@ export class ScriptedRedis {
     if (name === 'PING') return '+PONG\r\n';
     if (name === 'CONFIG') return "-ERR unknown command 'CONFIG'\r\n";
     if (name === 'INFO') return `$${this.info.length}\r\n${this.info}\r\n`;
+    if (name === 'TYPE') return `${this.typeOf(words[0] ?? '')}\r\n`;
     if (name === 'XADD' && words.includes('0-0'))
       return `-${this.aborts ?? 'ERR The ID specified in XADD must be greater than 0-0'}\r\n`;
     if (name === 'XADD') {
