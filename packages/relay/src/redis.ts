@@ -1,13 +1,6 @@
 import { ErrorReply, type RedisClientOptions, createClient } from 'redis';
 
-import {
-  type Broker,
-  type BrokerMessage,
-  type PublishOutcome,
-  callTimeoutMs,
-  unanswered,
-  warnOnce,
-} from './broker.js';
+import { type Broker, type BrokerMessage, type PublishOutcome, callTimeoutMs, warnOnce } from './broker.js';
 import { ConnectionOnDemand } from './connection-on-demand.js';
 import { NameTemplate } from './name-template.js';
 import { unlessAborted } from './unless-aborted.js';
@@ -117,7 +110,7 @@ class RedisBroker implements Broker {
       }
       waiting = waiting.filter((message) => !outcomes.has(message) && !failedKeys.has(message.key));
     }
-    return messages.map((message) => outcomes.get(message) ?? (signal.aborted ? unanswered : heldBack));
+    return messages.map((message) => outcomes.get(message) ?? heldBack);
   }
 
   /** The stream. */
