@@ -58,8 +58,7 @@ const heldBack: PublishOutcome = { kind: 'held-back' };
  * A webhook as the broker of a relay: each event is a POST request, signed as Standard Webhooks describes.
  *
  * An answer of status 2xx confirms a message. One of 4xx refuses it, except 401, 403, 404, 405, 407, 408, 410, 421, 423, 425 and 429: after
- * these and all other answers the message is sent again. Nothing else is sent either before the time that `Retry-After` names, or within a second
- * after 429. Redirects are not followed.
+ * these and all other answers the message is sent again, not before the time that `Retry-After` names. Redirects are not followed.
  *
  * @throws Error when a secret is not one of Standard Webhooks, the URL is not an HTTP URL or contains a password, the proxy is not an HTTP URL, or
  * `concurrency` is not at least 1
@@ -78,8 +77,6 @@ class WebhookBroker implements Broker {
   readonly #closed = new AbortController();
   /** When the endpoint has answered last, whatever it was. */
   #answeredMs = -Infinity;
-  /** Until when the endpoint has asked to be sent nothing, on the clock of `performance`, and the answer that did. */
-  #asked = { untilMs: -Infinity, status: '' };
   #client: Promise<HttpClient> | undefined;
 
   constructor(options: WebhookOptions) {
@@ -115,15 +112,20 @@ class WebhookBroker implements Broker {
     const ended = AbortSignal.any([signal, this.#closed.signal]);
     const begunMs = performance.now();
     const unsent = new Set(messages);
+    let asked: NotTakenByBroker | undefined;
     // Several slots publish at the same time.
     const publishOne = (message: BrokerMessage): Promise<void> =>
       this.#limit(async () => {
         ended.throwIfAborted();
+        // An answer to this call has asked for time since the message began to wait for its turn.
+        if (asked !== undefined) throw asked;
         unsent.delete(message);
-        const askedMs = this.#asked.untilMs - performance.now();
-        if (askedMs > 0)
-          throw new NotTakenByBroker(`an earlier request was answered ${this.#asked.status}`, askedMs);
-        await this.#post(message, ended);
+        try {
+          await this.#post(message, ended);
+        } catch (error) {
+          if (error instanceof NotTakenByBroker && error.afterMs !== undefined) asked ??= error;
+          throw error;
+        }
       });
     const { concurrency } = this.#limit;
     const outcomes = await publishByKey(messages, ended, publishOne, { concurrency }).catch(
@@ -165,21 +167,14 @@ class WebhookBroker implements Broker {
     headers.set('webhook-signature', signatures.join(' '));
     const answer = await this.#fetch({ method: 'POST', headers, body }, signal);
     this.#answeredMs = performance.now();
-    const { status, statusText, headers: given } = answer;
-    const askedMs = answer.ok ? undefined : retryAfterMs(given.get('retry-after'));
-    const afterMs = status === 429 ? Math.max(limitedMs, askedMs ?? 0) : askedMs;
-    const isFinal = status >= 400 && status < 500 && !laterStatuses.has(status);
-    // Before the body is read: other calls may send more meanwhile.
-    if (!isFinal && afterMs !== undefined) this.#leaveAlone(afterMs, `${status} ${statusText}`);
     const quoted = (await beginningOf(answer)).subarray(0, reasonBytesMax);
     if (answer.ok) return;
-    const reason = `${status} ${statusText}: ${new TextDecoder().decode(quoted)}`;
-    throw isFinal ? new RefusedByBroker(reason) : new NotTakenByBroker(reason, afterMs);
-  }
-
-  #leaveAlone(afterMs: number, status: string): void {
-    const untilMs = performance.now() + afterMs;
-    if (untilMs > this.#asked.untilMs) this.#asked = { untilMs, status };
+    const { status } = answer;
+    const reason = `${status} ${answer.statusText}: ${new TextDecoder().decode(quoted)}`;
+    if (status >= 400 && status < 500 && !laterStatuses.has(status)) throw new RefusedByBroker(reason);
+    const askedMs = retryAfterMs(answer.headers.get('retry-after'));
+    const afterMs = status === 429 ? Math.max(limitedMs, askedMs ?? 0) : askedMs;
+    throw new NotTakenByBroker(reason, afterMs);
   }
 
   async #fetch(request: RequestInit, signal: AbortSignal): Promise<Response> {
