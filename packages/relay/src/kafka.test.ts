@@ -187,9 +187,9 @@ describe('Kafka', () => {
   });
 
   test.each([
-    ['x'.repeat(250), 0],
-    ['a b', 17],
-  ])('answers pings after it has refused a message for a topic that cannot exist', async (id, errorCode) => {
+    ['too long', 'x'.repeat(250), 0],
+    ['invalid', 'a b', 17],
+  ])('answers pings after it has refused a message for a topic that is %s', async (_what, id, errorCode) => {
     const broker = open({ topic: 't{id}' });
     cluster.describe = (topic) => ({ errorCode: topic.includes(id) ? errorCode : 0 });
     expect(await kindsOf(broker, [messageFor('t', '1', 1)])).toEqual(['confirmed']);
