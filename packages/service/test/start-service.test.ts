@@ -19,10 +19,19 @@ afterAll(() => database.drop());
 
 const logger = pino({ level: 'silent' });
 
-function start(serve?: () => Promise<ServedApi>, sections: object = {}): Promise<RunningService> {
+function start(
+  serve?: () => Promise<ServedApi>,
+  sections: object = {},
+  shutdownTimeoutMs?: number,
+): Promise<RunningService> {
   const config = parseFrameworkConfig(configTree(database.url, sections));
   const definition = { ...helpDesk, http: { ...helpDesk.http, ...(serve && { serve }) } };
-  return startService(definition, { config, port: 0, logger });
+  return startService(definition, {
+    config,
+    port: 0,
+    logger,
+    ...(shutdownTimeoutMs && { shutdownTimeoutMs }),
+  });
 }
 
 /** A port on which something listens. */
@@ -37,8 +46,15 @@ const url = 'http://127.0.0.1:1';
 
 const failToClose = (): Promise<void> => Promise.reject(new Error('close failed'));
 
-test('everything is closed although the server of the application fails to close', async () => {
-  const running = await start(async () => ({ url, close: failToClose }), { metrics: { port: 0 } });
+const throwAtOnce = (): never => {
+  throw new Error('close failed');
+};
+
+test.each([
+  ['rejects', failToClose],
+  ['throws at once', throwAtOnce],
+])('everything is closed although close of the application %s', async (_how, close) => {
+  const running = await start(async () => ({ url, close }), { metrics: { port: 0 } });
   await running.service.databases.ready();
   const stopDelivery = vi.spyOn(running.service.delivery, 'stop');
   await expect(running.stop()).rejects.toThrow('close failed');
@@ -54,6 +70,13 @@ test.each([
   const close = vi.fn<() => Promise<void>>(async () => undefined);
   await expect(start(async () => ({ url, close }), await sectionsOf())).rejects.toThrow('EADDRINUSE');
   expect(close).toHaveBeenCalledTimes(1);
+});
+
+const hang = (): Promise<void> => new Promise(() => undefined);
+
+test('a start that fails says why although close of the application hangs', async () => {
+  const sections = { metrics: { port: await takenPort() } };
+  await expect(start(async () => ({ url, close: hang }), sections, 100)).rejects.toThrow('EADDRINUSE');
 });
 
 test('a mistake in the section for operators ends the start before anything listens', async () => {
@@ -83,6 +106,13 @@ test.each([
 });
 
 const serveNothing = (): Promise<ServedApi> => Promise.resolve(undefined as unknown as ServedApi);
+
+test('a server of the application that does not say where it listens is closed', async () => {
+  const close = vi.fn<() => Promise<void>>(async () => undefined);
+  const served = { close } as unknown as ServedApi;
+  await expect(start(async () => served)).rejects.toThrow(/http\.serve must resolve to the url/);
+  expect(close).toHaveBeenCalledTimes(1);
+});
 
 test('a server of the application must say where it listens', async () => {
   await expect(start(serveNothing)).rejects.toThrow(/http\.serve must resolve to the url/);

@@ -160,8 +160,10 @@ async function serveBy(
   // What plain JavaScript may return.
   const served = (await serve(api, options)) as Partial<ServedApi> | undefined;
   const { url, close, server } = served ?? {};
-  if (url === undefined || close === undefined)
+  if (url === undefined || close === undefined) {
+    await Promise.allSettled([(async () => close?.())()]);
     throw new InvariantViolationError('http.serve must resolve to the url at which it listens, and to close');
+  }
   const draining = server && new Draining(server);
   const closeAll = (): Promise<void> => (draining ? draining.close(close) : close());
   if (options.tls === undefined || url.startsWith('https:')) return { url, close: closeAll };

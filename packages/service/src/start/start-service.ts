@@ -45,7 +45,10 @@ export interface StartOptions extends Partial<Omit<ListenOptions, 'config' | 'lo
   readonly handlers?: readonly AnyEventHandler[];
   /** What to change in the executor's policy for attempts. Default: nothing. */
   readonly retry?: Partial<RetryPolicy>;
-  /** How long the caller lets `stop` take, in milliseconds: handlers may take half of it. Default: unlimited. */
+  /**
+   * How long the caller lets `stop` take, in milliseconds: handlers may take half of it. Default: unlimited. A start that fails closes what
+   * it has opened for as long; default 10,000.
+   */
   readonly shutdownTimeoutMs?: number;
   /** Called when handlers hang. It should end the process, so that its supervisor restarts it. Default: does nothing. */
   readonly onRestartNeeded?: () => void;
@@ -114,10 +117,14 @@ export async function startService<A extends Application>(
       stop: () => closeAll(opened),
     };
   } catch (error) {
-    await closeAll(opened).catch(() => undefined);
+    const { shutdownTimeoutMs = failedCloseMs } = options;
+    await within(shutdownTimeoutMs, closeAll(opened)).catch(() => undefined);
     throw error;
   }
 }
+
+/** How long closing what a failed start has opened may take if its caller sets no limit, in milliseconds. */
+const failedCloseMs = 10_000;
 
 /** What a service has opened so far. */
 interface Opened<A extends Application> {
@@ -137,14 +144,23 @@ interface Opened<A extends Application> {
 async function closeAll<A extends Application>(opened: Opened<A>): Promise<void> {
   const { metrics, relays, listener, service, server, operators } = opened;
   const failures: unknown[] = [];
-  const settled = async (...closings: readonly (Promise<unknown> | undefined)[]): Promise<void> => {
-    for (const outcome of await Promise.allSettled(closings.map(async (closing) => closing)))
+  const settled = async (...closings: readonly (() => Promise<unknown> | undefined)[]): Promise<void> => {
+    // What an application provides may also throw at once.
+    for (const outcome of await Promise.allSettled(closings.map(async (close) => close())))
       if (outcome.status === 'rejected') failures.push(outcome.reason);
   };
   // In parallel: a request that does not end must not keep the leases from being given back.
-  await settled(server?.close(), operators?.close(), service?.delivery.stop());
-  await settled(metrics.stop());
-  await settled(service?.databases.close(), closeBrokers(relays), listener?.close());
+  await settled(
+    () => server?.close(),
+    () => operators?.close(),
+    () => service?.delivery.stop(),
+  );
+  await settled(() => metrics.stop());
+  await settled(
+    () => service?.databases.close(),
+    () => closeBrokers(relays),
+    () => listener?.close(),
+  );
   if (failures.length > 0) throw failures[0];
 }
 
@@ -171,8 +187,17 @@ const brokersCloseMs = 1_000;
 
 /** Disconnects from the brokers; one that does not answer needs nothing any more, and must not use up the time for stopping. */
 async function closeBrokers(relays: readonly Relay[]): Promise<void> {
+  // Each on its own: one that throws must not keep the others connected.
+  await within(brokersCloseMs, Promise.allSettled(relays.map(async ({ broker }) => broker.close())));
+}
+
+/** Waits for what may hang, but no longer than that. */
+async function within(timeoutMs: number, closing: Promise<unknown>): Promise<void> {
   const closed = new AbortController();
-  const late = delay(brokersCloseMs, undefined, { signal: closed.signal }).catch(() => undefined);
-  await Promise.race([Promise.allSettled(relays.map(({ broker }) => broker.close())), late]);
-  closed.abort();
+  const late = delay(timeoutMs, undefined, { signal: closed.signal }).catch(() => undefined);
+  try {
+    await Promise.race([closing, late]);
+  } finally {
+    closed.abort();
+  }
 }
