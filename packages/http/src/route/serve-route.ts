@@ -167,14 +167,20 @@ function answerWrite(
 ): Response {
   const headers = { ...common };
   if (isReplayed) headers[replayedHeader] = 'true';
-  if (location !== undefined) headers['location'] = encodeURI(decodeURI(location));
+  if (location !== undefined) headers['location'] = encoded(location);
   if (resource !== undefined) headers['etag'] = entityTag(resource.version);
   if (status < 400 && prefersMinimal(sent)) {
     headers['preference-applied'] = 'return=minimal';
     return new Response(null, { status: status === 200 ? 204 : status, headers });
   }
-  if (resource !== undefined) headers['content-location'] = resource.address;
+  if (resource !== undefined) headers['content-location'] = encoded(resource.address);
   return jsonAnswer(status, body, headers);
+}
+
+/** An address as a header may contain it: escapes stay as they are, and what is neither one nor allowed becomes one (RFC 3986). */
+function encoded(address: string): string {
+  const others = /%(?![\dA-F]{2})|[^\w\-.~:/?#[\]@!$&'()*+,;=%]/giu;
+  return address.toWellFormed().replaceAll(others, (character) => encodeURIComponent(character));
 }
 
 function subjectOf({ model, action }: Route): LogSubject | undefined {
