@@ -213,11 +213,19 @@ describe('a hash chain', () => {
     expect(log.end).not.toEqual(end);
   });
 
+  test.each(['', 'k'.repeat(15)])('is refused with the key %j, which is too short', async (key) => {
+    const { folder, file } = await auditFile();
+    const hashKeyFile = join(folder, 'key');
+    await writeFile(hashKeyFile, key);
+    const settings = auditSchema.parse({ file, hashChain: true, hashKeyFile });
+    await expect(AuditLog.open(settings, () => undefined)).rejects.toThrow('needs at least 16');
+  });
+
   test('with a key cannot be made anew without it', async () => {
     const { folder, file, openLog } = await auditFile();
     const [keyFile, otherFile] = [join(folder, 'key'), join(folder, 'other')];
-    await writeFile(keyFile, 'secret');
-    await writeFile(otherFile, 'guessed');
+    await writeFile(keyFile, 's'.repeat(16));
+    await writeFile(otherFile, 'g'.repeat(16));
     const log = await AuditLog.open(
       auditSchema.parse({ file, hashChain: true, hashKeyFile: keyFile }),
       () => undefined,

@@ -98,7 +98,7 @@ export class AuditLog {
    *
    * @param onFailure called with each new reason why a line cannot be written; the write is retried every second
    * @param followIntervalMs the interval between checks for a renamed or changed file, in milliseconds. Default 100
-   * @throws the system's error when the file cannot be opened, or the key cannot be read
+   * @throws the system's error when the file cannot be opened, or the key cannot be read; an error when the key has less than 16 bytes
    */
   static async open(
     settings: AuditSettings,

@@ -14,10 +14,19 @@ export const chainStart: ChainEnd = { sequence: 0, hash: '0'.repeat(64) };
 /** Computes the hash of a line. */
 export type Digest = (text: string) => string;
 
-/** The digest of a chain: SHA-256, with a key HMAC-SHA-256. */
+/** A shorter key could be guessed, and an empty one is known to all. */
+const keyBytesMin = 16;
+
+/**
+ * The digest of a chain: SHA-256, with a key HMAC-SHA-256.
+ *
+ * @throws Error when the key cannot be read, or has less than 16 bytes
+ */
 export async function chainDigest(keyFile: string | undefined): Promise<Digest> {
   if (keyFile === undefined) return (text) => createHash('sha256').update(text).digest('hex');
   const key = await readFile(keyFile);
+  if (key.length < keyBytesMin)
+    throw new Error(`the key in ${keyFile} has ${key.length} bytes, and needs at least ${keyBytesMin}`);
   return (text) => createHmac('sha256', key).update(text).digest('hex');
 }
 

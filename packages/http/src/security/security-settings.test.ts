@@ -60,6 +60,12 @@ describe('the section security', () => {
     expect(faultsOf({ jwt: settings })).toEqual([path]);
   });
 
+  test('refuses a key of hashes where no line has a hash', () => {
+    const audit = { file: 'audit.jsonl', hashKeyFile: 'key' };
+    expect(faultsOf({ audit })).toEqual(['framework.security.audit.hash-key-file']);
+    expect(faultsOf({ audit: { ...audit, hashChain: true } })).toEqual([]);
+  });
+
   test('may name keys of this computer without encryption', () => {
     expect(faultsOf({ jwt: { ...jwt, jwksUri: 'http://localhost:8081/jwks' } })).toEqual([]);
   });

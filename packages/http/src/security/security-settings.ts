@@ -64,12 +64,17 @@ export const jwtSchema = z
 export type JwtSettings = z.output<typeof jwtSchema>;
 
 /** The schema of the section `framework.security.audit`: the file of the audit log, and the protection of its lines. */
-export const auditSchema = z.strictObject({
-  file: z.string().min(1, 'is empty'),
-  hashChain: z.boolean().default(false),
-  hashKeyFile: z.string().min(1, 'is empty').optional(),
-  sync: z.boolean().default(false),
-});
+export const auditSchema = z
+  .strictObject({
+    file: z.string().min(1, 'is empty'),
+    hashChain: z.boolean().default(false),
+    hashKeyFile: z.string().min(1, 'is empty').optional(),
+    sync: z.boolean().default(false),
+  })
+  .refine(({ hashChain, hashKeyFile }) => hashChain || hashKeyFile === undefined, {
+    path: ['hashKeyFile'],
+    error: 'needs hash-chain: true, without which lines have no hashes',
+  });
 
 /** The settings of the audit log. */
 export type AuditSettings = z.output<typeof auditSchema>;
