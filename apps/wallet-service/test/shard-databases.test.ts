@@ -105,7 +105,7 @@ describe('a service whose shard moves to another database', () => {
 describe('a service that only checks schemas', () => {
   test('serves after the command has migrated its databases', async () => {
     const { client } = await start({ global, mexico }, { migrate: 'check' });
-    const detail = expect.stringMatching(/npm run migrate.*restored, wait/) as string;
+    const detail = expect.stringMatching(/command migrate.*restored, wait/) as string;
     await expect
       .poll(async () => (await client.get('/health/ready')).body)
       .toMatchObject({

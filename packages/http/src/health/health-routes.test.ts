@@ -4,6 +4,7 @@ import { expect, test, vi } from 'vitest';
 
 import { clientOf, testApi } from '../../test/test-api.js';
 import { type DeliveryHealth, healthRoutes } from './health-routes.js';
+import { shardCauses } from './shard-causes.js';
 
 const shard = ShardIdentifier.of(1, 0);
 const healthy: ShardStatus = { shard, name: 'mexico-1', place: 'db/mexico', ready: true, reason: undefined };
@@ -92,4 +93,8 @@ test('a process is ready only when each of its shards is, in whichever order the
     const send = serviceOn({ shards: [shard, other], status: async () => statuses });
     expect((await send('/health/ready')).status).toBe(503);
   }
+});
+
+test('no remedy names a program that only one application has', () => {
+  expect(Object.values(shardCauses).filter(({ remedy }) => /\bnpm\b/.test(remedy))).toEqual([]);
 });

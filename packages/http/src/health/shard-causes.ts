@@ -43,11 +43,12 @@ export const shardCauses: Readonly<Record<ShardCause, { readonly what: string; r
   'not-migrated': {
     what: 'its database lacks migrations, or is being restored',
     remedy:
-      'apply the migrations with npm run migrate or, if the database is being restored, wait for the restore to finish; the log says which',
+      'apply the migrations with the command migrate of the service or, if the database is being restored, wait for the restore to finish; the log says which',
   },
   'migration-not-allowed': {
     what: 'its database lacks migrations, and the service may not apply them',
-    remedy: 'apply them with npm run migrate as the role that owns the schema, and set migrate to check',
+    remedy:
+      'apply them with the command migrate of the service as the role that owns the schema, and set migrate to check',
   },
   'schema-newer': {
     what: 'its database has migrations of a newer release',
@@ -56,7 +57,8 @@ export const shardCauses: Readonly<Record<ShardCause, { readonly what: string; r
   },
   'other-shards': {
     what: 'its database belongs to other shards',
-    remedy: 'correct jdbc-url; or, if the shard was moved there, run npm run adopt; the log names the shards',
+    remedy:
+      'correct jdbc-url; or, if the shard was moved there, use the command adopt of the service; the log names the shards',
   },
   'other-encoding': {
     what: 'its database is not encoded in UTF-8',
