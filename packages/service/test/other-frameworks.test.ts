@@ -6,6 +6,7 @@ import { httpPlugin } from '@framework/http/fastify';
 import { HttpApiModule, ProblemFilter } from '@framework/http/nest';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { NestFactory } from '@nestjs/core';
+import type { NestExpressApplication } from '@nestjs/platform-express';
 import Fastify from 'fastify';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -18,7 +19,7 @@ import { type RunningService, startService } from '../src/start/start-service.js
 import { NoteClosed, OpenTicketAction, configTree, helpDesk } from './help-desk.js';
 
 async function serveWithFastify(api: HttpApi, { host, port, limits }: ServeOptions): Promise<ServedApi> {
-  const app = Fastify();
+  const app = Fastify({ trustProxy: true });
   await app.register(httpPlugin(api, limits));
   const url = await app.listen({ host, port });
   return { url, server: app.server, close: () => app.close() };
@@ -26,7 +27,8 @@ async function serveWithFastify(api: HttpApi, { host, port, limits }: ServeOptio
 
 async function serveWithNest(api: HttpApi, { host, port, limits }: ServeOptions): Promise<ServedApi> {
   const module = HttpApiModule.forRoot(api, limits);
-  const app = await NestFactory.create(module, { rawBody: true, logger: false });
+  const app = await NestFactory.create<NestExpressApplication>(module, { rawBody: true, logger: false });
+  app.set('trust proxy', true);
   app.useGlobalFilters(new ProblemFilter(api));
   await app.listen(port, host);
   return { url: await app.getUrl(), server: app.getHttpServer(), close: () => app.close() };
@@ -133,6 +135,18 @@ describe.each([
     await running.stop();
     // Node's server alone would wait for them without end.
     expect(performance.now() - begunMs).toBeLessThan(30_000);
+  });
+
+  test('counts all addresses of an IPv6 network as one client', async () => {
+    const limits = { perAddress: { requests: 2, seconds: 60 } };
+    const running = await start({ http: { limits, trustedProxies: ['127.0.0.1'] } });
+    onTestFinished(() => running.stop());
+    const statuses = [];
+    for (let host = 1; host <= 3; host++) {
+      const headers = { 'x-forwarded-for': `2001:db8:0:1::${host}` };
+      statuses.push((await fetch(`${running.url}/health/live`, { headers })).status);
+    }
+    expect(statuses).toEqual([200, 200, 429]);
   });
 
   test('counts no requests of an address that is not limited', async () => {

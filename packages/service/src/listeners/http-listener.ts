@@ -172,13 +172,15 @@ async function serveBy(
   throw new ConfigurationError([{ path: 'framework.http.tls', message }]);
 }
 
-/** Excepts the addresses of `unlimited-addresses` from the limits, whichever framework serves the API. */
+/** Counts clients as {@link ClientAddresses} tells them apart, without those of `unlimited-addresses`, whichever framework serves the API. */
 function exceptUnlimited(rates: RateLimits, clients: ClientAddresses): Pick<RateLimits, 'refusal'> {
   return {
-    refusal: async (subject, client) =>
-      subject === 'address' && !clients.atAddress(client).isLimited
-        ? undefined
-        : rates.refusal(subject, client),
+    refusal: async (subject, client) => {
+      if (subject !== 'address') return rates.refusal(subject, client);
+      const { address, isLimited } = clients.atAddress(client);
+      // The server of the framework has found the client out already: the network of an IPv6 address is no address.
+      return isLimited ? rates.refusal(subject, address === 'unknown' ? client : address) : undefined;
+    },
   };
 }
 
