@@ -7,6 +7,8 @@ import type { ServiceSettings } from '../settings/service-settings.js';
 interface ListenAddress {
   readonly address: string;
   readonly port: number;
+  /** The name that cannot be found. */
+  readonly hostname: string;
 }
 
 /**
@@ -32,8 +34,10 @@ export function startError(
   if (error instanceof InvariantViolationError) return error.message;
   // Checked by name, because its class is in a module that only embedded databases load.
   if (error.name === 'PostgresServerError') return error.message;
-  const { code, syscall, port, address } = error as NodeJS.ErrnoException & Partial<ListenAddress>;
+  const { code, syscall, port, address, hostname } = error as NodeJS.ErrnoException & Partial<ListenAddress>;
   if (settings === undefined || (syscall !== 'listen' && syscall !== 'getaddrinfo')) return undefined;
+  if (hostname !== undefined && hostname !== settings.host)
+    return `The host ${hostname} cannot be found (${code}): correct framework.metrics.host, framework.operator.host, or what else names it`;
   if (port !== undefined && port !== settings.port)
     return `Port ${port} of ${address} cannot be listened on (${code}): stop the process that listens there, or correct framework.metrics or framework.operator`;
   if (code === 'EADDRINUSE') {
