@@ -1,7 +1,8 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import * as z from 'zod';
 
 import { clientOf, testApi } from '../test/test-api.js';
+import { honoApp } from './hono.js';
 import { InvalidRequestError, route } from './index.js';
 import type { CorsSettings } from './security/http-settings.js';
 
@@ -149,6 +150,15 @@ test('a script of any origin may send requests if all are named, without credent
   const headers = await headersOf(clientWith({ cors: { origins: ['*'] } }), '/orders/1', { origin });
   expect(headers['access-control-allow-origin']).toBe('*');
   expect(headers).not.toHaveProperty('access-control-allow-credentials');
+});
+
+test('the stream of an answer to HEAD is cancelled, although that fails', async () => {
+  const cancel = vi.fn<() => Promise<void>>(() => Promise.reject(new Error('no')));
+  const settings = { summary: 'Export', mediaType: 'text/csv', answer: z.string() };
+  const stream = route.get('/export', settings, () => new Response(new ReadableStream({ cancel })));
+  const answer = await honoApp(testApi({ routes: [stream] })).request('/export', { method: 'HEAD' });
+  expect([answer.status, await answer.text()]).toEqual([200, '']);
+  expect(cancel).toHaveBeenCalledTimes(1);
 });
 
 /** The entries of a header, in lower case and in order. */

@@ -57,9 +57,13 @@ export function honoApp(api: HttpApi, options: HonoAppOptions = {}): Hono<HonoEn
   if (allowed !== undefined) allowOrigins(app, api, allowed);
   for (const endpoint of api.endpoints) {
     const path = endpoint.address.replaceAll(/\{(\w+)\}/g, ':$1');
-    app.on(endpoint.method.toUpperCase(), path, (context) =>
-      api.answer(endpoint, served(context, context.req.param())),
-    );
+    app.on(endpoint.method.toUpperCase(), path, async (context) => {
+      const answer = await api.answer(endpoint, served(context, context.req.param()));
+      if (context.req.method !== 'HEAD') return answer;
+      // Hono would leave it open.
+      answer.body?.cancel().catch(() => undefined);
+      return new Response(null, answer);
+    });
   }
   app.notFound((context) => api.answerUnmatched(served(context, {})));
   return app;

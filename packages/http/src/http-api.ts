@@ -143,7 +143,7 @@ export class HttpApi {
       ? this.answerUnmatched(served)
       : this.answer(found.endpoint, served));
     if (request.method !== 'HEAD') return answer;
-    void answer.body?.cancel();
+    answer.body?.cancel().catch(() => undefined);
     return new Response(null, answer);
   }
 

@@ -95,7 +95,7 @@ export function sendReply(answer: Response, reply: AnswerReply): unknown {
 export async function sendResponse(answer: Response, response: ServerResponse): Promise<void> {
   response.statusCode = answer.status;
   response.setHeaders(answer.headers);
-  if (response.req.method === 'HEAD') void answer.body?.cancel();
+  if (response.req.method === 'HEAD') answer.body?.cancel().catch(() => undefined);
   if (answer.body === null || response.req.method === 'HEAD') response.end();
   // A client that leaves ends the stream, which is all that there is to do.
   else await pipeline(answer.body, response).catch(() => undefined);
