@@ -25,6 +25,11 @@ export class JsonNumber {
     return this.#isRead;
   }
 
+  /** Refuses to become `{}` in JSON. */
+  toJSON(): never {
+    return this[Symbol.toPrimitive]();
+  }
+
   [Symbol.toPrimitive](): never {
     throw new InvalidRequestError('bad-request', 'A number of the body has more digits than a binary float');
   }

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 
 import { InvalidRequestError } from './invalid-request-error.js';
+import { parseExactJson } from './exact-json.js';
 import { parseShape } from './parse-shape.js';
 
 function faultsOf(schema: z.ZodType, value: unknown, part: 'path' | 'query' | 'body' = 'body') {
@@ -56,4 +57,19 @@ describe('the faults of a request', () => {
     ]);
     expect(() => parseShape('body', schema, {})).toThrow('#/a is missing');
   });
+});
+
+test.each([
+  ['map', z.record(z.string(), z.unknown()).transform((fields) => new Map(Object.entries(fields)))],
+  ['map of objects', z.unknown().transform((inner) => new Map([['outer', inner]]))],
+  ['set', z.record(z.string(), z.unknown()).transform((fields) => new Set(Object.values(fields)))],
+])('a long number does not reach a handler within a %s', (_kind, meta) => {
+  const sent = parseExactJson('{"meta":{"a":9007199254740993}}');
+  expect(() => parseShape('body', z.object({ meta }), sent)).toThrow(
+    '#/meta is a number with too many digits',
+  );
+});
+
+test('a long number cannot become JSON', () => {
+  expect(() => JSON.stringify(parseExactJson('[9007199254740993]'))).toThrow(InvalidRequestError);
 });

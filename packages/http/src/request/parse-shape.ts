@@ -47,6 +47,9 @@ function refuseNumbers(part: RequestPart, sent: unknown, parsed: unknown): void 
 function pathsOfNumbers(value: unknown, path: readonly PropertyKey[]): readonly (readonly PropertyKey[])[] {
   if (value instanceof JsonNumber) return value.isRead ? [] : [path];
   if (typeof value !== 'object' || value === null) return [];
+  // A schema may have put fields into one of these, inside of which there are no paths.
+  if (value instanceof Map || value instanceof Set)
+    return [...value].flat().some((inner) => pathsOfNumbers(inner, []).length > 0) ? [path] : [];
   return Object.entries(value).flatMap(([key, inner]) => pathsOfNumbers(inner, [...path, key]));
 }
 
