@@ -80,6 +80,7 @@ export function openService<A extends Application>(
   const databases = (options.openDatabases ?? postgresOf(definition, options))(config);
   try {
     const application = checked(definition.compose({ config, databases }));
+    refuseNamesOfParts(application);
     const { handlers: own = [] } = application;
     const { delivers = true, handles = true, handlers = [], relays = [], observer } = options;
     refuseNamesOfHandlers([...own, ...handlers], relays);
@@ -135,6 +136,16 @@ function checked<A extends Application>(application: A): A {
   throw new InvariantViolationError(
     'compose must return repositories and actions, and not a promise of them: it must not wait for databases',
   );
+}
+
+/** What the framework adds to an application, and what would therefore be replaced. */
+const partNames = ['namespace', 'databases', 'executor', 'delivery', 'relays', 'authentication'];
+
+function refuseNamesOfParts(application: Application): void {
+  const name = partNames.find((each) => each in application);
+  if (name === undefined) return;
+  const message = `compose returns ${name}, but the service has a part of its own with that name: choose another one`;
+  throw new InvariantViolationError(message);
 }
 
 function postgresOf(

@@ -105,6 +105,12 @@ test.each([
   expect(() => openService(definition, config)).toThrow(/compose must return repositories and actions/);
 });
 
+test('an application whose part has a name of the framework is refused', async () => {
+  const config = parseFrameworkConfig(configTree(database.url));
+  const compose: typeof helpDesk.compose = (context) => ({ ...helpDesk.compose(context), delivery: {} });
+  expect(() => openService({ ...helpDesk, compose }, config)).toThrow(/^compose returns delivery, but/);
+});
+
 const serveNothing = (): Promise<ServedApi> => Promise.resolve(undefined as unknown as ServedApi);
 
 test('a server of the application that does not say where it listens is closed', async () => {
