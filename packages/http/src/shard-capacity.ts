@@ -40,8 +40,13 @@ export class ShardCapacity {
     try {
       return await serve();
     } finally {
-      // An entry stays at zero: there are no more than shards, and deleting one for each request would take longer than the rest.
-      for (const shard of shards) this.#counts.set(shard, (this.#counts.get(shard) ?? 1) - 1);
+      for (const shard of shards) this.#leave(shard);
     }
+  }
+
+  #leave(shard: ShardIdentifier): void {
+    const left = (this.#counts.get(shard) ?? 1) - 1;
+    if (left === 0) this.#counts.delete(shard);
+    else this.#counts.set(shard, left);
   }
 }
