@@ -214,7 +214,7 @@ function serveClients(
     const queue = queues.get(socket);
     // Node no longer listens.
     socket.on('error', () => undefined).on('timeout', () => queue?.timeOut());
-    const message = 'CONNECT is not supported: use GET, HEAD or POST';
+    const message = 'CONNECT is not supported';
     queue?.refuse(new InvalidRequestError('method-not-allowed', message));
   });
   server.on('timeout', (socket: Socket) => queues.get(socket)?.timeOut());

@@ -212,10 +212,14 @@ async function openRates({ sharedBy }: HttpLimits, applicationName: string, logg
 }
 
 /** The methods that `OPTIONS *` lists, and the answer to an unsupported method such as `CONNECT`. */
-const methods = 'GET, HEAD, POST, OPTIONS';
+function methodsOf({ endpoints }: HttpApi): string {
+  const methods = endpoints.map(({ method }) => method.toUpperCase());
+  return [...new Set(['GET', 'HEAD', ...methods, 'OPTIONS'])].join(', ');
+}
 
 /** Answers input that never becomes a request of the app as the app would, and logs the id that the answer carries. */
 function refusals(api: HttpApi, logger: Logger): Pick<WebHandler, 'refuse' | 'describe'> {
+  const methods = methodsOf(api);
   return {
     refuse: (error) => {
       const { response, fields } = api.refuse(error);
