@@ -51,7 +51,8 @@ export interface HttpApiModuleOptions {
  * A NestJS module that serves an {@link HttpApi}: `imports: [HttpApiModule.forRoot(api)]`.
  *
  * Each endpoint is a method of a controller, so that guards, interceptors and middleware of the application apply. Create the application
- * with `{ rawBody: true }`, or with `{ bodyParser: false }` if nothing else reads bodies: numbers are exact only in the bytes of a body.
+ * with `{ bodyParser: false }`, or with `{ rawBody: true }` if other routes need the parser, which then reads first, up to its own limit of
+ * 100 KB: numbers are exact only in the bytes of a body.
  */
 // oxlint-disable-next-line typescript/no-extraneous-class -- a module of NestJS is a class
 export class HttpApiModule {

@@ -18,17 +18,19 @@ import type { ServeOptions, ServedApi } from '../src/service-definition.js';
 import { type RunningService, startService } from '../src/start/start-service.js';
 import { NoteClosed, OpenTicketAction, configTree, helpDesk } from './help-desk.js';
 
-async function serveWithFastify(api: HttpApi, { host, port, limits }: ServeOptions): Promise<ServedApi> {
-  const app = Fastify({ trustProxy: true });
+async function serveWithFastify(api: HttpApi, options: ServeOptions): Promise<ServedApi> {
+  const { host, port, limits, settings } = options;
+  const app = Fastify({ trustProxy: [...settings.trustedProxies] });
   await app.register(httpPlugin(api, limits));
   const url = await app.listen({ host, port });
   return { url, server: app.server, close: () => app.close() };
 }
 
-async function serveWithNest(api: HttpApi, { host, port, limits }: ServeOptions): Promise<ServedApi> {
+async function serveWithNest(api: HttpApi, options: ServeOptions): Promise<ServedApi> {
+  const { host, port, limits, settings } = options;
   const module = HttpApiModule.forRoot(api, limits);
-  const app = await NestFactory.create<NestExpressApplication>(module, { rawBody: true, logger: false });
-  app.set('trust proxy', true);
+  const app = await NestFactory.create<NestExpressApplication>(module, { bodyParser: false, logger: false });
+  app.set('trust proxy', [...settings.trustedProxies]);
   app.useGlobalFilters(new ProblemFilter(api));
   await app.listen(port, host);
   return { url: await app.getUrl(), server: app.getHttpServer(), close: () => app.close() };
@@ -135,6 +137,17 @@ describe.each([
     await running.stop();
     // Node's server alone would wait for them without end.
     expect(performance.now() - begunMs).toBeLessThan(30_000);
+  });
+
+  test('accepts bodies up to the limit that is configured, and refuses longer ones', async () => {
+    const running = await start({ http: { limits: { bodyBytesMax: 300_000 } } });
+    onTestFinished(() => running.stop());
+    const codes = [];
+    for (const length of [200_000, 400_000]) {
+      const answer = await send(running, '/tickets', { body: { subject: 'x', extra: 'x'.repeat(length) } });
+      codes.push(((await answer.json()) as { readonly code: string }).code);
+    }
+    expect(codes).toEqual(['bad-request', 'body-too-large']);
   });
 
   test('counts all addresses of an IPv6 network as one client', async () => {

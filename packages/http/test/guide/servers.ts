@@ -28,7 +28,7 @@ export async function serveWithNest(api: HttpApi, port: number) {
   @Module({ imports: [HttpApiModule.forRoot(api)] })
   class AppModule {}
 
-  const app = await NestFactory.create(AppModule, { rawBody: true, logger: ['error', 'warn'] });
+  const app = await NestFactory.create(AppModule, { bodyParser: false, logger: ['error', 'warn'] });
   app.useGlobalFilters(new ProblemFilter(api));
   await app.listen(port);
   return app;
