@@ -142,12 +142,13 @@ describe.each([
   test('accepts bodies up to the limit that is configured, and refuses longer ones', async () => {
     const running = await start({ http: { limits: { bodyBytesMax: 300_000 } } });
     onTestFinished(() => running.stop());
-    const codes = [];
+    const statuses = [];
     for (const length of [200_000, 400_000]) {
       const answer = await send(running, '/tickets', { body: { subject: 'x', extra: 'x'.repeat(length) } });
-      codes.push(((await answer.json()) as { readonly code: string }).code);
+      statuses.push(answer.status);
     }
-    expect(codes).toEqual(['bad-request', 'body-too-large']);
+    // The first one has a field that is not known.
+    expect(statuses).toEqual([400, 413]);
   });
 
   test('counts all addresses of an IPv6 network as one client', async () => {
