@@ -105,10 +105,16 @@ test.each([
   expect(() => openService(definition, config)).toThrow(/compose must return repositories and actions/);
 });
 
+const composeDelivery: typeof helpDesk.compose = (context) => ({
+  ...helpDesk.compose(context),
+  delivery: {},
+});
+
 test('an application whose part has a name of the framework is refused', async () => {
   const config = parseFrameworkConfig(configTree(database.url));
-  const compose: typeof helpDesk.compose = (context) => ({ ...helpDesk.compose(context), delivery: {} });
-  expect(() => openService({ ...helpDesk, compose }, config)).toThrow(/^compose returns delivery, but/);
+  expect(() => openService({ ...helpDesk, compose: composeDelivery }, config)).toThrow(
+    /^compose returns delivery, but/,
+  );
 });
 
 const serveNothing = (): Promise<ServedApi> => Promise.resolve(undefined as unknown as ServedApi);
