@@ -89,7 +89,7 @@ class NatsBroker implements Broker {
   readonly #options: NatsOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
   readonly #subject: NameTemplate;
-  /** The subject of the last message that was not refused. */
+  /** The subject of the message that was sent last and not refused. */
   #lastSubject: string | undefined;
 
   constructor(options: NatsOptions) {
@@ -173,17 +173,20 @@ class NatsBroker implements Broker {
       throw new NotTakenByBroker(
         `the stream ${name} keeps messages for its consumers (retention: interest), and none of them gets ${subject}`,
       );
+    const previousSubject = this.#lastSubject;
+    this.#lastSubject = subject;
     try {
       const { sequence, isRepeat } = await acknowledgements.publish(
         subject,
         message.body,
         headersOf(message, subject, name, interestSince),
       );
-      this.#lastSubject = subject;
       if (!isRepeat || (await stream.has(sequence))) return;
     } catch (error) {
-      if (isRefusal(error)) throw new RefusedByBroker((error as Error).message);
-      this.#lastSubject = subject;
+      if (isRefusal(error)) {
+        if (this.#lastSubject === subject) this.#lastSubject = previousSubject;
+        throw new RefusedByBroker((error as Error).message);
+      }
       if (error instanceof NatsRefusal && error.code === noResponders)
         throw new NotTakenByBroker(
           `no stream takes the subject ${subject}, or the one that does has no leader`,
