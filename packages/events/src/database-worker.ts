@@ -21,7 +21,7 @@ import { CommitNotifications, listenForNotifications } from './notifications.js'
 import { type WorkerContext, OutageReport, untilAborted, untilDone, within } from './worker-context.js';
 import type { HeldSlot } from './slots/held-slot.js';
 
-/** How long calls that were told to end may take to say what is done, and that to be recorded. */
+/** How long aborted calls have to name what is done, and the process to record it. */
 const endingMs = 2_000;
 
 /** What the worker of one database needs. */
@@ -355,8 +355,8 @@ export class DatabaseWorker {
 
   /**
    * Finishes what was read from a slot, for at most the time of a lease, and then only the calls that are running, for as long again.
-   * Longer calls are told to end, as by a stop: the other events of their slot do not wait for them any longer. Then saves the position
-   * there, so that the next holder repeats nothing that is done, and gives the slot back.
+   * Aborts longer calls, as a stop does: the other events of their slot do not wait for them any longer. Then saves the position there,
+   * so that the next holder repeats nothing that is done, and gives the slot back.
    */
   async #finishAndGiveBack(slot: HeldSlot): Promise<void> {
     const { clock, settings, stopping } = this.#context;

@@ -10,8 +10,8 @@ const options = { name: 'publish', timeoutMs: 600_000 };
 /** The models `a`, `e` and `i` are all in slot 0. */
 const batch = [deposited('a', 1), deposited('e', 1), deposited('a', 2), deposited('e', 2), deposited('i', 1)];
 
-/** A call that goes on until it is told to end. */
-async function untilTold({ signal }: HandlerContext): Promise<void> {
+/** Waits until the call is aborted. */
+async function untilCallAborted({ signal }: HandlerContext): Promise<void> {
   await new Promise((resolve) => signal.addEventListener('abort', resolve));
 }
 
@@ -39,7 +39,7 @@ async function deliveredAfterStop(
 describe('a batch that a stop ends', () => {
   test('is delivered again except for the events that it names as done', async () => {
     const { batches, later, failures } = await deliveredAfterStop(async (_ids, context) => {
-      await untilTold(context);
+      await untilCallAborted(context);
       throw new PartialBatchError([], { done: ['a1', 'e1', 'e2'] });
     });
     expect(batches).toEqual([['a1', 'e1', 'a2', 'e2', 'i1']]);
@@ -50,7 +50,7 @@ describe('a batch that a stop ends', () => {
   test('is over if it names every event as done', async () => {
     const bench = new DeliveryBench();
     const { later } = await deliveredAfterStop(async (ids, context) => {
-      await untilTold(context);
+      await untilCallAborted(context);
       throw new PartialBatchError([], { done: ids });
     }, bench);
     expect(later).toEqual([]);
@@ -80,7 +80,7 @@ describe('a batch that a stop ends', () => {
   ])('is delivered again as a whole, without an attempt, if it %s', async (_case, end) => {
     const bench = new DeliveryBench();
     const { later, failures } = await deliveredAfterStop(async (_ids, context) => {
-      await untilTold(context);
+      await untilCallAborted(context);
       end();
     }, bench);
     expect(later).toEqual(['a1', 'e1', 'a2', 'e2', 'i1']);
@@ -90,7 +90,7 @@ describe('a batch that a stop ends', () => {
   test('begins no further call, and holds up the stop for two seconds at most', async () => {
     const bench = new DeliveryBench();
     const handler = batchHandlerOf({ ...options, batchMax: 1 }, async (_ids, context) => {
-      await untilTold(context);
+      await untilCallAborted(context);
       await bench.clock.sleep(600_000);
     });
     bench.database.commit(...batch);
@@ -111,7 +111,7 @@ test('a batch whose slot is handed over is delivered elsewhere except for what i
   // The models `c` and `d` are in the slots that a second process gets.
   const first = batchHandlerOf(options, async (ids, context) => {
     if (!ids.includes('c1')) return;
-    await untilTold(context);
+    await untilCallAborted(context);
     throw new PartialBatchError([], { done: ['c1'] });
   });
   const second = batchHandlerOf(options);

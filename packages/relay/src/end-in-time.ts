@@ -9,12 +9,12 @@ export function isGivenUp({ aborted, reason }: AbortSignal): boolean {
 }
 
 /**
- * Tells work to end when its time is over or a handler's signal is aborted, and takes what it returns within {@link lastWordsMs} after that.
+ * Aborts work when its time is over, or when a handler's signal is aborted, and returns its result if that comes within {@link lastWordsMs}.
  *
  * Delivery ignores what a handler returns after its timeout, and so what a broker has confirmed: the time must be over before.
  *
  * @param options.timeoutMs how long the work may take, in milliseconds
- * @returns the result, and whether the work had been told to end by then
+ * @returns the result, and whether the work had been aborted by then
  * @throws the reason of the signal, or an Error that names the time, when the work returns nothing by then
  */
 export async function endInTime<Result>(

@@ -267,7 +267,11 @@ describe('NATS', () => {
     server.answers = ({ headers }) =>
       headers['Nats-Expected-Stream'] === '.' ? { error: { err_code: 10_060 } } : { stream: 's', seq: 1 };
     expect(await outcomeOf(broker)).toEqual({ kind: 'confirmed' });
-    expect(await outcomeOf(broker, messageFor('t', 'a b', 1))).toMatchObject({ kind: 'refused' });
+    const impossible = ['a b', 'c d'].map((id) => messageFor('t', id, 1));
+    expect(await broker.publish(impossible, forever)).toMatchObject([
+      { kind: 'refused' },
+      { kind: 'refused' },
+    ]);
     await broker.ping();
     expect(server.published.map(({ subject }) => subject)).toEqual(['t.a', 't.a']);
   });

@@ -89,8 +89,10 @@ class NatsBroker implements Broker {
   readonly #options: NatsOptions;
   readonly #connection: ConnectionOnDemand<Connected>;
   readonly #subject: NameTemplate;
-  /** The subject of the message that was sent last and not refused. */
+  /** The subject of the message that was sent last, of those that were not refused. */
   #lastSubject: string | undefined;
+  #lastPlace = 0;
+  #sentCount = 0;
 
   constructor(options: NatsOptions) {
     this.#options = options;
@@ -173,20 +175,18 @@ class NatsBroker implements Broker {
       throw new NotTakenByBroker(
         `the stream ${name} keeps messages for its consumers (retention: interest), and none of them gets ${subject}`,
       );
-    const previousSubject = this.#lastSubject;
-    this.#lastSubject = subject;
+    const place = ++this.#sentCount;
     try {
       const { sequence, isRepeat } = await acknowledgements.publish(
         subject,
         message.body,
         headersOf(message, subject, name, interestSince),
       );
+      this.#noteSubject(subject, place);
       if (!isRepeat || (await stream.has(sequence))) return;
     } catch (error) {
-      if (isRefusal(error)) {
-        if (this.#lastSubject === subject) this.#lastSubject = previousSubject;
-        throw new RefusedByBroker((error as Error).message);
-      }
+      if (isRefusal(error)) throw new RefusedByBroker((error as Error).message);
+      this.#noteSubject(subject, place);
       if (error instanceof NatsRefusal && error.code === noResponders)
         throw new NotTakenByBroker(
           `no stream takes the subject ${subject}, or the one that does has no leader`,
@@ -196,6 +196,13 @@ class NatsBroker implements Broker {
     throw new NotTakenByBroker(
       `somebody has removed the message from the stream ${name}, which takes it after its duplicate window`,
     );
+  }
+
+  /** Answers come in another order than messages are sent. */
+  #noteSubject(subject: string, place: number): void {
+    if (place < this.#lastPlace) return;
+    this.#lastSubject = subject;
+    this.#lastPlace = place;
   }
 }
 

@@ -33,7 +33,7 @@ import { type AbandonedCalls, CallDeadlines, type TurnTime } from './call-deadli
 export type HandlerOutcome =
   | { readonly kind: 'done' }
   | { readonly kind: 'failed'; readonly error: unknown }
-  /** Only the events with these ids failed, for these reasons; `isEnded` if the call was told to end before they were tried. */
+  /** Only the events with these ids failed, for these reasons; `isEnded` if the call was aborted before they were done. */
   | {
       readonly kind: 'partly-failed';
       readonly errors: ReadonlyMap<string, unknown>;
@@ -63,7 +63,7 @@ interface Call {
 
 interface RunningCall extends Pick<Call, 'slot' | 'onOutcome'> {
   readonly context: CallContext;
-  /** Whether it was told to end: then only what a batch handler names as done counts. */
+  /** Whether it was aborted, and has time left to name what is done: nothing else counts. */
   isEnding: boolean;
   /** Ends what an observer sees of the call, for this reason. */
   readonly onGivenUp: (reason: unknown) => void;
@@ -140,8 +140,8 @@ export class HandlerCaller {
   }
 
   /**
-   * Makes no further calls for a slot, or at all, and tells those that are running to end. What batch handlers name as done still counts.
-   * Whatever else a call returns or throws from then on says nothing about its events: it may have ended only because of its signal.
+   * Makes no further calls for a slot, or at all, and aborts those that are running. What batch handlers name as done still counts.
+   * Whatever else a call returns or throws from then on is ignored: it may have ended only because of its signal.
    */
   end(reason: unknown, slot?: CalledSlot): void {
     if (slot === undefined) this.#isEnded = true;
@@ -252,7 +252,7 @@ export class HandlerCaller {
     return errors === undefined ? { kind: 'failed', error } : { kind: 'partly-failed', errors };
   }
 
-  /** What counts of what a call has thrown that was told to end. */
+  /** The outcome of an aborted call that has thrown. */
   #endOf(thrown: unknown, events: readonly DeliverableEvent[]): HandlerOutcome {
     const doneIds = namedAsDone(thrown);
     const left = events.filter(({ id }) => !doneIds.has(id));
@@ -261,7 +261,7 @@ export class HandlerCaller {
     if (left.length === events.length) return dropped;
     const error = new RetryLaterError({
       afterMs: 0,
-      message: 'The call was told to end before the event was done',
+      message: 'The call was aborted before the event was done',
     });
     return { kind: 'partly-failed', errors: new Map(left.map(({ id }) => [id, error])), isEnded: true };
   }

@@ -177,7 +177,7 @@ export class EventDispatch {
     return this.#queues.idle();
   }
 
-  /** Begins nothing more for a slot, or at all, and tells running calls to end; what batches name as done by then is recorded. */
+  /** Begins nothing more for a slot, or at all, and aborts running calls; what batches name as done is still recorded. */
   end(reason: unknown, slot?: HeldSlot): void {
     this.leave((each) => slot === undefined || each === slot);
     this.#deps.caller.end(reason, slot);

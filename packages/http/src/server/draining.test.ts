@@ -30,7 +30,9 @@ async function serve(server: Server): Promise<Served> {
       const socket = connect(port, '127.0.0.1');
       socket.on('error', () => undefined);
       onTestFinished(() => void socket.destroy());
+      const accepted = once(server, 'connection');
       await once(socket, 'connect');
+      await accepted;
       if (text !== '') socket.write(text);
       return socket;
     },
@@ -42,15 +44,17 @@ const half = 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{';
 
 /** Answers requests for reading only when the test says so. */
 async function serveSlowly(): Promise<
-  Served & { readonly reached: () => Promise<void>; readonly go: () => void }
+  Served & { readonly reached: (count?: number) => Promise<void>; readonly go: () => void }
 > {
   const waiting: ServerResponse[] = [];
+  let count = 0;
   const answer: Answer = (request, response) => {
+    count++;
     if (request.method === 'GET') waiting.push(response);
   };
   return {
     ...(await serve(createServer(answer))),
-    reached: () => vi.waitFor(() => expect(waiting).toHaveLength(1)),
+    reached: (wanted = 1) => vi.waitFor(() => expect(count).toBe(wanted)),
     go: () => waiting.forEach((response) => response.end('done')),
   };
 }
@@ -65,7 +69,6 @@ async function textOf(socket: Socket): Promise<string> {
 test('a connection that never begins its handshake does not keep a server open', async () => {
   const served = await serve(createTlsServer(await testCertificate()));
   const text = textOf(await served.open());
-  await delay(50);
   await served.stop();
   expect(await text).toBe('');
 });
@@ -77,7 +80,7 @@ test('half a request that arrives while a server closes does not keep it open', 
   const late = await served.open();
   const stopped = served.stop();
   late.write(half);
-  await delay(50);
+  await served.reached(2);
   served.go();
   await stopped;
   expect(await text).toContain('done');
@@ -86,11 +89,15 @@ test('half a request that arrives while a server closes does not keep it open', 
 test('half a request behind one that runs does not cost that one its answer', async () => {
   const served = await serveSlowly();
   const text = textOf(await served.open(get + half));
-  await served.reached();
-  const stopped = served.stop();
-  await delay(250);
+  await served.reached(2);
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+  let isStopped = false;
+  void served.stop().then(() => (isStopped = true));
+  vi.advanceTimersByTime(250);
   served.go();
-  await stopped;
+  // Lets time pass as well.
+  await vi.waitFor(() => expect(isStopped).toBe(true));
   expect(await text).toContain('done');
 });
 
@@ -128,7 +135,7 @@ test.each([
     const served = await serve(createServer(answer));
     const socket = await served.open(get);
     const bytes = countSlowly(socket, pauseMs);
-    await delay(100);
+    await vi.waitFor(() => expect(socket.bytesRead).toBeGreaterThan(0));
     await served.stop();
     expect(await bytes).toBeGreaterThan(largeBytes);
   },
@@ -137,8 +144,8 @@ test.each([
 test('a client that reads nothing keeps a server open for 2 s only', async () => {
   const served = await serve(createServer(inParts));
   const socket = await served.open(get);
+  await once(socket, 'readable');
   socket.pause();
-  await delay(100);
   const begunMs = performance.now();
   await served.stop();
   expect(performance.now() - begunMs).toBeLessThan(4_000);

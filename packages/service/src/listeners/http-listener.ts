@@ -172,13 +172,13 @@ async function serveBy(
   throw new ConfigurationError([{ path: 'framework.http.tls', message }]);
 }
 
-/** Counts clients as {@link ClientAddresses} tells them apart, without those of `unlimited-addresses`, whichever framework serves the API. */
+/** Counts an IPv6 network as one client, and no client of `unlimited-addresses`, whichever framework serves the API. */
 function exceptUnlimited(rates: RateLimits, clients: ClientAddresses): Pick<RateLimits, 'refusal'> {
   return {
     refusal: async (subject, client) => {
       if (subject !== 'address') return rates.refusal(subject, client);
       const { address, isLimited } = clients.atAddress(client);
-      // The server of the framework has found the client out already: the network of an IPv6 address is no address.
+      // The listener of the service passes the network of an IPv6 client, which is no address.
       return isLimited ? rates.refusal(subject, address === 'unknown' ? client : address) : undefined;
     },
   };
