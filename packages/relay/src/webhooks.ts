@@ -1,5 +1,8 @@
+import { STATUS_CODES } from 'node:http';
+import type { Readable } from 'node:stream';
 import pLimit, { type LimitFunction } from 'p-limit';
 import { Webhook } from 'standardwebhooks';
+import { Agent, type Dispatcher, Pool, ProxyAgent } from 'undici';
 
 import {
   type Broker,
@@ -34,9 +37,9 @@ export interface WebhookOptions {
   readonly structured?: boolean;
   /** Further headers, such as `authorization`. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** The authorities that certify the endpoint, and a certificate of the relay with its key, in PEM. Default: the authorities of Node. Needs `undici`. */
+  /** The authorities that certify the endpoint, and a certificate of the relay with its key, in PEM. Default: the authorities of Node. */
   readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string };
-  /** The proxy through which the endpoint is reached, such as `http://proxy.example:3128`. Default: none. Needs `undici`. */
+  /** The proxy through which the endpoint is reached, such as `http://proxy.example:3128`. Default: none. */
   readonly proxy?: string;
 }
 
@@ -71,19 +74,22 @@ export function webhooks(options: WebhookOptions): Broker {
 class WebhookBroker implements Broker {
   readonly limits: { readonly messagesMax: number; readonly timeoutMs: number };
   readonly #options: WebhookOptions;
+  readonly #endpoint: Pick<Dispatcher.RequestOptions, 'origin' | 'path'>;
+  /** The configured headers, by name in lower case: names that differ only in case are one name. */
+  readonly #headers: Readonly<Record<string, string>>;
   readonly #webhooks: readonly Webhook[];
   readonly #limit: LimitFunction;
   readonly #timeoutMs: number;
   readonly #closed = new AbortController();
   /** When the endpoint has answered last, whatever it was. */
   #answeredMs = -Infinity;
-  #client: Promise<HttpClient> | undefined;
+  readonly #dispatcher: Dispatcher;
 
   constructor(options: WebhookOptions) {
-    const { protocol, username, password } = new URL(options.url);
+    const { protocol, username, password, origin, pathname, search } = new URL(options.url);
     if (protocol !== 'https:' && protocol !== 'http:')
       throw new Error(`The URL of a webhook must begin with https: or http:, not ${protocol}`);
-    // `fetch` would refuse it, too, with an error that shows the password.
+    // Nothing would send them.
     if (username !== '' || password !== '')
       throw new Error(
         'The URL of a webhook must not contain a user name or password: set the authorization header',
@@ -98,6 +104,8 @@ class WebhookBroker implements Broker {
     const secrets = [options.secret].flat();
     if (secrets.length === 0) throw new Error('A webhook needs at least one secret');
     this.#options = options;
+    this.#endpoint = { origin, path: `${pathname}${search}` };
+    this.#headers = Object.fromEntries(new Headers(options.headers));
     if (!secrets.every(isSecret))
       throw new Error(
         'A secret of a webhook is whsec_ and at least 24 bytes in base64, as Standard Webhooks says',
@@ -106,6 +114,7 @@ class WebhookBroker implements Broker {
     this.#limit = pLimit(concurrency);
     this.#timeoutMs = options.timeoutMs ?? timeoutMsDefault;
     this.limits = singlyConfirmedLimits(this.#timeoutMs);
+    this.#dispatcher = dispatcherOf(options, this.#timeoutMs);
   }
 
   async publish(messages: readonly BrokerMessage[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
@@ -143,49 +152,47 @@ class WebhookBroker implements Broker {
 
   /** Resolves when anything answers at the URL, whatever the status is: a webhook has no separate URL for checks. */
   async ping(): Promise<void> {
-    const answer = await this.#fetch({ method: 'HEAD' }, this.#closed.signal);
-    await answer.body?.cancel();
+    const { body } = await this.#request({ method: 'HEAD' }, this.#closed.signal);
+    await beginningOf(body);
   }
 
   async close(): Promise<void> {
     this.#closed.abort(new Error('This broker was closed: create a new one'));
-    const client = await this.#client?.catch(() => undefined);
-    await client?.close();
+    await this.#dispatcher.destroy();
   }
 
   async #post(message: BrokerMessage, signal: AbortSignal): Promise<void> {
     const { structured = false } = this.#options;
     const body = structured ? structuredBody(message) : Buffer.from(message.body);
     const sentAt = new Date();
-    // Names of headers that differ only in case are one name.
-    const headers = new Headers(this.#options.headers);
-    const own = structured ? { 'content-type': 'application/cloudevents+json' } : attributeHeaders(message);
-    for (const [name, value] of Object.entries(own)) headers.set(name, value);
-    headers.set('webhook-id', message.id);
-    headers.set('webhook-timestamp', String(Math.floor(sentAt.getTime() / 1_000)));
     const signatures = this.#webhooks.map((webhook) => webhook.sign(message.id, sentAt, body));
-    headers.set('webhook-signature', signatures.join(' '));
-    const answer = await this.#fetch({ method: 'POST', headers, body }, signal);
+    const headers = {
+      ...this.#headers,
+      ...(structured ? { 'content-type': 'application/cloudevents+json' } : attributeHeaders(message)),
+      'webhook-id': message.id,
+      'webhook-timestamp': String(Math.floor(sentAt.getTime() / 1_000)),
+      'webhook-signature': signatures.join(' '),
+    };
+    const answer = await this.#request({ method: 'POST', headers, body }, signal);
     this.#answeredMs = performance.now();
-    const quoted = (await beginningOf(answer)).subarray(0, reasonBytesMax);
-    if (answer.ok) return;
-    const { status } = answer;
-    const reason = `${status} ${answer.statusText}: ${new TextDecoder().decode(quoted)}`;
+    const { statusCode: status } = answer;
+    const quoted = (await beginningOf(answer.body)).subarray(0, reasonBytesMax);
+    if (status >= 200 && status < 300) return;
+    const reason = `${status} ${STATUS_CODES[status] ?? ''}: ${new TextDecoder().decode(quoted)}`;
     if (status >= 400 && status < 500 && !laterStatuses.has(status)) throw new RefusedByBroker(reason);
-    const askedMs = retryAfterMs(answer.headers.get('retry-after'));
+    const askedMs = retryAfterMs(answer.headers['retry-after']);
     const afterMs = status === 429 ? Math.max(limitedMs, askedMs ?? 0) : askedMs;
     throw new NotTakenByBroker(reason, afterMs);
   }
 
-  async #fetch(request: RequestInit, signal: AbortSignal): Promise<Response> {
-    const { url, tls, proxy } = this.#options;
-    // That of Node knows neither certificates nor proxies.
-    const isPlain = tls === undefined && proxy === undefined;
-    const timeoutMs = this.#timeoutMs;
-    const client = isPlain ? undefined : await (this.#client ??= undiciClient({ tls, proxy, timeoutMs }));
-    return (client?.fetch ?? fetch)(url, {
-      ...request,
-      redirect: 'manual',
+  /** Sends a request, and follows no redirect. */
+  #request(
+    options: Pick<Dispatcher.RequestOptions, 'method' | 'headers' | 'body'>,
+    signal: AbortSignal,
+  ): Promise<Dispatcher.ResponseData> {
+    return this.#dispatcher.request({
+      ...this.#endpoint,
+      ...options,
       signal: AbortSignal.any([signal, AbortSignal.timeout(this.#timeoutMs)]),
     });
   }
@@ -196,56 +203,34 @@ function isSecret(secret: string): boolean {
   return Buffer.from(encoded, 'base64').byteLength >= secretBytesMin;
 }
 
-interface HttpClient {
-  readonly fetch: typeof fetch;
-  readonly close: () => Promise<void>;
-}
-
-async function undiciClient({
-  tls,
-  proxy,
-  timeoutMs: timeout,
-}: {
-  readonly tls: WebhookOptions['tls'];
-  readonly proxy: string | undefined;
-  readonly timeoutMs: number;
-}): Promise<HttpClient> {
-  const { Agent, Pool, ProxyAgent, ...undici } = await import('undici');
+/** The connections of a webhook: a connection has one request at a time. */
+function dispatcherOf({ tls, proxy }: Pick<WebhookOptions, 'tls' | 'proxy'>, timeout: number): Dispatcher {
   const connect = { ...tls, timeout };
-  const agent =
-    proxy === undefined
-      ? new Agent({ connect })
-      : new ProxyAgent({
-          uri: proxy,
-          requestTls: connect,
-          proxyTls: { timeout },
-          // All requests wait for the tunnel, and the end of one does not end it.
-          clientFactory: (origin, options) => new Pool(origin, { ...options, headersTimeout: timeout }),
-        });
-  // The types of both are the same, but each has its own.
-  const fetchBy = undici.fetch as unknown as typeof fetch;
-  const through: object = { dispatcher: agent };
-  return {
-    fetch: (url, request) => fetchBy(url, { ...request, ...through }),
-    close: () => agent.destroy(),
-  };
+  if (proxy === undefined) return new Agent({ connect, allowH2: false });
+  return new ProxyAgent({
+    uri: proxy,
+    requestTls: connect,
+    proxyTls: { timeout },
+    allowH2: false,
+    // All requests wait for the tunnel, and the end of one does not end it.
+    clientFactory: (origin, options) => new Pool(origin, { ...options, headersTimeout: timeout }),
+  });
 }
 
 /** The beginning of an answer, which may be endless, and may come slowly or break off: its status is what counts. */
-async function beginningOf({ body }: Response): Promise<Buffer> {
-  const chunks: Uint8Array[] = [];
-  if (body === null) return Buffer.alloc(0);
-  const reader = body.getReader();
-  const timer = setTimeout(() => void reader.cancel().catch(() => undefined), answerMs);
+async function beginningOf(body: Readable): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let byteCount = 0;
+  const timer = setTimeout(() => body.destroy(), answerMs);
+  // Comes once more, after the loop, if the loop leaves an answer that is not read to its end.
+  body.on('error', () => undefined);
   try {
-    for (let byteCount = 0; byteCount < answerBytesMax;) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      chunks.push(value);
-      byteCount += value.byteLength;
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      byteCount += chunk.byteLength;
+      // The connection of an answer that was read to its end takes the next request.
+      if (byteCount >= answerBytesMax) break;
     }
-    // Does nothing to an answer that was read to its end, whose connection takes the next request.
-    await reader.cancel();
   } catch {
     // What was read until then is enough.
   } finally {
@@ -259,8 +244,8 @@ async function beginningOf({ body }: Response): Promise<Buffer> {
  *
  * @see https://www.rfc-editor.org/rfc/rfc9110#field.retry-after
  */
-function retryAfterMs(header: string | null): number | undefined {
-  const given = header?.trim() ?? '';
+function retryAfterMs(header: string | string[] | undefined): number | undefined {
+  const given = [header].flat().at(0)?.trim() ?? '';
   if (/^\d+$/.test(given)) return Math.min(askedMaxMs, Number(given) * 1_000);
   // Node reads nearly everything as a date.
   if (!/^[A-Z][a-z]+, \d{2}[ -][A-Z][a-z]{2}[ -]\d{2,4} \d{2}:\d{2}:\d{2} GMT$/.test(given)) return undefined;

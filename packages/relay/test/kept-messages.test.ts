@@ -1,6 +1,9 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 
 import { keptInMemory } from '../../core/test/kept-in-memory.js';
 import { type Broker, relay } from '../src/index.js';
@@ -37,8 +40,12 @@ const brokers: readonly [string, () => Promise<Broker>][] = [
   [
     'webhooks',
     async () => {
-      vi.stubGlobal('fetch', async () => new Response(null, { status: 204 }));
-      return webhooks({ url: 'https://partner.example/events', secret });
+      const server = createServer((_request, response) => response.writeHead(204).end());
+      server.listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      onTestFinished(() => void server.close());
+      const { port } = server.address() as AddressInfo;
+      return webhooks({ url: `http://127.0.0.1:${port}`, secret });
     },
   ],
 ];
