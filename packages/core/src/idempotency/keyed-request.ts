@@ -15,7 +15,7 @@ import {
 } from '../storage/idempotency-keys.js';
 import { TransientStorageError } from '../storage/storage-errors.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
-import { fingerprintOf, isEarlierFingerprint } from './request-fingerprint.js';
+import { fingerprintOf } from './request-fingerprint.js';
 
 /**
  * How long handlers' keys are kept: practically for ever, until they are deleted because their events cannot be
@@ -113,7 +113,8 @@ export class KeyedRequest<Result> {
   /** Whether a record is that of this request, not of another one under its key. */
   readonly isSame = ({ fingerprint }: StoredKey): boolean => {
     if (fingerprint === this.#fingerprint) return true;
-    return isEarlierFingerprint(fingerprint, this.#action, this.#registered.paramsSchema);
+    // That of a request from before the schema had its defaults contains all fields.
+    return fingerprint === fingerprintOf(this.#action, undefined);
   };
 
   /**

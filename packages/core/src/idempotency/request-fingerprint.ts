@@ -11,22 +11,7 @@ import type { ActionRecord } from '../storage/change-set.js';
  * @param schema the schema of the params, if the action declares one
  */
 export function fingerprintOf({ name, params }: ActionRecord, schema: z.core.$ZodType | undefined): string {
-  return sha256(JSON.stringify([name, requestJson(params, schema)]));
-}
-
-/**
- * Whether a stored fingerprint belongs to this request, as an earlier version of the action or the framework computed
- * it.
- */
-export function isEarlierFingerprint(
-  stored: string,
-  { name, params }: ActionRecord,
-  schema: z.core.$ZodType | undefined,
-): boolean {
-  return earlierRequestJsons(params, schema).some((json) => sha256(JSON.stringify([name, json])) === stored);
-}
-
-function sha256(text: string): string {
+  const text = JSON.stringify([name, requestJson(params, schema)]);
   return createHash('sha256').update(text).digest('hex');
 }
 
@@ -42,15 +27,6 @@ function sha256(text: string): string {
  */
 export function requestJson(params: string, schema: z.core.$ZodType | undefined): string {
   return JSON.stringify(sorted(withoutDefaults(schema, JSON.parse(params))));
-}
-
-/**
- * Other texts under which the same request may have been stored: before the schema had its defaults, or by the first
- * version of the framework, which kept the order of fields.
- */
-function earlierRequestJsons(params: string, schema: z.core.$ZodType | undefined): readonly string[] {
-  const json: unknown = JSON.parse(params);
-  return [JSON.stringify(sorted(json)), params, JSON.stringify(withoutDefaults(schema, json))];
 }
 
 function sorted(json: unknown): unknown {
