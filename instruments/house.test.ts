@@ -7,6 +7,7 @@ import { expect, test } from 'vitest';
 import { parseAst } from 'vitest/node';
 
 import { defaultDeliverySettings } from '../packages/events/src/index.js';
+import { pageWithSizes } from './source-sizes.js';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const vitest = join(root, 'node_modules/vitest/vitest.mjs');
@@ -50,83 +51,8 @@ test('planted bugs apply to the sources, or nothing would search for them', () =
   ).not.toThrow();
 });
 
-test('the number of source files stays small enough for one reader to know them', () => {
-  const ofRelay = sources.filter((file) => file.startsWith('packages/relay/'));
-  const ofStream = sources.filter((file) =>
-    /^packages\/drizzle-adapter\/src\/(logical-)?replication\b/.test(file),
-  );
-  const ofEdge = sources.filter((file) =>
-    [
-      /^packages\/http\/src\/(security\/|parse-section)/,
-      /^apps\/wallet-service\/src\/(security\/|wallet\/amount-limits)/,
-      /^packages\/(wallet-client\/|drizzle-adapter\/src\/migration\/(database-roles|role-privileges))/,
-    ].some((place) => place.test(file)),
-  );
-  const ofHttp = sources.filter((file) =>
-    /^packages\/http\/src\/(?!security\/|parse-section|log\/)/.test(file),
-  );
-  const ofService = sources.filter((file) =>
-    /^packages\/service\/src\/(?!log\/log-|listeners\/(?!http))/.test(file),
-  );
-  const ofOperation = sources.filter((file) =>
-    [
-      /^packages\/telemetry\/|^packages\/core\/src\/observer|^packages\/http\/src\/log\//,
-      /^packages\/service\/src\/(log\/log-|listeners\/service-metrics)/,
-    ].some((place) => place.test(file)),
-  );
-  const ofCommandLine = sources.filter((file) =>
-    /^packages\/(cli\/|drizzle-adapter\/src\/operation\.ts)/.test(file),
-  );
-  const ofOperators = sources.filter((file) =>
-    [
-      /^packages\/operator\/src\/(?!http\/(console-files|live))/,
-      /^packages\/core\/src\/storage\/operator-store/,
-      /^packages\/drizzle-adapter\/src\/delivery\/(log-search|pg-operator-store)/,
-      /^packages\/(conformance\/src\/delivery\/describe-operator|testing\/src\/memory\/delivery\/memory-operator)/,
-      /^apps\/wallet-service\/src\/operator|^packages\/service\/src\/listeners\/operator-listener/,
-    ].some((place) => place.test(file)),
-  );
-  const ofConsole = sources.filter((file) =>
-    /^packages\/console\/|^packages\/operator\/src\/http\/(console-files|live)|^apps\/wallet-service\/src\/demo/.test(
-      file,
-    ),
-  );
-  const counted = [
-    ofRelay,
-    ofStream,
-    ofEdge,
-    ofHttp,
-    ofService,
-    ofOperation,
-    ofCommandLine,
-    ofOperators,
-    ofConsole,
-  ].flat();
-  expect(sources.length - counted.length).toBeLessThanOrEqual(281);
-  // What every HTTP service has: routes, requests, problems, the document, health, the listener, and a binding for each framework.
-  expect(ofHttp.length).toBeLessThanOrEqual(34);
-  // What runs an application: its definition, settings, start and end, and commands.
-  expect(ofService.length).toBeLessThanOrEqual(21);
-  // What shows operators what happens: observer, telemetry, spans and durations; the log's messages, format and counts; meters,
-  // gauges, and what serves them.
-  expect(ofOperation.length).toBeLessThanOrEqual(14);
-  // What it runs in, one for each group of commands, what the doctor sees and decides, what operators get, and the reading of files.
-  expect(ofCommandLine.length).toBeLessThanOrEqual(34);
-  // The page apart from what it draws: its address, session, stream and formats; what serves it, and the demonstration.
-  expect(ofConsole.length).toBeLessThanOrEqual(14);
-  // What operators ask and change: the functions, HTTP, the port, its suite, its implementations, and what the service adds.
-  expect(ofOperators.length).toBeLessThanOrEqual(32);
-  // What a service needs only because others can reach it.
-  expect(ofEdge.length).toBeLessThanOrEqual(22);
-  // The entry, and session, slot, decoding, tail and feed.
-  expect(ofStream.length).toBeLessThanOrEqual(6);
-  // One or two for each broker, five for Kafka, whose client needs a guard and waits for silent servers, and what they share.
-  // Four for the file of a configuration, two for the contract with consumers, one for publishing again, one for what is reported.
-  expect(ofRelay.length).toBeLessThanOrEqual(35);
-});
-
-test('only a few source files are short enough to live with their caller', () => {
-  expect(sources.filter((file) => linesOf(file) <= 30).length).toBeLessThanOrEqual(45);
+test('the table of sizes in CONTRIBUTING.md is current', () => {
+  expect(read('CONTRIBUTING.md'), 'run `node instruments/source-sizes.ts --write`').toBe(pageWithSizes());
 });
 
 test('no source file is longer than 400 lines', () => {
@@ -205,6 +131,18 @@ test('packages say what they are to those who search for them, and may be instal
       : !description || !(keywords?.length > 2) || !license || publishConfig?.access !== 'public';
   });
   expect(silent).toEqual([]);
+});
+
+test('exactly the public packages are published, and all with one version', () => {
+  const manifests = globSync('packages/*/package.json', { cwd: root }).map((file) => JSON.parse(read(file)));
+  const isPrivate = (name: string) => manifests.some((each) => each.name === name && each.private === true);
+  const left = [...read('.github/workflows/publish.yml').matchAll(/--filter '!([^']+)'/g)].map(
+    ([, name = '']) => name,
+  );
+  expect(left).toEqual(manifests.filter((each) => each.private).map((each) => each.name));
+  const published = manifests.map(({ name }) => String(name)).filter((name) => !isPrivate(name));
+  expect(JSON.parse(read('.changeset/config.json')).fixed).toEqual([published.toSorted()]);
+  expect(new Set(manifests.map(({ version }) => version))).toHaveProperty('size', 1);
 });
 
 test('a change that breaks programs is a minor one, and its changeset shows the code before and after', () => {
