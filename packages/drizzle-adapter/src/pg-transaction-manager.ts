@@ -191,7 +191,6 @@ export class PgTransactionManager implements PgTransactions {
         return await this.#pool.use(this.shard, send);
       } catch (error) {
         if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
-        groups.learnFrom(error, write);
         if (client === undefined || isDecided(error)) throw this.#errorOf(error);
         const sentOn = client;
         return group.map(({ action }, index) => {

@@ -163,7 +163,7 @@ describe('group commit', () => {
     expect(rows).toEqual([{ lock_timeout: '0' }]);
   });
 
-  test("excludes a table's rows from groups, and no others, after the database refused its types", async () => {
+  test('excludes from groups the rows of a table whose column has another type than declared, and no others', async () => {
     const suite = await openGrouped(database.url);
     await query(
       database.url,
@@ -180,7 +180,6 @@ describe('group commit', () => {
       changeSetOf(suite.accounts, Account.open(firstShard, systemClock.now()).variant({ version: 1 })),
       changeSetOf(suite.fixture.tags, tagOf('a')),
     ];
-    await expect(manager.persistAll(group())).rejects.toMatchObject({ code: 'storage-failure' });
     expect(await manager.persistAll(group())).toEqual(['written', 'single']);
   });
 

@@ -52,7 +52,7 @@ export function groupRows(group: readonly ChangeSet[], { isRefused, isMerged }: 
     const keyed = changes.map((change) => ({ key: rowKey(change), change }));
     const isFit = keyed.every(
       ({ key, change }) =>
-        !alone.has(key) && !isRefused((change.row as Row).shape) && fits(change, rows.get(key), isMerged),
+        !alone.has(key) && fits(change, rows.get(key), isMerged) && !isRefused((change.row as Row).shape),
     );
     for (const { key, change } of keyed) {
       if (isFit) lay(change, { key, plan, rows, parents });

@@ -97,21 +97,6 @@ export function groupStatement(shape: GroupShape): string {
   return `with ${clauses.join(', ')} select ${results(shape, additionUnits).join(', ')}`;
 }
 
-/**
- * The shapes that a position in the text of {@link groupStatement} belongs to: one shape if the position is in one of
- * its clauses, otherwise all.
- *
- * @param position as the server counts it: in characters, from 1
- */
-export function shapesAt(shape: GroupShape, text: string, position: number): readonly RowShape[] {
-  const { updates, additions } = shape;
-  const before = Array.from(text).slice(0, position).join('');
-  const [, kind, index] = [...before.matchAll(/(?:with |, )([a-z]+)(\d*) as /g)].at(-1) ?? [];
-  const culprit = kind === 'a' ? additions[Number(index)] : updates[Number(index)];
-  const isOfShape = kind !== undefined && 'agmu'.includes(kind) && index !== '';
-  return isOfShape && culprit !== undefined ? [culprit] : [...updates, ...additions];
-}
-
 function joinedKeys(shapes: readonly RowShape[]): string {
   return shapes.map(({ key }) => key).join(' ');
 }

@@ -2,10 +2,10 @@ import { InvariantViolationError, StaleRecordError } from '@framework/core';
 import type { ChangeSet, GroupOutcome } from '@framework/core/adapter';
 import type pg from 'pg';
 
-import { isRefusal, queryOf } from '../connection/storage-error.js';
+import { queryOf } from '../connection/storage-error.js';
 import { loggedEvents } from './change-set-writer.js';
 import { type GroupRow, type GroupRows, groupRows, textArray } from './group-rows.js';
-import { type GroupShape, groupShapeKey, groupStatement, shapesAt } from './group-statement.js';
+import { type GroupShape, groupShapeKey, groupStatement } from './group-statement.js';
 import type { LookUp, PlainTables } from './plain-tables.js';
 import type { RowShape } from './row-encoder.js';
 import { actionValues, eventRowValues, keyParameterCount, keyValues } from './write-statement.js';
@@ -18,7 +18,6 @@ export interface PreparedGroup {
   readonly query: pg.QueryArrayConfig;
   /** The id of each change set's first row in the log; `undefined` for those that are written alone. */
   readonly eventIds: readonly (string | undefined)[];
-  readonly shape: GroupShape;
   /** Translates the statement's result into the outcome of each change set. */
   readonly outcomes: (result: readonly (string | null)[]) => readonly GroupOutcome[];
 }
@@ -28,7 +27,6 @@ export interface PreparedGroup {
  */
 export class GroupWriter {
   readonly #statements = new Map<string, pg.QueryArrayConfig>();
-  readonly #refused: RefusedShapes = new RefusedShapes();
   readonly #plainTables: PlainTables;
 
   constructor(plainTables: PlainTables) {
@@ -38,7 +36,7 @@ export class GroupWriter {
   /**
    * Does all the work before a group is sent. Returns `undefined` when every change set must be written alone.
    *
-   * @param lookUp asks the database whether a row that several plans change may be written only once
+   * @param lookUp asks the database for the types of columns, and whether a row that several plans change may be written only once
    * @throws what the look-up throws
    */
   async prepare(group: readonly ChangeSet[], lookUp: LookUp): Promise<PreparedGroup | undefined> {
@@ -53,13 +51,13 @@ export class GroupWriter {
 
   /** Combines rows as far as that is known to be safe, and collects the shapes for which it is not known. */
   #lay(group: readonly ChangeSet[], unknown: Set<RowShape>): GroupRows {
+    const known = (shape: RowShape, answer: boolean | undefined): boolean => {
+      if (answer === undefined) unknown.add(shape);
+      return answer ?? false;
+    };
     return groupRows(group, {
-      isRefused: (shape) => this.#refused.has(shape),
-      isMerged: (shape) => {
-        const isPlain = this.#plainTables.isPlain(shape);
-        if (isPlain === undefined) unknown.add(shape);
-        return isPlain ?? false;
-      },
+      isRefused: (shape) => !known(shape, this.#plainTables.isTyped(shape)),
+      isMerged: (shape) => known(shape, this.#plainTables.isPlain(shape)),
     });
   }
 
@@ -84,17 +82,8 @@ export class GroupWriter {
     return {
       query: queryOf(this.#statement(shape), values.map(textArray)),
       eventIds,
-      shape,
       outcomes: (result) => outcomesOf(result, updates, group, units),
     };
-  }
-
-  /**
-   * Keeps rows out of groups for a while if the database's column types differ from Drizzle's table. Affects the shapes
-   * that the error points to.
-   */
-  learnFrom(error: unknown, { query, shape }: PreparedGroup): void {
-    if (isMistyped(error)) this.#refused.refuse(shapesAt(shape, query.text, Number(error.position)));
   }
 
   #statement(shape: GroupShape): pg.QueryArrayConfig {
@@ -219,57 +208,4 @@ function shapeOf(row: GroupRow | undefined): RowShape {
 function textOf(value: unknown): string | null {
   if (typeof value === 'string') return value;
   return value === null || value === undefined ? null : `${value as number | bigint | boolean}`;
-}
-
-/** How long a shape is kept out of groups after its first refusal. Each further refusal doubles the time. */
-const firstMs = 1_000;
-const longestMs = 60 * 60 * 1_000;
-
-/**
- * SQLSTATEs of a cast to a type that is not the column's: type mismatch, unknown type, no such cast, no such operator.
- */
-const mistypedStates = new Set(['42804', '42704', '42846', '42883']);
-
-/**
- * Whether the statement's own types differ from those of the table.
- *
- * A trigger function can fail with the same SQLSTATEs for reasons of its own. Then the error names the function as its
- * context.
- */
-function isMistyped(error: unknown): error is pg.DatabaseError {
-  return (
-    isRefusal(error) &&
-    mistypedStates.has(error.code ?? '') &&
-    error.position !== undefined &&
-    error.internalQuery === undefined &&
-    error.where === undefined
-  );
-}
-
-/**
- * The shapes of rows that are temporarily kept out of groups. The time is limited because a table may be altered to
- * match Drizzle.
- */
-export class RefusedShapes {
-  readonly #refusals = new Map<RowShape, { readonly untilMs: number; readonly durationMs: number }>();
-  readonly #now: () => number;
-
-  /** @param now a monotonic time in milliseconds */
-  constructor(now: () => number = () => performance.now()) {
-    this.#now = now;
-  }
-
-  has(shape: RowShape): boolean {
-    if (this.#refusals.size === 0) return false;
-    const refusal = this.#refusals.get(shape);
-    return refusal !== undefined && this.#now() < refusal.untilMs;
-  }
-
-  refuse(shapes: readonly RowShape[]): void {
-    for (const shape of shapes) {
-      const before = this.#refusals.get(shape);
-      const durationMs = before === undefined ? firstMs : Math.min(2 * before.durationMs, longestMs);
-      this.#refusals.set(shape, { untilMs: this.#now() + durationMs, durationMs });
-    }
-  }
 }

@@ -1,8 +1,7 @@
-import type pg from 'pg';
 import { beforeEach, describe, expect, test } from 'vitest';
 
 import { leftBehind, unhandledIn } from '../../../core/test/left-behind.js';
-import { PlainTables } from './plain-tables.js';
+import { type LookUp, PlainTables } from './plain-tables.js';
 import type { RowShape } from './row-encoder.js';
 
 const shape: RowShape = {
@@ -28,12 +27,12 @@ beforeEach(() => {
 });
 
 /** A database that answers each query when the test lets it. */
-async function lookUp(): Promise<pg.QueryResult<[boolean]>> {
+const lookUp: LookUp = async () => {
   const question = Promise.withResolvers<boolean>();
   asked.push(question);
-  const rows: [boolean][] = (await question.promise) ? [[true]] : [];
+  const rows: [boolean, boolean][] = [[true, await question.promise]];
   return { rows, command: 'SELECT', rowCount: rows.length, oid: 0, fields: [] };
-}
+};
 
 const isKnownPlain = (): boolean => tables.isKnownPlain(shape, lookUp);
 
@@ -82,6 +81,17 @@ describe('the check for a plain table', () => {
     expect(tables.isKnownPlain({ ...shape, staged: undefined }, lookUp)).toBe(false);
     expect(asked.length).toBe(1);
   });
+});
+
+test('a table has the declared types until ten seconds after the database has said so', async () => {
+  expect(tables.isTyped(shape)).toBeUndefined();
+  const learnt = tables.learn([shape], lookUp);
+  await answer(false);
+  await learnt;
+  nowMs = 9_999;
+  expect([tables.isTyped(shape), tables.isPlain(shape)]).toEqual([true, false]);
+  nowMs = 10_000;
+  expect(tables.isTyped(shape)).toBeUndefined();
 });
 
 test('checks for a plain table leave nothing behind, even those that fail, and are repeated then', async () => {

@@ -12,14 +12,17 @@ const ownColumns = 'from pg_attribute a where a.attrelid = t.oid and a.attnum > 
 const modifierOf = `substring(format_type(a.atttypid, a.atttypmod) from '[(]([^)]*)[)]')`;
 
 /**
- * Whether a table accepts every encoded row, stores it unchanged, and lets nothing observe its intermediate versions.
+ * Whether the written columns of a table have the types that Drizzle declares; and whether the table accepts every encoded row, stores
+ * it unchanged, and lets nothing observe its intermediate versions.
  *
  * Parameters: the table and its id column; then, for the written columns as Drizzle declares them, the names, types,
  * type modifiers, whether they refuse null, and the labels of enums.
  */
-const plainText = `
-  select true from pg_class t
-  where t.oid = to_regclass($1) and getdatabaseencoding() = 'UTF8' and t.relkind = 'r'
+const tableText = `
+  select not exists (
+    select from unnest($3::text[], $4::text[]) as d(name, type)
+    where not exists (select ${ownColumns} and ${quotedName} = d.name and a.atttypid = to_regtype(d.type))),
+    getdatabaseencoding() = 'UTF8' and t.relkind = 'r'
     and not t.relispartition and not t.relrowsecurity
     and not exists (select from pg_inherits h where h.inhparent = t.oid)
     and not exists (select from pg_rewrite r where r.ev_class = t.oid)
@@ -38,24 +41,33 @@ const plainText = `
       select from unnest($3::text[], $4::text[], $5::text[], $6::boolean[], $7::jsonb[])
         as d(name, type, modifier, not_null, labels)
       where not exists (
-        select ${ownColumns} and ${quotedName} = d.name and a.atttypid = to_regtype(d.type)
-          and (d.not_null or not a.attnotnull)
+        select ${ownColumns} and ${quotedName} = d.name and (d.not_null or not a.attnotnull)
           and (${modifierOf} is null or ${modifierOf} = d.modifier)
           and not exists (
             select from jsonb_array_elements_text(d.labels) as l(label) where not exists (
-              select from pg_enum e where e.enumtypid = a.atttypid and e.enumlabel = l.label))))`;
+              select from pg_enum e where e.enumtypid = a.atttypid and e.enumlabel = l.label))))
+  from pg_class t where t.oid = to_regclass($1)`;
 
 /** Sends a query to the database. */
-export type LookUp = (query: pg.QueryArrayConfig) => Promise<pg.QueryResult<[boolean]>>;
+export type LookUp = (
+  query: pg.QueryArrayConfig,
+) => Promise<pg.QueryResult<[isTyped: boolean, isPlain: boolean]>>;
+
+/** What the catalog of a database says of a table. */
+interface TableFacts {
+  readonly isTyped: boolean;
+  readonly isPlain: boolean;
+  readonly untilMs: number;
+}
 
 /**
- * Knows which tables of a database are plain, according to its catalog. A plain table stores each row as it was sent
- * and never refuses it, and nothing observes a version that is overwritten at once.
+ * Reads from the catalog of a database which tables have the declared types, so that their rows can be written in groups, and which
+ * are plain. A plain table stores each row as it was sent and never refuses it, and nothing observes a version that is overwritten at once.
  *
  * A row of a plain table can be read before it is written, and of successive versions only the last is written.
  */
 export class PlainTables {
-  readonly #known = new Map<RowShape, { readonly isPlain: boolean; readonly untilMs: number }>();
+  readonly #known = new Map<RowShape, TableFacts>();
   readonly #asking = new Set<RowShape>();
   readonly #now: () => number;
 
@@ -64,12 +76,16 @@ export class PlainTables {
     this.#now = now;
   }
 
+  /** Whether the columns of a shape have the types to which a group casts its values; `undefined` when the database must be asked. */
+  isTyped(shape: RowShape): boolean | undefined {
+    return this.#factsOf(shape)?.isTyped;
+  }
+
   /** Whether the table of a shape is plain; `undefined` when the database must be asked. */
   isPlain(shape: RowShape): boolean | undefined {
     // The shape has values that only the database can compute.
     if (shape.staged === undefined) return false;
-    const known = this.#known.get(shape);
-    return known !== undefined && this.#now() < known.untilMs ? known.isPlain : undefined;
+    return this.#factsOf(shape)?.isPlain;
   }
 
   /**
@@ -90,11 +106,17 @@ export class PlainTables {
     return isPlain ?? false;
   }
 
+  #factsOf(shape: RowShape): TableFacts | undefined {
+    const known = this.#known.get(shape);
+    return known !== undefined && this.#now() < known.untilMs ? known : undefined;
+  }
+
   async learn(shapes: Iterable<RowShape>, lookUp: LookUp): Promise<void> {
     for (const shape of shapes) {
       const untilMs = this.#now() + believedMs;
-      const { rows } = await lookUp(queryOf({ text: plainText, rowMode: 'array' }, parametersOf(shape)));
-      this.#known.set(shape, { isPlain: rows.length > 0, untilMs });
+      const { rows } = await lookUp(queryOf({ text: tableText, rowMode: 'array' }, parametersOf(shape)));
+      const [isTyped, isPlain] = rows[0] ?? [false, false];
+      this.#known.set(shape, { isTyped, isPlain: isTyped && isPlain, untilMs });
     }
   }
 }
