@@ -1,4 +1,4 @@
-import { STATUS_CODES } from 'node:http';
+import { STATUS_CODES, validateHeaderName, validateHeaderValue } from 'node:http';
 import type { Readable } from 'node:stream';
 import pLimit, { type LimitFunction } from 'p-limit';
 import { Webhook } from 'standardwebhooks';
@@ -63,8 +63,8 @@ const heldBack: PublishOutcome = { kind: 'held-back' };
  * An answer of status 2xx confirms a message. One of 4xx refuses it, except 401, 403, 404, 405, 407, 408, 410, 421, 423, 425 and 429: after
  * these and all other answers the message is sent again, not before the time that `Retry-After` names. Redirects are not followed.
  *
- * @throws Error when a secret is not one of Standard Webhooks, the URL is not an HTTP URL or contains a password, the proxy is not an HTTP URL, or
- * `concurrency` is not at least 1
+ * @throws Error when a secret is not one of Standard Webhooks, the URL is not an HTTP URL or contains a password, the proxy is not an HTTP URL, a
+ * header cannot be sent, or `concurrency` is not at least 1
  * @see https://www.standardwebhooks.com
  */
 export function webhooks(options: WebhookOptions): Broker {
@@ -105,7 +105,7 @@ class WebhookBroker implements Broker {
     if (secrets.length === 0) throw new Error('A webhook needs at least one secret');
     this.#options = options;
     this.#endpoint = { origin, path: `${pathname}${search}` };
-    this.#headers = Object.fromEntries(new Headers(options.headers));
+    this.#headers = checkedHeaders(options.headers);
     if (!secrets.every(isSecret))
       throw new Error(
         'A secret of a webhook is whsec_ and at least 24 bytes in base64, as Standard Webhooks says',
@@ -196,6 +196,16 @@ class WebhookBroker implements Broker {
       signal: AbortSignal.any([signal, AbortSignal.timeout(this.#timeoutMs)]),
     });
   }
+}
+
+/** By name in lower case. Node's checks do not show the value, which may be a secret. */
+function checkedHeaders(headers: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
+  const checked = Object.entries(headers).map(([name, value]) => {
+    validateHeaderName(name);
+    validateHeaderValue(name, value);
+    return [name.toLowerCase(), value] as const;
+  });
+  return Object.fromEntries(checked);
 }
 
 function isSecret(secret: string): boolean {
