@@ -48,7 +48,7 @@ export {
   updateOfOtherTimeline,
 } from './storage/change-set.js';
 export { RepositoryReads } from './reads/repository-reads.js';
-export { madeModels, readById, readByIds } from './reads/read-batcher.js';
+export { instantiate, readById, readByIds } from './reads/read-batcher.js';
 export { handledEventOf } from './storage/idempotency-keys.js';
 export type {
   HandlerKey,

@@ -19,7 +19,7 @@ interface Sent {
   /** Whether it is an ordinary commit, not a group. */
   readonly isCommit: boolean;
   /** Whether it waits for locks as long as a statement may take. */
-  readonly isPatient: boolean;
+  readonly waitsForLocks: boolean;
   /** Reports that the write has found another session's lock, and waits for it. */
   readonly lockOut: () => Promise<void>;
   readonly answer: (answer?: Answer) => Promise<void>;
@@ -41,11 +41,11 @@ export class ManualWriter {
     const manager: Partial<TransactionManager> = {
       shard: global,
       persist: (changes, { shortLockWait = false, onLockedOut = () => undefined } = {}) =>
-        this.#send([changes], { isCommit: true, isPatient: !shortLockWait, onLockedOut }).then(([outcome]) =>
-          one(outcome),
+        this.#send([changes], { isCommit: true, waitsForLocks: !shortLockWait, onLockedOut }).then(
+          ([outcome]) => one(outcome),
         ),
       persistAll: (group) =>
-        this.#send(group, { isCommit: false, isPatient: false, onLockedOut: () => undefined }),
+        this.#send(group, { isCommit: false, waitsForLocks: false, onLockedOut: () => undefined }),
       isCommitted: ({ actionId: action, session }) =>
         new Promise((resolve, reject) => {
           const answer = (is: boolean | Error): Promise<void> => {
@@ -72,7 +72,7 @@ export class ManualWriter {
 
   /** The names of the plans that wait for locks as long as a statement may take. */
   get patient(): readonly string[] {
-    return this.sent.filter(({ isPatient }) => isPatient).map(({ actions }) => actions.join('+'));
+    return this.sent.filter(({ waitsForLocks }) => waitsForLocks).map(({ actions }) => actions.join('+'));
   }
 
   /** The names of the plans that were sent as ordinary commits. */
@@ -139,7 +139,7 @@ export class ManualWriter {
 
   #send(
     group: readonly ChangeSet[],
-    { onLockedOut, ...kind }: Pick<Sent, 'isCommit' | 'isPatient'> & { readonly onLockedOut: () => void },
+    { onLockedOut, ...kind }: Pick<Sent, 'isCommit' | 'waitsForLocks'> & { readonly onLockedOut: () => void },
   ): Promise<readonly GroupOutcome[]> {
     return new Promise((resolve, reject) => {
       const sent: Sent = {

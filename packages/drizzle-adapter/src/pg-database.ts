@@ -16,7 +16,7 @@ import type pg from 'pg';
 
 import { PgDeliveryStore } from './delivery/pg-delivery-store.js';
 import { EpochGuard } from './delivery/pg-handler-cursors.js';
-import { HeldShards } from './migration/held-shards.js';
+import { OwnedShards } from './migration/held-shards.js';
 import {
   type Opening,
   TablesInUseError,
@@ -105,7 +105,7 @@ export class PgDatabase implements Database {
   readonly place: DatabasePlace;
   readonly #config: DatabaseConfig;
   readonly #options: PostgresOptions;
-  readonly #held: HeldShards;
+  readonly #held: OwnedShards;
   /** These check a database while it is opened, before and after it is migrated. */
   readonly #guards: readonly ConnectionGuard[];
   /**
@@ -133,7 +133,7 @@ export class PgDatabase implements Database {
     this.#config = config;
     this.#options = options;
     this.#warn = quiet(options.onWarning ?? printWarning);
-    this.#held = new HeldShards(database, options.commands);
+    this.#held = new OwnedShards(database, options.commands);
     const epochs = new EpochGuard(config.path, this.#warn);
     this.#guards = [epochs, this.#held.whenOpening];
     this.#openedGuards = [{ ensure: (client) => this.#refuseUnmigrated(client) }, epochs, this.#held];

@@ -112,7 +112,7 @@ export class PgTransactionManager implements PgTransactions {
       return await open.client.query<R>(query);
     } catch (error) {
       if (!this.#pool.isSoundAfter(error)) this.#pool.discard(open.client);
-      this.#pool.renewsAfter(error, open.client);
+      this.#pool.retireIfStale(error, open.client);
       throw this.#errorOf(error);
     }
   }
@@ -164,7 +164,7 @@ export class PgTransactionManager implements PgTransactions {
           ? this.#pool.share(this.shard, send)
           : this.#pool.use(this.shard, send));
       } catch (error) {
-        if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
+        if (sending < sendingsMax && this.#pool.retireIfStale(error, client)) continue;
         if (client === undefined || isDecided(error)) throw this.#refusalOf(error, changes);
         const session = this.#sent(client, write.statements[0]?.batch.events[0]?.id);
         throw new CommitOutcomeUnknownError(this.shard, changes.action.id, { session, cause: error });
@@ -190,7 +190,7 @@ export class PgTransactionManager implements PgTransactions {
       try {
         return await this.#pool.use(this.shard, send);
       } catch (error) {
-        if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
+        if (sending < sendingsMax && this.#pool.retireIfStale(error, client)) continue;
         if (client === undefined || isDecided(error)) throw this.#errorOf(error);
         const sentOn = client;
         return group.map(({ action }, index) => {
@@ -234,7 +234,7 @@ export class PgTransactionManager implements PgTransactions {
       try {
         return await this.#pool.use(this.shard, send);
       } catch (error) {
-        if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
+        if (sending < sendingsMax && this.#pool.retireIfStale(error, client)) continue;
         throw this.#errorOf(error);
       }
     }

@@ -158,7 +158,7 @@ describe('a row changed by two plans of a group', () => {
       'alter table tags alter version type bigint',
     ],
   ])(
-    'is written alone where a column of the table has %s in place of the declared type',
+    'is written alone where a column has %s instead of its declared type',
     async (_what, statements, undo) => {
       await alter(statements, undo);
       expect(await renamedTwice()).toEqual(['single', 'single']);

@@ -130,7 +130,7 @@ describe('connections whose server or table has changed', () => {
     });
     await sent.promise;
     const gone = Object.assign(new pg.DatabaseError('gone', 1, 'error'), { code: '26000' });
-    expect(pool.renewsAfter(gone, clients[0])).toBe(true);
+    expect(pool.retireIfStale(gone, clients[0])).toBe(true);
     const after = pool.share(firstShard, async (client) => void clients.push(client));
     answered.resolve();
     await Promise.all([before, after]);

@@ -87,7 +87,7 @@ test('a caller that keeps receiving outdated connections is refused in time', as
   const guard = {
     ensure: async (client: pg.ClientBase) => {
       openedCount++;
-      expect(pool.renewsAfter(gone, client)).toBe(true);
+      expect(pool.retireIfStale(gone, client)).toBe(true);
     },
   };
   const pool = new ConnectionPool(config, 'framework', new DatabasePlace(config), [guard], () => undefined);

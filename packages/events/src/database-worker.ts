@@ -10,7 +10,7 @@ import type { DatabaseFailure } from './operator/blocked-page.js';
 import { onPause } from './operator/delivery-operator.js';
 import { CursorLoader } from './subscription/cursor-loader.js';
 import { CursorSaver } from './slots/cursor-saver.js';
-import { LeaseKeeper, type LeaseLossHook, LoopWatch } from './slots/lease-keeper.js';
+import { LeaseKeeper, type LeaseLossHook, EventLoopMonitor } from './slots/lease-keeper.js';
 import { blockedWrites } from './subscription/batched-writes.js';
 import { LogPoll, LogReader, keepPartitions } from './subscription/log-reader.js';
 import type { QuarantineGate } from './subscription/quarantine.js';
@@ -92,7 +92,7 @@ export class DatabaseWorker {
     const onLost = (tokens: readonly string[]): void => this.#keeper.drop(tokens);
     const onBlocked = (): void => this.#retries.wake();
     const reader = new LogReader(log, settings);
-    const watch = new LoopWatch(clock, settings.leaseMs);
+    const watch = new EventLoopMonitor(clock, settings.leaseMs);
     const saver = new CursorSaver(context, cursors, onLost);
     const writes = blockedWrites(context, blocked, onLost);
     const envelopes = new EnvelopeFactory(shards, options.models);

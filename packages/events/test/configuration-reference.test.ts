@@ -43,14 +43,6 @@ test('the documented section with every default is accepted unchanged', () => {
   expect(parseDeliverySettings(delivery)).toEqual(defaultDeliverySettings);
 });
 
-test('the settings that the changelog lists as removed are refused', () => {
-  const changelog = readFileSync(new URL('../../../CHANGELOG.md', import.meta.url), 'utf8');
-  const cells = [...changelog.matchAll(/^ {3}\| (`.*`) +\| .+ \|$/gm)].map(([, cell = '']) => cell);
-  const names = cells.flatMap((cell) => [...cell.matchAll(/`(\w+)`/g)].map(([, name = '']) => name));
-  expect(names).toHaveLength(20);
-  for (const name of names) expect(() => parseDeliverySettings({ [name]: 1 })).toThrow('is not a known key');
-});
-
 function camelCase(key: string): string {
   return key.replace(/-([a-z])/g, (_match, letter: string) => letter.toUpperCase());
 }

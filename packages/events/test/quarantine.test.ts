@@ -354,11 +354,11 @@ test('attempts that fail, however many, leave the next one alone at once', async
   const clock = new VirtualClock();
   const attempts = new QuarantineGate(clock);
   for (let round = 0; round < 3; round++) {
-    const failed = await Promise.allSettled([attempts.runBeside(fail), attempts.runAlone(fail, 1_000)]);
+    const failed = await Promise.allSettled([attempts.runShared(fail), attempts.runIsolated(fail, 1_000)]);
     expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
   }
   let isAlone = false;
-  await attempts.runAlone(async (alone) => void (isAlone = !alone.aborted), 1_000);
+  await attempts.runIsolated(async (alone) => void (isAlone = !alone.aborted), 1_000);
   await clock.advance(1);
   expect([isAlone, clock.sleeperCount]).toEqual([true, 0]);
 });

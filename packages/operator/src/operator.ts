@@ -64,10 +64,10 @@ export interface ExplainedEvent {
 }
 
 /**
- * What operators ask and change, over all databases. It needs no running delivery.
+ * The queries and changes of operators, over all databases. It needs no running delivery.
  *
- * A database that is down costs its part of an answer, and is listed in `failures`. Every question is answered from indexes, and reads
- * a limited number of rows. Every change names who makes it and why, and is recorded in each database that it concerns: before it begins
+ * Results from unreachable databases are omitted; `failures` lists their shards. Every query uses indexes, and reads a limited number
+ * of rows. Every change names who makes it and why, and is recorded in each database that it concerns: before it begins
  * and when it has ended.
  */
 export class Operator {

@@ -153,7 +153,7 @@ function explainedEvents(what: 'model' | 'action', id: string, events: readonly 
   return { sentences: lines, data: { events, waiting } };
 }
 
-/** How much a state needs somebody. */
+/** The severity of a state. */
 const severity = { passed: 0, pending: 1, blocked: 2, 'dead-letter': 3 } as const;
 
 const stateText = {

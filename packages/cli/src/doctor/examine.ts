@@ -28,7 +28,7 @@ export interface Examination {
   readonly findings: readonly Finding[];
 }
 
-/** Examines the configuration, then all of its databases at once. A database that is down costs its part only. */
+/** Examines the configuration, then all of its databases at once. Reports what unreachable databases leave unknown. */
 export async function examine(
   options: ExamineOptions,
   environment: NodeJS.ProcessEnv,

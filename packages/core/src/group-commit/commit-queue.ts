@@ -9,11 +9,11 @@ import { type PendingCommit, type PendingVersions, dependencyAborted } from './p
 import { type Batch, nextGroup, writeBatch } from './write-group.js';
 
 /** How long the queue waits for a write, so that the plans that arrive meanwhile form one group. Then the next group is sent. */
-const patienceMs = 50;
+const writeWaitMs = 50;
 /** How many further writes may be sent beside the one that the queue waits for. */
 const asideMax = 8;
 /** How many writes may wait for locks as long as a statement may take. The others give up after a moment. */
-const patientMax = 5;
+const lockWaitsMax = 5;
 /** How many of these places may be taken by plans that are known to wait for a lock; the others are left for all other plans. */
 const lockedMax = 6;
 /** The time for which a plan may wait, in ticks. */
@@ -33,7 +33,7 @@ const handlersLockedMax = 8;
 interface AwaitedWrite {
   readonly batch: Batch;
   /** Cancels the timer that ends the wait. */
-  readonly endPatience: () => void;
+  readonly cancelWriteTimer: () => void;
   /** Whether the wait is over, but there was no capacity to set the write aside. */
   isOverdue: boolean;
 }
@@ -73,7 +73,7 @@ export class CommitQueue {
   #again: Batch[] = [];
   readonly #sent = new Set<Batch>();
   /** Those of the sent batches that wait for locks as long as a statement may take. */
-  readonly #patient = new Set<Batch>();
+  readonly #waitingForLocks = new Set<Batch>();
   readonly #asked = new Set<PendingCommit>();
   /** The write for which the queue waits, if any; its batch is among the sent ones. */
   #awaited: AwaitedWrite | undefined;
@@ -211,8 +211,8 @@ export class CommitQueue {
     const { group, rest } = nextGroup(this.#queued, this.#settings.plansMax, ahead);
     if (group.length === 0) return;
     this.#queued = rest;
-    const endPatience = this.#clock.after(patienceMs, () => this.#stopWaiting());
-    this.#awaited = { batch: group, endPatience, isOverdue: false };
+    const cancelWriteTimer = this.#clock.after(writeWaitMs, () => this.#stopWaiting());
+    this.#awaited = { batch: group, cancelWriteTimer, isOverdue: false };
     void this.#write(group);
   }
 
@@ -220,7 +220,7 @@ export class CommitQueue {
     const free = this.#again.filter(isFree);
     // Batches that are locked out come last, beginning with the one that was tried least recently. Of the others, the one that
     // has waited longest comes first, so that parts of later groups do not take its place.
-    free.sort((one, other) => lockedTurn(one) - lockedTurn(other) || queuedMs(one) - queuedMs(other));
+    free.sort((one, other) => lockAttempt(one) - lockAttempt(other) || queuedMs(one) - queuedMs(other));
     const sent = new Set<Batch>();
     for (const batch of free) {
       if (!this.#hasPlace(batch)) continue;
@@ -232,9 +232,9 @@ export class CommitQueue {
 
   #hasPlace(batch: Batch): boolean {
     if (this.#asideCount >= asideMax) return false;
-    if (lockedTurn(batch) === 0) return true;
-    const tried = [...this.#sent].filter((each) => lockedTurn(each) > 0 && !this.#patient.has(each));
-    return this.#patient.size + tried.length < lockedMax;
+    if (lockAttempt(batch) === 0) return true;
+    const tried = [...this.#sent].filter((each) => lockAttempt(each) > 0 && !this.#waitingForLocks.has(each));
+    return this.#waitingForLocks.size + tried.length < lockedMax;
   }
 
   /** Sets aside the write that the queue waits for, if there is capacity, so that the next group can be sent. */
@@ -253,23 +253,23 @@ export class CommitQueue {
   }
 
   #forgetAwaited(): void {
-    this.#awaited?.endPatience();
+    this.#awaited?.cancelWriteTimer();
     this.#awaited = undefined;
   }
 
   async #write(batch: Batch): Promise<void> {
     this.#sent.add(batch);
     for (const plan of batch) plan.send(this.#ticker.tick);
-    const isPatient = batch.length === 1 && this.#patient.size < patientMax;
-    if (isPatient) this.#patient.add(batch);
+    const waitsForLocks = batch.length === 1 && this.#waitingForLocks.size < lockWaitsMax;
+    if (waitsForLocks) this.#waitingForLocks.add(batch);
     // This may be called while batches are being sent.
     const onLockedOut = (plan: PendingCommit): void => queueMicrotask(() => this.#waitsForLock(plan));
     const writing = { kind: 'write-group', shard: this.#manager.shard, planCount: batch.length } as const;
     const { again, unknown } = await this.#observe(writing, () =>
-      writeBatch(batch, this.#manager, isPatient, onLockedOut),
+      writeBatch(batch, this.#manager, waitsForLocks, onLockedOut),
     );
     this.#sent.delete(batch);
-    this.#patient.delete(batch);
+    this.#waitingForLocks.delete(batch);
     if (this.#awaited?.batch === batch) this.#forgetAwaited();
     // Plans that waited behind the batch wait behind its parts.
     this.#again.unshift(...again);
@@ -383,8 +383,8 @@ function isFree(batch: Batch): boolean {
 }
 
 /** The turn in which a plan last failed to get a lock; 0 for a group, because none of its plans was tried on its own. */
-function lockedTurn([first]: Batch): number {
-  return first?.lockedTurn ?? 0;
+function lockAttempt([first]: Batch): number {
+  return first?.lockAttempt ?? 0;
 }
 
 /** The time at which a batch began to wait: that of its first plan. */

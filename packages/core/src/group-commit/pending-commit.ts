@@ -31,7 +31,7 @@ export class PendingCommit {
   /** How often it was tried briefly on its own and did not get a lock. */
   lockedCount = 0;
   /** The turn of the last such try, counted over all plans; 0 if there was none. */
-  lockedTurn = 0;
+  lockAttempt = 0;
   /** Whether a group cannot hold it. */
   isSingle = false;
   #dependsOn: readonly PendingVersion[];

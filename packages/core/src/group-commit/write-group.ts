@@ -15,20 +15,20 @@ import type { PendingCommit } from './pending-commit.js';
 const lockedMax = 50;
 
 /** The number of brief tries, of all plans, that have failed to get a lock. */
-let lockedTurns = 0;
+let lockAttempts = 0;
 
 /** Plans that are written together, in order. */
 export type Batch = readonly PendingCommit[];
 
 /** The plans of a batch that have no outcome yet. */
-export interface Undecided {
+export interface UnresolvedBatch {
   /** Smaller batches to be sent again, in order; in parallel if they share no model. */
   readonly again: readonly Batch[];
   /** Plans whose outcome must be looked up in the log. */
   readonly unknown: readonly { readonly plan: PendingCommit; readonly error: unknown }[];
 }
 
-const nothing: Undecided = { again: [], unknown: [] };
+const nothing: UnresolvedBatch = { again: [], unknown: [] };
 
 /**
  * Writes a batch and gives each plan its outcome, if there is one. The caller still has to tell the executions. Never rejects.
@@ -36,20 +36,20 @@ const nothing: Undecided = { again: [], unknown: [] };
  * If a batch fails as a whole, it is divided, so that in the end only the plan at fault fails: into parts that have no
  * model in common, or, if all plans are connected by their models, into halves.
  *
- * @param isPatient whether a single plan waits for locks as long as a statement may take, as an ordinary commit does; otherwise
+ * @param waitsForLocks whether a single plan waits for locks as long as a statement may take, as an ordinary commit does; otherwise
  * it waits only briefly, as a group of one if a group can hold it, and is sent again if that was too short
  * @param onLockedOut called when a single plan that is patient begins to wait for a lock
  */
 export async function writeBatch(
   batch: Batch,
   manager: TransactionManager,
-  isPatient: boolean,
+  waitsForLocks: boolean,
   onLockedOut: (plan: PendingCommit) => void,
-): Promise<Undecided> {
+): Promise<UnresolvedBatch> {
   const [only] = batch;
   if (only === undefined) return nothing;
-  if (isPatient || only.isSingle) {
-    const options = { shortLockWait: !isPatient, onLockedOut: () => onLockedOut(only) };
+  if (waitsForLocks || only.isSingle) {
+    const options = { shortLockWait: !waitsForLocks, onLockedOut: () => onLockedOut(only) };
     return writeSingle(only, manager, options);
   }
   let outcomes: readonly GroupOutcome[];
@@ -65,7 +65,7 @@ async function writeSingle(
   plan: PendingCommit,
   manager: TransactionManager,
   options: PersistOptions,
-): Promise<Undecided> {
+): Promise<UnresolvedBatch> {
   try {
     plan.decide(await manager.persist(plan.changes, options));
   } catch (error) {
@@ -77,9 +77,9 @@ async function writeSingle(
   return nothing;
 }
 
-function settle(batch: Batch, outcomes: readonly GroupOutcome[]): Undecided {
+function settle(batch: Batch, outcomes: readonly GroupOutcome[]): UnresolvedBatch {
   const again: Batch[] = [];
-  const unknown: Undecided['unknown'][number][] = [];
+  const unknown: UnresolvedBatch['unknown'][number][] = [];
   batch.forEach((plan, index) => {
     const outcome = outcomes[index] ?? 'single';
     if (outcome === 'single') {
@@ -92,7 +92,7 @@ function settle(batch: Batch, outcomes: readonly GroupOutcome[]): Undecided {
   return { again, unknown };
 }
 
-function undecided(batch: Batch, error: unknown): Undecided {
+function undecided(batch: Batch, error: unknown): UnresolvedBatch {
   // Managers report an unknown outcome plan by plan. One error for the whole batch lacks the ids under which the log has the plans.
   if (isOutcomeUnknown(error)) return { again: [], unknown: batch.map((plan) => unknownOf(plan, error)) };
   const code = FrameworkError.find(error)?.code;
@@ -113,7 +113,7 @@ function undecided(batch: Batch, error: unknown): Undecided {
 function isLockedOut(plan: PendingCommit, code: string | undefined): boolean {
   if (code !== 'transient-storage') return false;
   plan.isLockedOut = true;
-  plan.lockedTurn = ++lockedTurns;
+  plan.lockAttempt = ++lockAttempts;
   return ++plan.lockedCount <= lockedMax;
 }
 
@@ -126,7 +126,10 @@ function isOwnError(plan: PendingCommit | undefined, code: string | undefined): 
 }
 
 /** The log is asked for the plan's own action, and not for the session of the error, which may belong to another plan. */
-function unknownOf(plan: PendingCommit, cause: CommitOutcomeUnknownError): Undecided['unknown'][number] {
+function unknownOf(
+  plan: PendingCommit,
+  cause: CommitOutcomeUnknownError,
+): UnresolvedBatch['unknown'][number] {
   const { id } = plan.changes.action;
   return { plan, error: new CommitOutcomeUnknownError(cause.shard, id, { cause }) };
 }

@@ -142,11 +142,11 @@ export async function readByIds<M extends AnyEntity>(
 ): Promise<ReadonlyMap<string, M>> {
   const reads = currentReads();
   if (reads !== undefined) return reads.readSeveral(source, ids);
-  return madeModels(await source.readSeveral(ids));
+  return instantiate(await source.readSeveral(ids));
 }
 
 /** Builds the models from everything that a source has read. */
-export function madeModels<M>(stored: ReadonlyMap<string, () => M>): ReadonlyMap<string, M> {
+export function instantiate<M>(stored: ReadonlyMap<string, () => M>): ReadonlyMap<string, M> {
   return new Map([...stored].map(([id, toModel]) => [id, toModel()]));
 }
 

@@ -10,7 +10,7 @@ import type { ModelSource } from '../storage/repository.js';
 import { StaleRecordError } from '../storage/storage-errors.js';
 import type { AttemptReads, TransactionManager } from '../storage/transaction-manager.js';
 import type { KeyedMutex, ModelLock } from './keyed-mutex.js';
-import { type CombinedReads, madeModels } from './read-batcher.js';
+import { type CombinedReads, instantiate } from './read-batcher.js';
 
 /** The maximum number of locks that one attempt holds; it continues without further ones. */
 const locksMax = 64;
@@ -152,7 +152,7 @@ export class ReadContext implements AttemptReads {
   ): Promise<ReadonlyMap<string, M>> {
     if (!this.#mayDepend) {
       await Promise.all(ids.map((id) => this.#outcomeOf(source, id)));
-      return madeModels(await source.readSeveral(ids));
+      return instantiate(await source.readSeveral(ids));
     }
     const stored = await source.readSeveral(ids);
     const models = new Map<string, M>();

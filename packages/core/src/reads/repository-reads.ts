@@ -9,7 +9,7 @@ import type { DatabaseRegistry } from '../storage/database-registry.js';
 import type { ModelSource, ShardingStrategy } from '../storage/repository.js';
 import { EntityNotFoundError, ShardUndeterminedError } from '../storage/storage-errors.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
-import { madeModels, readById, readByIds } from './read-batcher.js';
+import { instantiate, readById, readByIds } from './read-batcher.js';
 
 /** How many models `findAll` returns at most, unless the caller sets another limit. */
 const defaultRowsMax = 10_000;
@@ -101,7 +101,9 @@ export abstract class RepositoryReads<M extends AnyEntity, Manager extends Trans
     const found = await Promise.all(
       [...byManager].map(async ([manager, own]) => {
         const source = this.#source(manager);
-        return manager.isInTransaction() ? madeModels(await source.readSeveral(own)) : readByIds(source, own);
+        return manager.isInTransaction()
+          ? instantiate(await source.readSeveral(own))
+          : readByIds(source, own);
       }),
     );
     return texts

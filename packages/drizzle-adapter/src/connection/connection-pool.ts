@@ -11,7 +11,7 @@ import { type PostgresWarning, addressWithSsl, assertUrlParameters } from './pos
 import { ServerInRecoveryError } from './server-role.js';
 import { HistoryQuestion, type ServerSession, databaseHistory, prepareSession } from './server-session.js';
 import { SharedConnections, adaptStatementNames } from './shared-connections.js';
-import { isHarmless, isOutgrown, isReadOnly, isUnmigrated, silentRemedy } from './storage-error.js';
+import { isHarmless, isStatementInvalid, isReadOnly, isUnmigrated, silentRemedy } from './storage-error.js';
 import { WarmConnections, watchLoan } from './warm-connections.js';
 
 /** How long after the server's statement timeout the client gives up, in milliseconds. */
@@ -207,18 +207,18 @@ export class ConnectionPool {
    *
    * @param client the connection that refused it; `undefined` when nothing was sent
    */
-  renewsAfter(error: unknown, client: pg.ClientBase | undefined): boolean {
+  retireIfStale(error: unknown, client: pg.ClientBase | undefined): boolean {
     if (client === undefined) return false;
-    const isOfNow = this.#isOfNow(client);
+    const isCurrent = this.#isCurrent(client);
     if (isReadOnly(error) || isUnmigrated(error)) {
-      if (isOfNow && performance.now() - this.#bornMs(client) < renewedAgeMinMs) return false;
-    } else if (isOutgrown(error)) {
+      if (isCurrent && performance.now() - this.#createdMs(client) < renewedAgeMinMs) return false;
+    } else if (isStatementInvalid(error)) {
       // A pooler that does not track statement names may send the next statement to another process.
       if (!this.#sessions.has(client)) this.#namesStatements = false;
     } else {
       return false;
     }
-    if (isOfNow) {
+    if (isCurrent) {
       this.#generation++;
       this.#shared.takeNoMore();
     }
@@ -300,7 +300,7 @@ export class ConnectionPool {
     try {
       for (;;) {
         const client = await this.#pool.connect();
-        if (this.#isOfNow(client)) return client;
+        if (this.#isCurrent(client)) return client;
         client.release(true);
         if (performance.now() > deadlineMs) throw new Error(outdatedConnections);
       }
@@ -334,7 +334,7 @@ export class ConnectionPool {
     for (const guard of this.#guards) await guard.ensure(client);
     // Comes last, so that a refused server never counts as the new primary.
     if (session?.timeline !== undefined && this.#config.name === primaryConfig)
-      this.#meetTimeline(client, `${session.timeline} ${await databaseHistory(client)}`);
+      this.#recordTimeline(client, `${session.timeline} ${await databaseHistory(client)}`);
     this.#isSilent = false;
     if (obstacles.length === 0 || this.#hasWarnedOfPooler) return;
     this.#hasWarnedOfPooler = true;
@@ -345,26 +345,26 @@ export class ConnectionPool {
    * Records the timeline of the server behind a new connection. If it is new, connections to the old server are no
    * longer lent.
    */
-  #meetTimeline(client: pg.ClientBase, timeline: string): void {
+  #recordTimeline(client: pg.ClientBase, timeline: string): void {
     const { name, count, sinceMs } = this.#timeline;
     if (name !== timeline) {
-      const bornMs = this.#bornMs(client);
+      const createdMs = this.#createdMs(client);
       // This connection was opened before the current timeline was seen, so it leads to an older one.
-      if (bornMs < sinceMs) return void this.#timelines.set(client, noTimeline);
-      this.#timeline = { name: timeline, count: name === undefined ? count : count + 1, sinceMs: bornMs };
+      if (createdMs < sinceMs) return void this.#timelines.set(client, noTimeline);
+      this.#timeline = { name: timeline, count: name === undefined ? count : count + 1, sinceMs: createdMs };
       if (name !== undefined) this.#shared.takeNoMore();
     }
     this.#timelines.set(client, this.#timeline.count);
   }
 
   /** Whether a connection is of the current generation and on the current timeline. */
-  #isOfNow(client: pg.ClientBase): boolean {
+  #isCurrent(client: pg.ClientBase): boolean {
     return (
       this.#births.get(client)?.generation === this.#generation && this.timelineOf(client) === this.timeline
     );
   }
 
-  #bornMs(client: pg.ClientBase): number {
+  #createdMs(client: pg.ClientBase): number {
     return this.#births.get(client)?.atMs ?? 0;
   }
 }

@@ -17,7 +17,7 @@ interface LockedWrite {
   /** Resolves when its turn comes, with whether the attempt must be brief; `undefined` while the write runs. */
   turn: PromiseWithResolvers<boolean> | undefined;
   /** A counter value that says when it last ran into a lock; 0 when its row is known to be free by now. */
-  lockedTurn: number;
+  lockAttempt: number;
   /** Whether it waits for a shorter time than others, and never behind another urgent write for the same row. */
   readonly isUrgent: boolean;
   /** How long it waits for its turns in total. */
@@ -53,7 +53,7 @@ export class LockWaits {
   /** How many of the writes that hold a place are urgent. */
   #urgentCount = 0;
   #isTrying = false;
-  #lockedTurns = 0;
+  #lockAttempts = 0;
 
   /**
    * @param options.poolMax the size of the pool; half of its connections are places
@@ -104,7 +104,7 @@ export class LockWaits {
       keys,
       isUrgent,
       turn: undefined,
-      lockedTurn: ++this.#lockedTurns,
+      lockAttempt: ++this.#lockAttempts,
       waitMaxMs,
       untilMs: performance.now() + waitMaxMs,
     };
@@ -124,7 +124,7 @@ export class LockWaits {
             throw this.#lockedOut(shard, rows, reason, { isCertain: false, cause: error.cause });
           }
           if (!isBrief || !isLockTimeout(error)) throw error;
-          own.lockedTurn = ++this.#lockedTurns;
+          own.lockAttempt = ++this.#lockAttempts;
         } finally {
           if (isBrief) this.#isTrying = false;
           else this.#countPlaced(own, -1);
@@ -182,7 +182,7 @@ export class LockWaits {
       if (this.#hasPlaceFor(write)) {
         this.#countPlaced(write, 1);
         begin(write, false);
-      } else if (longest === undefined || write.lockedTurn < longest.lockedTurn) {
+      } else if (longest === undefined || write.lockAttempt < longest.lockAttempt) {
         longest = write;
       }
     }
@@ -206,7 +206,7 @@ export class LockWaits {
    * locked.
    */
   #showFree({ keys }: LockedWrite): void {
-    for (const write of this.#writes) if (write.keys.some((key) => keys.includes(key))) write.lockedTurn = 0;
+    for (const write of this.#writes) if (write.keys.some((key) => keys.includes(key))) write.lockAttempt = 0;
   }
 
   #count([row, ...others]: readonly string[], change: 1 | -1): void {

@@ -2,7 +2,7 @@ import { ShardIdentifier } from '@framework/core';
 import pg from 'pg';
 import { describe, expect, test } from 'vitest';
 
-import { isHarmless, isOutgrown, isReadOnly, isRefusal, storageError } from './storage-error.js';
+import { isHarmless, isStatementInvalid, isReadOnly, isRefusal, storageError } from './storage-error.js';
 
 /** An error that `pg` makes of a message from a server that speaks German. */
 function errorOf(code: string, routine = 'anything'): pg.DatabaseError {
@@ -48,13 +48,13 @@ describe('an error of the server', () => {
     'with SQLSTATE %s leaves its connection usable',
     (code) => {
       expect(isHarmless(errorOf(code))).toBe(true);
-      expect(isOutgrown(errorOf(code))).toBe(false);
+      expect(isStatementInvalid(errorOf(code))).toBe(false);
     },
   );
 
   test('with SQLSTATE 57014 costs the connection, and a new one may fare no better', () => {
     expect(isHarmless(errorOf('57014'))).toBe(false);
-    expect(isOutgrown(errorOf('57014'))).toBe(false);
+    expect(isStatementInvalid(errorOf('57014'))).toBe(false);
   });
 
   test('with SQLSTATE 25006 comes from a read-only session', () => {
@@ -68,7 +68,7 @@ describe('an error of the server', () => {
     ['0A000', 'RevalidateCachedQuery'],
   ])('with SQLSTATE %s is resolved by a new connection', (code, routine) => {
     expect(isHarmless(errorOf(code, routine))).toBe(false);
-    expect(isOutgrown(errorOf(code, routine))).toBe(true);
+    expect(isStatementInvalid(errorOf(code, routine))).toBe(true);
   });
 
   test.each([

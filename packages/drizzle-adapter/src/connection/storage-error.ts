@@ -62,7 +62,7 @@ export function storageError(shard: ShardIdentifier, error: unknown, place?: str
     return new TransientStorageError(shard, 'the connection was lost', { place, cause: error });
   }
   const state = error.code ?? '';
-  if (transientStates.test(state) || isOutgrown(error))
+  if (transientStates.test(state) || isStatementInvalid(error))
     return new TransientStorageError(shard, error.message, { place, cause: error });
   if (isReadOnly(error)) {
     return new ShardUnavailableError(shard, readOnlyReason, { place, kind: 'read-only', cause: error });
@@ -179,7 +179,7 @@ export function isRefusal(error: unknown): error is pg.DatabaseError {
 
 /** Whether the connection is still usable after the error. */
 export function isHarmless(error: unknown): boolean {
-  return isRefusal(error) && error.code !== cancelledState && !isOutgrown(error);
+  return isRefusal(error) && error.code !== cancelledState && !isStatementInvalid(error);
 }
 
 /** Whether a statement in a chain of causes was cancelled because it took too long. */
@@ -210,7 +210,7 @@ export function isUnmigrated(error: unknown): boolean {
  * Whether a refused statement will succeed on a new connection: what this connection has prepared is gone, belongs to
  * another client, or no longer fits the table; or the database was restored since it was opened.
  */
-export function isOutgrown(error: unknown): boolean {
+export function isStatementInvalid(error: unknown): boolean {
   if (!(error instanceof pg.DatabaseError)) return false;
   if (error.code === '0A000') return error.routine === cachedPlanRoutine;
   if (error.constraint === sessionCheck) return true;

@@ -17,7 +17,7 @@ const unmigratedStates = new Set(['3F000', '42P01']);
  * process that does not know all of them yet. It may not assign more until an operator has adopted them with
  * `adoptShards`, nor shards that an operator has released with `releaseShards`.
  */
-export class HeldShards implements ConnectionGuard {
+export class OwnedShards implements ConnectionGuard {
   readonly #database: ConfiguredDatabase;
   readonly #adoptCommand: Required<OperatorCommands>['adopt'];
 

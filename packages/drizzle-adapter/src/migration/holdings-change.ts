@@ -42,7 +42,7 @@ interface Keeper {
 }
 
 /** A change of the shards that databases hold. Locks keep others from changing them at the same time. */
-export class HoldingsChange {
+export class ShardOwnershipChange {
   readonly #databases: readonly ConfiguredDatabase[];
   readonly #holdings = new Map<ConfiguredDatabase, ShardNotes | undefined>();
   readonly #keepers: Keeper[] = [];
@@ -63,9 +63,9 @@ export class HoldingsChange {
   static async run<Result>(
     databases: readonly ConfiguredDatabase[],
     trial: Trial,
-    work: (change: HoldingsChange) => Promise<Result>,
+    work: (change: ShardOwnershipChange) => Promise<Result>,
   ): Promise<Result> {
-    const change = new HoldingsChange(databases);
+    const change = new ShardOwnershipChange(databases);
     try {
       for (const database of change.#databases) await change.#lock(database, trial);
       return await work(change);

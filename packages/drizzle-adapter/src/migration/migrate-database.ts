@@ -183,7 +183,7 @@ function inTransaction<Result>(client: pg.Client, work: () => Promise<Result>): 
     await endTimeouts(client, 'transaction');
     await client.query(`set local lock_timeout = ${patienceMs}`);
     await client.query('select pg_advisory_xact_lock($1)', [migrationLock]);
-    return givingWay(client, work);
+    return withLockTimeoutRetry(client, work);
   });
 }
 
@@ -191,7 +191,7 @@ function inTransaction<Result>(client: pg.Client, work: () => Promise<Result>): 
  * Runs the work. If a table that it needs is in use, releases all tables so that the statements queued behind it can
  * run. Keeps the database's lock meanwhile, so that no other migrating process requests the tables.
  */
-async function givingWay<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
+async function withLockTimeoutRetry<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
   await client.query(`set local lock_timeout = ${tableLockTimeoutMs}; savepoint work`);
   try {
     return await work();

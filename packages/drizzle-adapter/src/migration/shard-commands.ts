@@ -9,8 +9,8 @@ import {
 import { parsePostgresAddress } from '../connection/postgres-address.js';
 import { type OperatorCommands, defaultCommands, printWarning } from '../connection/postgres-options.js';
 import { EpochGuard } from '../delivery/pg-handler-cursors.js';
-import { HeldShards, type ShardNotes, adopt, namedShards, release, shardNotes } from './held-shards.js';
-import { HoldingsChange, type Trial, holdersIn } from './holdings-change.js';
+import { OwnedShards, type ShardNotes, adopt, namedShards, release, shardNotes } from './held-shards.js';
+import { ShardOwnershipChange, type Trial, holdersIn } from './holdings-change.js';
 import { namingDatabase } from './in-database.js';
 import { migrateDatabase } from './migrate-database.js';
 
@@ -42,7 +42,7 @@ export async function migrateShards(
     if (config.name !== primaryConfig) continue;
     const guards = [
       new EpochGuard(config.path, printWarning),
-      new HeldShards(database, commands).whenOpening,
+      new OwnedShards(database, commands).whenOpening,
     ];
     const warn = (kind: 'newer-schema' | 'log-partitions', message: string): void =>
       printWarning({ kind, database: config.path, message });
@@ -92,7 +92,7 @@ export async function adoptShards(
     await release(client, releasedBy(database));
     await adopt(client, adoptedBy(database), { onlyFirst: false });
   };
-  return HoldingsChange.run(databases, trial, async (change) => {
+  return ShardOwnershipChange.run(databases, trial, async (change) => {
     const adoptions: ShardAdoption[] = [];
     // All databases release before any adopts, so that no two databases hold a shard at the same time.
     for (const database of databases) {
@@ -161,7 +161,7 @@ export async function releaseShards(
     await adopt(client, database.shards, { onlyFirst: true });
     await release(client, releasedBy(database));
   };
-  return HoldingsChange.run(databases, trial, async (change) => {
+  return ShardOwnershipChange.run(databases, trial, async (change) => {
     const releases: ShardRelease[] = [];
     for (const database of databases) {
       const released = releasedBy(database);

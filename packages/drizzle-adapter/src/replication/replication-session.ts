@@ -63,7 +63,7 @@ export class ReplicationSession {
   readonly #options: SessionOptions;
   readonly #side: pg.Client;
   readonly #service: InstanceType<typeof LogicalReplicationService>;
-  /** That of the connection for replication. */
+  /** The socket of the replication connection. */
   #socket: DatabaseSocket | undefined;
   #assembler: TransactionAssembler | undefined;
   #begunAt: Pick<LogPlace, 'epoch' | 'history'> = { epoch: 0, history: '' };
@@ -147,7 +147,7 @@ export class ReplicationSession {
     return parsePlace(rows[0]?.place ?? '');
   }
 
-  /** Up to where the server has written its log durably: a stream that is not behind has delivered it. */
+  /** The server's flushed LSN: a stream that is not behind has delivered it. */
   async flushedLsn(): Promise<bigint> {
     const { rows } = await this.#ask((side) =>
       side.query<{ lsn: string }>('select pg_current_wal_flush_lsn()::text as lsn'),

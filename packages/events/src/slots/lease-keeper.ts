@@ -31,7 +31,7 @@ interface LeaseKeeperOptions {
   /** The permanent ids of the handlers that this process has now. */
   readonly handlers: () => readonly string[];
   readonly shards: readonly string[];
-  readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
+  readonly watch: Pick<EventLoopMonitor, 'now' | 'stalledSince'>;
   /** Called after each renewal with the new leases; lost ones have been reported before. */
   readonly onRenewed: (gained: readonly HeldSlot[]) => void;
   /** Called with slots beyond the share of this process, which gives them back when it has finished there. */
@@ -171,7 +171,7 @@ export class LeaseKeeper {
     const tokens = new Set(leases.map(({ token }) => token));
     for (const token of this.#slots.keys()) if (!tokens.has(token)) this.#lose(token);
     // An event beyond the cursors may have stalled the event loop, just as one may kill a process.
-    const stood = watch.stoodSince(this.#renewedMs);
+    const stood = watch.stalledSince(this.#renewedMs);
     this.#renewedMs = watch.now();
     const gained = leases
       .filter(({ token }) => !this.#slots.has(token) && !this.#givenBack.has(token))
@@ -207,11 +207,11 @@ export class LeaseKeeper {
  * Notices when the event loop of the process stops for so long that leases may have been lost for that reason alone, however fast
  * the database answers.
  */
-export class LoopWatch {
+export class EventLoopMonitor {
   readonly #clock: Clock;
   readonly #leaseMs: number;
   #seenMs: number;
-  #stoodMs = -Infinity;
+  #stalledMs = -Infinity;
 
   constructor(clock: Clock, leaseMs: number) {
     this.#clock = clock;
@@ -227,18 +227,18 @@ export class LoopWatch {
     }
   }
 
-  /** The current instant, for a later {@link LoopWatch.stoodSince}. */
+  /** The current instant, for a later {@link EventLoopMonitor.stalledSince}. */
   now(): number {
     const nowMs = this.#clock.elapsedMs();
     // Renewals begin when a third of a lease has passed: two more thirds are too long.
-    if (nowMs - this.#seenMs > (this.#leaseMs * 2) / 3) this.#stoodMs = nowMs;
+    if (nowMs - this.#seenMs > (this.#leaseMs * 2) / 3) this.#stalledMs = nowMs;
     this.#seenMs = nowMs;
     return nowMs;
   }
 
   /** Whether the event loop has stopped since an instant for so long that leases may have been lost. */
-  stoodSince(instantMs: number): boolean {
+  stalledSince(instantMs: number): boolean {
     this.now();
-    return this.#stoodMs > instantMs;
+    return this.#stalledMs > instantMs;
   }
 }

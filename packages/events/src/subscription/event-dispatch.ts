@@ -3,7 +3,7 @@ import type { DeliverableEvent } from '@framework/core/adapter';
 import { askedMaxMs } from '../call/attempt-failure.js';
 import { HandlerCaller } from '../call/handler-caller.js';
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
-import { EventStep, type LeftEvents, finish, isLeft, takeFirst, wantsEvent } from './event-step.js';
+import { EventStep, type PendingRetry, finish, isLeft, takeFirst, wantsEvent } from './event-step.js';
 import { type KeyedQueue, KeyedQueues, isTurnOfRetries } from './keyed-queue.js';
 import { type AttemptEnd, RetryStep, type RetryWork } from './retry-step.js';
 import {
@@ -244,7 +244,7 @@ export class EventDispatch {
     const works = takeFirst(queue.events, waited ?? this.#events.takeMax, bytesOf);
     // The queue counts as waiting until the batch has succeeded: otherwise each attempt would let more of its slot be read.
     if (waited !== undefined) this.#waiting.set(queue, { ...waited, isTried: true });
-    let left: LeftEvents | undefined;
+    let left: PendingRetry | undefined;
     try {
       left = await this.#events.run(works, (waited?.attempt ?? 0) + 1);
     } finally {
@@ -258,7 +258,7 @@ export class EventDispatch {
   }
 
   /** Tries the same events again, after a while if there is a wait; meanwhile only their slot waits. */
-  #putBack(queue: KeyedQueue, { works, slot, waitMs }: LeftEvents, waited: Waiting | undefined): void {
+  #putBack(queue: KeyedQueue, { works, slot, waitMs }: PendingRetry, waited: Waiting | undefined): void {
     this.unfinished.count(works, 1);
     queue.events = [...works, ...queue.events];
     if (slot.isLeaving) return this.leave((each) => each === slot);

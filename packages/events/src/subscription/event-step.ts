@@ -6,7 +6,7 @@ import { type EventWork, type HeldSlot, modelKey } from '../slots/held-slot.js';
 import type { HandlerDependencies, HandlerPolicy } from './subscription-dependencies.js';
 
 /** Events that are neither done nor blocked, and must be tried again together. */
-export interface LeftEvents {
+export interface PendingRetry {
   readonly works: readonly EventWork[];
   readonly slot: HeldSlot;
   /** How long to wait; `undefined` means as soon as calls are allowed again, because none was made. */
@@ -42,7 +42,7 @@ export class EventStep {
    * @param attempt the number of this attempt at these events, from 1
    * @returns those that must be tried again together
    */
-  async run(works: readonly EventWork[], attempt: number): Promise<LeftEvents | undefined> {
+  async run(works: readonly EventWork[], attempt: number): Promise<PendingRetry | undefined> {
     const { context, policy, caller } = this.#deps;
     const handled: EventWork[] = [];
     for (const work of works) {

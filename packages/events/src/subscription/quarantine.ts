@@ -67,7 +67,7 @@ export class QuarantineGate {
   }
 
   /** Runs work in parallel with other work, but not while an attempt is alone; resolves when it has ended. */
-  async runBeside(work: () => Promise<void>): Promise<void> {
+  async runShared(work: () => Promise<void>): Promise<void> {
     while (this.#closed !== undefined) await this.#closed;
     await this.#run(work);
   }
@@ -78,7 +78,7 @@ export class QuarantineGate {
    * @param work gets a signal that is aborted when it is no longer alone: at once if the others do not end in time
    * @param aloneMs the longest time that it waits, and the longest time that it is alone
    */
-  async runAlone(work: (alone: AbortSignal) => Promise<void>, aloneMs: number): Promise<void> {
+  async runIsolated(work: (alone: AbortSignal) => Promise<void>, aloneMs: number): Promise<void> {
     const turn = Promise.withResolvers<void>();
     const earlier = this.#lastTurn;
     this.#lastTurn = turn.promise;

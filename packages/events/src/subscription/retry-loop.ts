@@ -258,7 +258,9 @@ export class RetryLoop {
     };
     // With doubling times, even a slow event that kills its process eventually does so while it is alone.
     const aloneMs = settings.quarantineMs * 2 ** (openCount - 1);
-    await (openCount > 0 ? this.#options.gate.runAlone(work, aloneMs) : this.#options.gate.runBeside(work));
+    await (openCount > 0
+      ? this.#options.gate.runIsolated(work, aloneMs)
+      : this.#options.gate.runShared(work));
     this.#trying.delete(recovery);
     this.#start();
     const end = await tried;

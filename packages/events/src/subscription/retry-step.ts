@@ -109,7 +109,7 @@ export class RetryStep {
     }
     const call = this.#callEach(work);
     if (attempt !== undefined)
-      attempt = await this.#uncountBesideOthers(attempt, { ...work, startedMs, call });
+      attempt = await this.#refundIfConcurrent(attempt, { ...work, startedMs, call });
     const { outcome, at, ...passed } = await call;
     if (outcome.kind === 'done' || (outcome.kind === 'held-back' && passed.count > 0))
       return { attempt, startedMs, ...passed };
@@ -161,7 +161,7 @@ export class RetryStep {
    *
    * @returns the recorded attempt when the call is over
    */
-  async #uncountBesideOthers(
+  async #refundIfConcurrent(
     begun: BlockedAttempt,
     made: Pick<RetryWork, 'head' | 'model' | 'alone'> & { startedMs: number; call: Promise<unknown> },
   ): Promise<BlockedAttempt> {
@@ -169,7 +169,7 @@ export class RetryStep {
     if (alone === undefined || !begun.counted) return begun;
     const isOver = await Promise.race([call.then(() => true), untilAborted(alone).then(() => false)]);
     // This event may be why the event loop stopped.
-    if (isOver || this.#deps.watch.stoodSince(startedMs)) return begun;
+    if (isOver || this.#deps.watch.stalledSince(startedMs)) return begun;
     const uncounted = { id: begun.id, counted: false };
     return (await this.#begin(head, uncounted, model.slot)) ? uncounted : begun;
   }
@@ -265,7 +265,7 @@ export class RetryStep {
   ): Promise<void> {
     const { event } = head;
     if (attempt === undefined || event === undefined) return;
-    if (!this.#deps.watch.stoodSince(startedMs)) return this.giveBack(head, attempt);
+    if (!this.#deps.watch.stalledSince(startedMs)) return this.giveBack(head, attempt);
     const number = head.attempts + 1;
     // The process that makes it a dead letter reports the last attempt.
     if (attempt.counted && number >= this.#deps.policy.retry.attemptsMax) return;

@@ -8,7 +8,7 @@ import type { RegisteredHandler } from '../handler/event-handler-registry.js';
 import { type HandlerRetry, set } from '../handler/event-handler.js';
 import type { EnvelopeFactory } from '../handler/row-envelope.js';
 import type { CursorSaver } from '../slots/cursor-saver.js';
-import type { LoopWatch } from '../slots/lease-keeper.js';
+import type { EventLoopMonitor } from '../slots/lease-keeper.js';
 import type { WorkerContext } from '../worker-context.js';
 import type { BlockedWrites } from './batched-writes.js';
 import type { LogReader } from './log-reader.js';
@@ -25,7 +25,7 @@ export interface SubscriptionDependencies {
   readonly reader: LogReader;
   readonly saver: CursorSaver;
   readonly writes: BlockedWrites;
-  readonly watch: LoopWatch;
+  readonly watch: EventLoopMonitor;
   /** Called when a blocked model may be due. */
   readonly onBlocked: () => void;
 }

@@ -6,14 +6,14 @@ import { type ProcessDependencies, SimulatedProcess } from './simulated-process.
 /** The processes of a run. */
 export class Fleet {
   readonly #shards: readonly ShardIdentifier[];
-  readonly #around: ProcessDependencies;
+  readonly #dependencies: ProcessDependencies;
   #processes: SimulatedProcess[] = [];
   readonly #versions = new Set<number>();
   #startedCount = 0;
 
-  constructor(shards: readonly ShardIdentifier[], around: ProcessDependencies) {
+  constructor(shards: readonly ShardIdentifier[], dependencies: ProcessDependencies) {
     this.#shards = shards;
-    this.#around = around;
+    this.#dependencies = dependencies;
   }
 
   /** The processes that have not been killed. */
@@ -41,10 +41,10 @@ export class Fleet {
     shards = this.#shards,
     version = 0,
   }: Partial<Pick<SimulatedProcess, 'shards' | 'version'>> = {}): SimulatedProcess {
-    const process = new SimulatedProcess(`p${++this.#startedCount}`, { shards, version }, this.#around);
+    const process = new SimulatedProcess(`p${++this.#startedCount}`, { shards, version }, this.#dependencies);
     this.#processes.push(process);
     this.#versions.add(version);
-    this.#around.history.count(version === 0 ? 'start' : 'start of another version');
+    this.#dependencies.history.count(version === 0 ? 'start' : 'start of another version');
     return process;
   }
 

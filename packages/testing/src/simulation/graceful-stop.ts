@@ -82,16 +82,16 @@ export class GracefulStop {
     if (this.#calls.size > 0) this.#history.count('stop amid calls');
     if (this.#handlerCallCount > 0) this.#history.count('stop amid handlers');
     const startedMs = this.#clock.elapsedMs();
-    const { stoodMs } = this.#owner;
+    const { stalledMs } = this.#owner;
     const timelines = this.#shards.map((shard) => this.#server.timelineOf(shard));
     const calls = Promise.allSettled(this.#calls);
     await Promise.all([
-      this.#stopDelivery(startedMs, stoodMs),
+      this.#stopDelivery(startedMs, stalledMs),
       Promise.race([calls, this.#clock.sleep(callsTimeoutMs)]),
     ]);
     await this.#clock.sleep(closeMs);
     await this.#databases.close();
-    if (this.#owner.stoodMs > stoodMs) return;
+    if (this.#owner.stalledMs > stalledMs) return;
     for (const [index, shard] of this.#shards.entries()) {
       const disturbedMs = this.#disturbedMs.get(shard) ?? -Infinity;
       const isCalm =
@@ -100,9 +100,9 @@ export class GracefulStop {
     }
   }
 
-  async #stopDelivery(startedMs: number, stoodMs: number): Promise<void> {
+  async #stopDelivery(startedMs: number, stalledMs: number): Promise<void> {
     await this.delivery?.stop();
-    const tookMs = this.#clock.elapsedMs() - startedMs - (this.#owner.stoodMs - stoodMs);
+    const tookMs = this.#clock.elapsedMs() - startedMs - (this.#owner.stalledMs - stalledMs);
     const maxMs = 2 * this.#stopTimeoutMs;
     if (tookMs > maxMs)
       this.#violated(`took ${Math.round(tookMs)} ms to stop its delivery, more than ${maxMs} ms`);

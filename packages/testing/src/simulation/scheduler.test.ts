@@ -107,7 +107,7 @@ describe('a scheduler', () => {
     expect(ran).toEqual(['process at 10', 'end']);
     scheduler.resume(paused);
     await scheduler.run(() => ran.length === 3);
-    expect([ran.at(-1), paused.stoodMs]).toEqual(['paused at 20', 20]);
+    expect([ran.at(-1), paused.stalledMs]).toEqual(['paused at 20', 20]);
   });
 });
 

@@ -21,7 +21,7 @@ export class StepOwner {
   /** The steps that became ready while it was paused. */
   readonly held: Step[] = [];
   /** The total time for which it was paused; updated when it is resumed. */
-  stoodMs = 0;
+  stalledMs = 0;
   /** When it was last paused. */
   pausedAtMs = 0;
   /** When it was last resumed; `undefined` if never. */
@@ -123,7 +123,7 @@ export class Scheduler {
   resume(owner: StepOwner): void {
     if (owner.state !== 'paused') return;
     owner.state = 'running';
-    owner.stoodMs += this.#nowMs - owner.pausedAtMs;
+    owner.stalledMs += this.#nowMs - owner.pausedAtMs;
     owner.resumedMs = this.#nowMs;
     this.#ready.push(...owner.held.splice(0));
   }

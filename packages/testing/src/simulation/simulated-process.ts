@@ -55,10 +55,10 @@ export class SimulatedProcess implements PassingProcess {
   readonly version: number;
   /** Resolves when the process has ended, by itself or because it was killed. */
   readonly killed: Promise<void>;
-  readonly #around: ProcessDependencies;
+  readonly #dependencies: ProcessDependencies;
   readonly #cutOff = new Set<ShardIdentifier>();
   readonly #stop: GracefulStop;
-  #tellKilled!: () => void;
+  #notifyKilled!: () => void;
 
   /**
    * Starts the process on the databases of the run.
@@ -69,15 +69,15 @@ export class SimulatedProcess implements PassingProcess {
   constructor(
     name: string,
     { shards, version }: Pick<SimulatedProcess, 'shards' | 'version'>,
-    around: ProcessDependencies,
+    dependencies: ProcessDependencies,
   ) {
-    const { options, scheduler, server, history, start, randomOf } = around;
-    this.#around = around;
+    const { options, scheduler, server, history, start, randomOf } = dependencies;
+    this.#dependencies = dependencies;
     this.shards = shards;
     this.version = version;
     this.owner = new StepOwner(name);
     this.clock = new SimulatedClock(scheduler, this.owner, start);
-    this.killed = new Promise((resolve) => (this.#tellKilled = resolve));
+    this.killed = new Promise((resolve) => (this.#notifyKilled = resolve));
     const databases = openDatabases(
       configOf(server.sharding, shards),
       memory({
@@ -94,11 +94,11 @@ export class SimulatedProcess implements PassingProcess {
       history,
       databases,
       shards,
-      stopTimeoutMs: around.delivery.stopTimeoutMs,
+      stopTimeoutMs: dependencies.delivery.stopTimeoutMs,
     }));
     const handlers = options.handlers?.(setup) ?? [];
     this.executor = new ActionExecutor({
-      ...around.executor,
+      ...dependencies.executor,
       namespace,
       databases,
       repositories: repositories.all,
@@ -114,15 +114,15 @@ export class SimulatedProcess implements PassingProcess {
       executor: this.executor,
       handlers: watchedHandlers(handlers, {
         history,
-        watch: around.watch,
-        nameOf: (handler) => around.versions.nameOf(handler),
+        watch: dependencies.watch,
+        nameOf: (handler) => dependencies.versions.nameOf(handler),
         owner: this.owner,
         clock: this.clock,
-        timeoutMs: around.delivery.timeoutMs,
+        timeoutMs: dependencies.delivery.timeoutMs,
         onRunning: (change) => stop.handlerCalls(change),
       }),
       models: repositories.all.map(({ model }) => model),
-      settings: around.delivery,
+      settings: dependencies.delivery,
       clock: this.clock,
       random: randomOf(`delivery of ${name}`),
       onError: (error) => this.#failed(error),
@@ -131,7 +131,7 @@ export class SimulatedProcess implements PassingProcess {
       onAttemptFailed: ({ willRetry }) => history.count(willRetry ? 'failed attempt' : 'dead letter'),
       onRestartNeeded: () => {
         history.count('restart needed');
-        around.onRestartNeeded(this);
+        dependencies.onRestartNeeded(this);
       },
     });
     stop.delivery = delivery;
@@ -144,7 +144,7 @@ export class SimulatedProcess implements PassingProcess {
 
   /** Whether it can execute every action: it is alive, knows all shards and is not stopping. */
   get isServing(): boolean {
-    const isComplete = this.shards.length === this.#around.server.sharding.members.length;
+    const isComplete = this.shards.length === this.#dependencies.server.sharding.members.length;
     return this.isAlive && isComplete && !this.isStopping;
   }
 
@@ -163,7 +163,7 @@ export class SimulatedProcess implements PassingProcess {
   }
 
   doneLate(passage: MemoryPassage): void {
-    const { watch, server } = this.#around;
+    const { watch, server } = this.#dependencies;
     watch.answered(this, passage, server.memory.tables(passage.shard), true);
   }
 
@@ -179,7 +179,7 @@ export class SimulatedProcess implements PassingProcess {
 
   /** Stops the process as an operator would. Calls back in a separate step when it has ended by itself. */
   stop(onEnded: () => void): void {
-    const { scheduler } = this.#around;
+    const { scheduler } = this.#dependencies;
     this.#stop.hasBegun = true;
     scheduler.after(this.owner, 0, 'is stopped', () => void this.#untilStopped(onEnded));
   }
@@ -187,20 +187,20 @@ export class SimulatedProcess implements PassingProcess {
   /** Ends the process at once: none of its steps runs any more. */
   kill(): void {
     if (!this.isAlive) return;
-    this.#around.history.count('process killed');
+    this.#dependencies.history.count('process killed');
     this.end();
   }
 
   /** Ends the process and releases everything that belongs to it. */
   end(): void {
-    this.#around.scheduler.kill(this.owner);
+    this.#dependencies.scheduler.kill(this.owner);
     this.clock.end();
-    this.#tellKilled();
+    this.#notifyKilled();
   }
 
   crash(): void {
     this.kill();
-    this.#around.onCrash(this);
+    this.#dependencies.onCrash(this);
   }
 
   async #untilStopped(onEnded: () => void): Promise<void> {
@@ -211,7 +211,7 @@ export class SimulatedProcess implements PassingProcess {
   }
 
   #pass(passage: MemoryPassage): Promise<void> | undefined {
-    const { faults, watch, server } = this.#around;
+    const { faults, watch, server } = this.#dependencies;
     const { operation, shard, way, error } = passage;
     if (operation === 'notifications.hear') return faults.pass(this, passage);
     const tables = server.memory.tables(shard);
@@ -229,7 +229,7 @@ export class SimulatedProcess implements PassingProcess {
   }
 
   #failed(error: unknown): void {
-    const { history } = this.#around;
+    const { history } = this.#dependencies;
     history.count('delivery error');
     const isBug =
       FrameworkError.find(error)?.code === 'invariant-violation' ||

@@ -153,7 +153,7 @@ export class SimulationRun<Given extends SimulationGiven> {
       },
       onRestartNeeded: (process) => this.#nemesis.restart(process),
     });
-    const around = {
+    const dependencies = {
       scheduler,
       owner: this.#owner,
       streams: this.#streams,
@@ -161,7 +161,7 @@ export class SimulationRun<Given extends SimulationGiven> {
       fleet: this.#fleet,
     };
     this.#nemesis = new Nemesis({
-      ...around,
+      ...dependencies,
       server: this.#server,
       watch,
       shards: this.#shards,
@@ -169,7 +169,7 @@ export class SimulationRun<Given extends SimulationGiven> {
       versionCount: this.#versions.count,
     });
     this.#clients = new SimulatedClients({
-      ...around,
+      ...dependencies,
       principal: options.principal ?? { name: 'simulation' },
     });
   }

@@ -24,9 +24,9 @@ export interface HandlerWatch {
 /** Wraps the handlers of a process, so that every call and every effect is recorded. */
 export function watchedHandlers(
   handlers: readonly AnyEventHandler[],
-  around: HandlerWatch,
+  dependencies: HandlerWatch,
 ): readonly AnyEventHandler[] {
-  return handlersAround(handlers, (call) => watchedCall({ ...around, ...call }));
+  return handlersAround(handlers, (call) => watchedCall({ ...dependencies, ...call }));
 }
 
 async function watchedCall({
@@ -40,16 +40,16 @@ async function watchedCall({
   envelopes,
   context,
   work,
-  ...around
+  ...dependencies
 }: HandlerWatch & HandlerCall): Promise<void> {
   const name = nameOf(declared);
-  const timeoutMs = options.timeoutMs ?? around.timeoutMs;
+  const timeoutMs = options.timeoutMs ?? dependencies.timeoutMs;
   // After the death of a process, its remaining code must not do anything.
   const isDead = (): boolean => owner.state === 'dead';
   if (isDead()) return new Promise(() => undefined);
   const eventIds = envelopes.map(({ eventId }) => eventId);
   const onEnded = watch.begins({ process: owner, options, eventIds });
-  const { stoodMs } = owner;
+  const { stalledMs } = owner;
   const startedMs = clock.elapsedMs();
   const records = deliveryRecords(name, envelopes, history.nextPlace());
   history.deliveries.push(...records);
@@ -66,7 +66,7 @@ async function watchedCall({
     await untilGivenUp(() => work(watched), context, fails);
   } finally {
     onRunning(-1);
-    if (clock.elapsedMs() - startedMs > timeoutMs && owner.stoodMs === stoodMs) {
+    if (clock.elapsedMs() - startedMs > timeoutMs && owner.stalledMs === stalledMs) {
       history.count('call that took too long');
       if (!context.signal.aborted)
         history.violations.push(`${name} was not told after ${timeoutMs} ms that its call was aborted`);

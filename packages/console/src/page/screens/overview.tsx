@@ -5,18 +5,18 @@ import type { Snapshot } from '../answers.js';
 import { count } from '../format.js';
 import { snapshot } from '../live.js';
 import { Loading, Screen, Time } from '../parts.js';
-import { type Trouble, troublesIn } from '../troubles.js';
+import { type Alert, alertsOf } from '../alerts.js';
 
 /** What is wrong now, the worst first; one line if nothing is. */
 export function Overview(): JSX.Element {
   const now = snapshot.value;
   return (
-    <Screen title="Overview" about="What needs somebody, the worst first.">
+    <Screen title="Overview" about="Conditions to check, the worst first.">
       {now === undefined ? (
         <Loading />
       ) : (
         <>
-          <Troubles of={troublesIn(now)} />
+          <Alerts of={alertsOf(now)} />
           <Figures of={now} />
         </>
       )}
@@ -24,10 +24,10 @@ export function Overview(): JSX.Element {
   );
 }
 
-function Troubles({ of }: { of: readonly Trouble[] }): JSX.Element {
+function Alerts({ of }: { of: readonly Alert[] }): JSX.Element {
   if (of.length === 0) return <p class="calm">Nothing is wrong.</p>;
   return (
-    <ul class="troubles" aria-label="What is wrong">
+    <ul class="alerts" aria-label="What is wrong">
       {of.map(({ tone, what, detail, href }) => (
         <li key={what} class={tone}>
           <a href={href}>

@@ -98,7 +98,7 @@ function dropVanished(tables: MemoryDeliveryTables): void {
 /** Takes free slots of a handler up to the process's fair share; returns those that it holds. */
 function share(tables: MemoryDeliveryTables, handler: string, processId: string): readonly SlotLease[] {
   const having = [...tables.processes].filter(([, { handlers }]) => handlers.includes(handler));
-  const sharing = having.filter(([, one]) => !having.some(([, other]) => knowsMore(other, one)));
+  const sharing = having.filter(([, one]) => !having.some(([, other]) => isSuperset(other, one)));
   const isSharing = sharing.some(([id]) => id === processId);
   const fairCount = isSharing ? Math.ceil(tables.slotCount / sharing.length) : 0;
   const slots = (processOf: string | undefined): readonly MemoryLease[] =>
@@ -113,7 +113,7 @@ function share(tables: MemoryDeliveryTables, handler: string, processId: string)
 }
 
 /** Whether a process knows all shards of another one and more, so that the other one gives way. */
-function knowsMore({ shards }: MemoryProcess, other: MemoryProcess): boolean {
+function isSuperset({ shards }: MemoryProcess, other: MemoryProcess): boolean {
   return (
     other.shards.every((shard) => shards.includes(shard)) &&
     !shards.every((shard) => other.shards.includes(shard))

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Consumer, ConsumerPlace, Snapshot } from './answers.js';
-import { troublesIn } from './troubles.js';
+import { alertsOf } from './alerts.js';
 
 const calm: ConsumerPlace = {
   shards: ['0/0'],
@@ -46,7 +46,7 @@ const group = {
 
 describe('the overview', () => {
   test('finds nothing wrong where nothing is', () => {
-    expect(troublesIn(snapshotOf([consumer({ pendingCount: 5, oldestPendingMs: 60_000 })]))).toEqual([]);
+    expect(alertsOf(snapshotOf([consumer({ pendingCount: 5, oldestPendingMs: 60_000 })]))).toEqual([]);
   });
 
   test.each<[string, Partial<ConsumerPlace>, string]>([
@@ -64,19 +64,19 @@ describe('the overview', () => {
     ],
     ['slots without a process', { freeSlotCount: 16 }, 'Nobody works for notify'],
   ])('names %s, and only that', (_name, changes, what) => {
-    const found = troublesIn(snapshotOf([consumer(changes)]));
+    const found = alertsOf(snapshotOf([consumer(changes)]));
     expect(found).toMatchObject([{ tone: 'warn', what }]);
   });
 
   test('counts blocked events of one database although another has dead letters that no cursor has passed', () => {
     const { databases, ...rest } = consumer({ blockedCount: 2 });
     const items = [{ ...rest, databases: [...databases, { ...calm, shards: ['2/0'], deadCount: 3 }] }];
-    expect(troublesIn(snapshotOf(items))).toMatchObject([{ what: '2 blocked events of notify' }]);
+    expect(alertsOf(snapshotOf(items))).toMatchObject([{ what: '2 blocked events of notify' }]);
   });
 
   test('puts databases that do not answer first, each once, and then dead letters', () => {
     const failures = [{ shards: ['1/0'], code: 'shard-unavailable' }];
-    const found = troublesIn(
+    const found = alertsOf(
       snapshotOf([consumer({ paused: true })], {
         shards: { items: [], failures },
         deadLetters: { items: [group], failures, next: undefined },
@@ -91,8 +91,6 @@ describe('the overview', () => {
   });
 
   test('leads to the relays for a relay', () => {
-    expect(troublesIn(snapshotOf([consumer({ paused: true }, true)]))[0]?.href).toBe(
-      '#/relays?handler=notify',
-    );
+    expect(alertsOf(snapshotOf([consumer({ paused: true }, true)]))[0]?.href).toBe('#/relays?handler=notify');
   });
 });

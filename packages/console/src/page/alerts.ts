@@ -5,16 +5,16 @@ import { counted, duration } from './format.js';
 /** From this age of the oldest pending event on, a handler is said to lag. */
 const lagMs = 60_000;
 
-/** Something that somebody should look at. */
-export interface Trouble {
+/** A condition that an operator should check. */
+export interface Alert {
   readonly tone: 'warn' | 'bad';
   readonly what: string;
   readonly detail: string;
   readonly href: string;
 }
 
-/** Failed databases, dead letters, blocked events, paused handlers, lag, and slots in which nobody works, in this order. */
-export function troublesIn({ consumers, deadLetters, shards }: Snapshot): readonly Trouble[] {
+/** Failed databases, dead letters, blocked events, paused handlers, lag, and slots without a process, in this order. */
+export function alertsOf({ consumers, deadLetters, shards }: Snapshot): readonly Alert[] {
   const failed = new Map(
     [...consumers.failures, ...shards.failures, ...deadLetters.failures].map((failure) => [
       failure.shards.join(', '),
@@ -34,19 +34,19 @@ export function troublesIn({ consumers, deadLetters, shards }: Snapshot): readon
       detail: `${errorLine || 'No error was recorded'} (shard ${places.join(', ')})`,
       href: to(['dead-letters'], { handler, errorLine }),
     })),
-    ...consumers.items.flatMap(troublesOf),
+    ...consumers.items.flatMap(consumerAlerts),
   ];
 }
 
-function troublesOf({ handler, isRelay, databases }: Consumer): readonly Trouble[] {
+function consumerAlerts({ handler, isRelay, databases }: Consumer): readonly Alert[] {
   const href = to([isRelay ? 'relays' : 'consumers'], { handler });
   const shardsWhere = (test: (place: (typeof databases)[number]) => boolean): string | undefined => {
     const found = databases.filter(test).flatMap(({ shards }) => shards);
     return found.length === 0 ? undefined : `shard${found.length === 1 ? '' : 's'} ${found.join(', ')}`;
   };
-  const troubles: Trouble[] = [];
-  const add = (tone: Trouble['tone'], what: string, detail: string, link = href): number =>
-    troubles.push({ tone, what, detail, href: link });
+  const alerts: Alert[] = [];
+  const add = (tone: Alert['tone'], what: string, detail: string, link = href): number =>
+    alerts.push({ tone, what, detail, href: link });
   // A dead letter counts as blocked only when the saved cursor has passed it.
   const waiting = databases.reduce(
     (sum, { blockedCount, deadCount }) => sum + Math.max(0, blockedCount - deadCount),
@@ -71,5 +71,5 @@ function troublesOf({ handler, isRelay, databases }: Consumer): readonly Trouble
   const unattended = shardsWhere(({ freeSlotCount }) => freeSlotCount > 0);
   if (unattended !== undefined)
     add('warn', `Nobody works for ${handler}`, `${counted(free, 'slot')} of ${unattended} have no process.`);
-  return troubles;
+  return alerts;
 }
