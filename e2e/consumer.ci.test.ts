@@ -58,6 +58,7 @@ const brokers = [
   'amqplib',
   'redis',
   'standardwebhooks',
+  'undici',
 ];
 const peers = [
   'zod',
