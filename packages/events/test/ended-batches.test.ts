@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { type HandlerContext, PartialBatchError, defaultDeliverySettings } from '../src/index.js';
 import { deposited } from './account.js';
 import { batchHandlerOf } from './bench-store.js';
-import { DeliveryBench } from './delivery-bench.js';
+import { DeliveryBench, handlerOf } from './delivery-bench.js';
 
 const { leaseMs } = defaultDeliverySettings;
 const options = { name: 'publish', timeoutMs: 600_000 };
@@ -121,4 +121,72 @@ test('a batch whose slot is handed over is delivered elsewhere except for what i
   bench.start([second]);
   await bench.clock.advance(4 * leaseMs);
   expect(second.batches).toEqual([['c2']]);
+});
+
+test('an event that a stop has aborted uses no attempt, even if its time is over before the call ends', async () => {
+  const bench = new DeliveryBench();
+  const slow = batchHandlerOf(
+    { name: 'publish', timeoutMs: 11_000, retry: { attemptsMax: 1 } },
+    async (_ids, context) => {
+      await untilCallAborted(context);
+      await bench.clock.sleep(1_000);
+    },
+  );
+  bench.database.commit(deposited('a', 1));
+  const { delivery, failures } = bench.start([slow]);
+  await bench.clock.advance(500);
+  const stopped = delivery.stop({ timeoutMs: 10_000 });
+  await bench.clock.advance(20_000);
+  await stopped;
+  expect([failures, bench.database.blockedOf('publish')]).toEqual([[], []]);
+});
+
+test('what a stopped process has done of a drained model is not repeated, and the stop is in time', async () => {
+  const bench = new DeliveryBench();
+  let hasFailed = false;
+  const first = handlerOf({ name: 'one', timeoutMs: 600_000 }, async ({ eventId }, { signal }) => {
+    if (!hasFailed) {
+      hasFailed = true;
+      throw new Error('once');
+    }
+    if (eventId === 'a300')
+      await new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+  });
+  for (let version = 1; version <= 400; version++) bench.database.commit(deposited('a', version));
+  const { delivery } = bench.start([first]);
+  await bench.clock.advance(5_000);
+  const stopped = delivery.stop({ timeoutMs: 10_000 });
+  await bench.clock.advance(12_000);
+  // Would otherwise wait until the virtual clock goes on.
+  await stopped;
+  const second = handlerOf({ name: 'one' });
+  bench.start([second]);
+  await bench.clock.advance(30_000);
+  expect(second.seen.filter((id) => first.seen.includes(id))).toEqual(['a300']);
+  expect(second.seen).toHaveLength(101);
+});
+
+test('suspects that a stop has left untried are not reported as failed', async () => {
+  const bench = new DeliveryBench();
+  const died = bench.start([batchHandlerOf({ name: 'publish' })]);
+  await bench.clock.advance(300);
+  died.access.kill();
+  bench.database.processes.clear();
+  bench.database.abandonAll();
+  for (let version = 1; version <= 6; version++) bench.database.commit(deposited('a', version));
+  const first = batchHandlerOf(options, async (ids, context) => {
+    if (ids.length === 1) return;
+    await untilCallAborted(context);
+    throw new PartialBatchError([], { done: ids.slice(0, 2) });
+  });
+  const { delivery, failures } = bench.start([first]);
+  await bench.clock.advance(15_000);
+  const stopped = delivery.stop({ timeoutMs: 1_000 });
+  await bench.clock.advance(5_000);
+  await stopped;
+  expect(first.batches).toEqual([['a1'], ['a2', 'a3', 'a4', 'a5', 'a6']]);
+  const second = batchHandlerOf(options);
+  bench.start([second]);
+  await bench.clock.advance(60_000);
+  expect([second.batches.flat(), failures]).toEqual([['a4', 'a5', 'a6'], []]);
 });

@@ -109,7 +109,7 @@ export class HandlerCaller {
     context.turn.onNextTurn(() => this.#resume());
     this.#running = new CallDeadlines(timeoutMs, context.clock, (call) => {
       const error = new HandlerTimeoutError(handler.name, timeoutMs);
-      this.#giveUp(call, { kind: 'failed', error }, error);
+      this.#giveUp(call, call.isEnding ? dropped : { kind: 'failed', error }, error);
     });
   }
 

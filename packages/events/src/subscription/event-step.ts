@@ -2,7 +2,7 @@ import type { AttemptCounts, BlockedFailure, DeliverableEvent } from '@framework
 
 import { type AttemptVerdict, askedWaitMs, attemptVerdict, errorText } from '../call/attempt-failure.js';
 import { retryAfterMs } from '../handler/event-handler.js';
-import { type EventWork, type HeldSlot, modelKey } from '../slots/held-slot.js';
+import { type EventWork, type HeldSlot, leaveBatches, modelKey } from '../slots/held-slot.js';
 import type { HandlerDependencies, HandlerPolicy } from './subscription-dependencies.js';
 
 /** Events that are neither done nor blocked, and must be tried again together. */
@@ -57,6 +57,8 @@ export class EventStep {
     const outcome = await caller.call(events, attempt, slot);
     if (outcome.kind === 'done') finish(handled);
     if (outcome.kind === 'held-back') return { works: handled, slot, waitMs: undefined };
+    // The rows of drained models move behind what is done before the slot is given back.
+    if (outcome.kind === 'dropped' && slot.held && !context.ended.aborted) leaveBatches(handled);
     if (outcome.kind === 'partly-failed') {
       const { errors, isEnded = false } = outcome;
       const stateOf = (work: EventWork): FailedState =>

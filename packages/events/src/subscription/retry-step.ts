@@ -239,7 +239,9 @@ export class RetryStep {
     const failed = failedState(this.#deps.policy, head, error, verdict, this.#deps.context.random());
     const { retryAfterMs: afterMs } = failed;
     const counted = verdict !== 'outage';
-    this.#deps.caller.report({ event, attempt: attempts + 1, error, counted, retryAfterMs: afterMs });
+    const isUntried = isPartial && failure.isEnded === true;
+    if (!isUntried)
+      this.#deps.caller.report({ event, attempt: attempts + 1, error, counted, retryAfterMs: afterMs });
     return failed;
   }
 
