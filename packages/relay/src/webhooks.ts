@@ -89,7 +89,7 @@ class WebhookBroker implements Broker {
     const { protocol, username, password, origin, pathname, search } = new URL(options.url);
     if (protocol !== 'https:' && protocol !== 'http:')
       throw new Error(`The URL of a webhook must begin with https: or http:, not ${protocol}`);
-    // Nothing would send them.
+    // The client sends no user name or password from a URL.
     if (username !== '' || password !== '')
       throw new Error(
         'The URL of a webhook must not contain a user name or password: set the authorization header',
@@ -232,7 +232,7 @@ async function beginningOf(body: Readable): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let byteCount = 0;
   const timer = setTimeout(() => body.destroy(), answerMs);
-  // Comes once more, after the loop, if the loop leaves an answer that is not read to its end.
+  // A body that the loop leaves before its end emits an error after the loop.
   body.on('error', () => undefined);
   try {
     for await (const chunk of body as AsyncIterable<Buffer>) {

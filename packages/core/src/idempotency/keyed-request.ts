@@ -113,7 +113,7 @@ export class KeyedRequest<Result> {
   /** Whether a record is that of this request, not of another one under its key. */
   readonly isSame = ({ fingerprint }: StoredKey): boolean => {
     if (fingerprint === this.#fingerprint) return true;
-    // That of a request from before the schema had its defaults contains all fields.
+    // A request that was stored before the schema had its defaults has the fingerprint of all its fields.
     return fingerprint === fingerprintOf(this.#action, undefined);
   };
 
