@@ -8,7 +8,7 @@ import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import type { Broker } from '../../src/index.js';
 import { type RedisOptions, redis } from '../../src/redis.js';
 import { messageFor } from '../broker-suite.js';
-import { OwnServer, programOf } from '../faults/own-server.js';
+import { OwnServer, freePort, programOf } from '../faults/own-server.js';
 import { answerTo } from './answer.js';
 import { warningsOf } from './warnings.js';
 
@@ -103,7 +103,9 @@ describe.skipIf(command === undefined)('Redis', () => {
   });
 
   test('in a cluster is refused at the first connection, before anything is sent', async () => {
-    const { port, client } = await start('--cluster-enabled', 'yes');
+    // The default port of the bus, 10,000 above, may be one that Linux has given to an outgoing connection.
+    const busPort = await freePort();
+    const { port, client } = await start('--cluster-enabled', 'yes', '--cluster-port', `${busPort}`);
     await client.sendCommand(['CLUSTER', 'ADDSLOTSRANGE', '0', '16383']);
     const broker = open(port);
     expect(await answerTo(broker, messageFor('t', 'a', 1))).toMatch(/^again: .*node of a cluster/);
