@@ -12,8 +12,8 @@ export interface DeliverySettings {
   readonly pollMaxMs: number;
   /**
    * How many bytes of events are read at once. Events larger than a thousandth of this are read without payload and params, which
-   * are loaded when the handler is called. The unfinished events that a handler has read have at most four times as many bytes.
-   * Default 16,777,216.
+   * are loaded when the handler is called. The unfinished events that a handler has read have at most four times as many bytes, besides
+   * those of slots that have less than their share. Default 16,777,216.
    */
   readonly readBytesMax: number;
   /** How long after the last event a cursor is saved; until then, a crash repeats what was handled. Default 1,000. */

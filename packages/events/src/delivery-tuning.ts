@@ -8,11 +8,14 @@ const fixedTuning = {
   /** About how many events are read at once. */
   readMax: 1_000,
   /**
-   * How many events of one handler may be read and not finished before nothing more is read. A slot counts as a sixteenth of this at
-   * most, and is read no further with half of it.
+   * How many events of one handler may be read and not finished before only slots that have less than their share of these are read: see
+   * `shareOf`.
    */
   unfinishedMax: 2_000,
-  /** How many events of one handler may be finished beyond its saved cursors; after a crash, up to this many are handled again. */
+  /**
+   * How many events of one handler may be finished beyond its saved cursors before only slots with less than their share are read;
+   * after a crash, events beyond the saved cursors are handled again.
+   */
   unsavedMax: 10_000,
   /** After how many wanted events a cursor is saved; after a crash, about this many per slot are handled again. */
   cursorSaveEvents: 100,

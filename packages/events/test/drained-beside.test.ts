@@ -234,7 +234,8 @@ describe('beside a backlog', () => {
     isDown = false;
     await bench.clock.advance(30_000);
     expect(bytesMax).toBeGreaterThan(100_000);
-    expect(bytesMax).toBeLessThanOrEqual(4 * 100_000);
+    // Slots below their share are read even then: one read more.
+    expect(bytesMax).toBeLessThanOrEqual(5 * 100_000);
   });
 });
 

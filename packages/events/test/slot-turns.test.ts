@@ -96,3 +96,39 @@ test.each([1, 5])(
     expect(Math.max(...arrivedMs)).toBeLessThanOrEqual(1_000);
   },
 );
+
+const others = slots.slice(0, 5);
+
+test('calls that hang in five slots hold up no model of another slot, however many events behind them are done', async () => {
+  const bench = new WideBench();
+  const handler = handlerOf({ name: 'one', timeoutMs: 600_000 }, ({ modelId }) =>
+    modelId.startsWith('hangs') ? gate().opened : undefined,
+  );
+  for (const slot of others) bench.database.commit(deposited(`hangs${slot}-`, 1, { slot }));
+  bench.start([handler], { readMax: 10, unsavedMax: 100 });
+  await bench.clock.advance(1_000);
+  for (let version = 1; version <= 100; version++)
+    bench.database.commit(...slots.map((slot) => deposited(`m${slot}-`, version, { slot })));
+  await bench.clock.advance(60_000);
+  expect(handler.seen.filter((id) => id.startsWith('m5'))).toHaveLength(100);
+  const behind = handler.seen.filter((id) => id.startsWith('m') && !id.startsWith('m5'));
+  expect(behind.length).toBeGreaterThanOrEqual(50);
+  expect(behind.length).toBeLessThanOrEqual(150);
+});
+
+test('slow models with large events in five slots hold up no model of another slot', async () => {
+  const bench = new WideBench();
+  const handler = handlerOf({ name: 'one', timeoutMs: 600_000 }, ({ modelId }) =>
+    modelId.startsWith('m5') ? undefined : gate().opened,
+  );
+  const payload = { amount: 1, note: 'x'.repeat(1_000) };
+  for (let version = 1; version <= 100; version++)
+    bench.database.commit(...others.map((slot) => deposited(`m${slot}-`, version, { slot, payload })));
+  // Each event is smaller than its share of a read, so that it is read with its payload.
+  bench.start([handler], { readMax: 10, readBytesMax: 20_000 });
+  await bench.clock.advance(1_000);
+  for (let version = 1; version <= 60; version++)
+    bench.database.commit(deposited('m5-', version, { slot: 5 }));
+  await bench.clock.advance(10_000);
+  expect(handler.seen.filter((id) => id.startsWith('m5'))).toHaveLength(60);
+});

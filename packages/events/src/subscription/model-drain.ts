@@ -206,13 +206,12 @@ class ModelReads {
   }
 
   /**
-   * The next requests; only those of models that keep what is read from their slot while there is no room, or their slot waits or is crowded.
+   * The next requests; only those of models that keep what is read from their slot while there is no room for others, or their slot waits.
    */
   #takeRequests(): readonly ReadRequest[] {
     const { unfinished, waitingSlots: waiting } = this.#drained;
-    const hasRoom = !unfinished.full;
     const mayRead = ({ phase, slot }: ModelRecovery): boolean =>
-      phase === 'joining' || (hasRoom && !waiting.has(slot) && !unfinished.isCrowded(slot));
+      phase === 'joining' || (!waiting.has(slot) && unfinished.admits(slot));
     const taken: ReadRequest[] = [];
     for (const request of this.#requests.splice(0)) {
       const { recovery, answer } = request;

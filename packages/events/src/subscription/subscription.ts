@@ -17,6 +17,7 @@ import { holdSuspects } from './quarantine.js';
 import type { SubscriptionDependencies } from './subscription-dependencies.js';
 import { type SlotPosition, SubscriptionSlots, groupPositions } from './subscription-slots.js';
 import type { AttemptEnd, DoneAttempt, Trial } from './retry-step.js';
+import { shareOf } from './unfinished-events.js';
 import { type HeldSlot, ModelRecovery, modelKey } from '../slots/held-slot.js';
 
 /*
@@ -220,16 +221,19 @@ export class Subscription {
 
   #readable(): readonly SlotPosition[] {
     const { reader, saver, context } = this.#deps;
-    if (this.paused || this.dispatch.unfinished.full) return [];
-    const waiting = this.dispatch.waitingSlots;
-    if (this.slots.unsavedCount(waiting) >= context.settings.unsavedMax) {
-      saver.flushSoon();
-      return [];
-    }
-    const { unfinished } = this.dispatch;
+    const { unfinished, waitingSlots: waiting } = this.dispatch;
+    if (this.paused || unfinished.readRoom === 0) return [];
+    const { unsavedMax } = context.settings;
+    const areUnsaved = this.slots.unsavedCount(waiting) >= unsavedMax;
+    if (areUnsaved) saver.flushSoon();
     return this.slots
       .readable(reader.generation)
-      .filter(({ slot }) => !waiting.has(slot) && !unfinished.isCrowded(slot));
+      .filter(
+        ({ slot, unsavedCount }) =>
+          !waiting.has(slot) &&
+          unfinished.admits(slot) &&
+          (!areUnsaved || unsavedCount < shareOf(unsavedMax)),
+      );
   }
 
   async #advance(group: readonly SlotPosition[]): Promise<void> {

@@ -6,22 +6,29 @@ import { heldBytes } from './log-reader.js';
 
 /** How many reads of the log one handler may have in progress at once. */
 const readsMax = 4;
-/** Into how many shares `unfinishedMax` is divided. A slot counts as one at most, so that a slow model leaves other slots theirs. */
+/** Into how many shares a limit of a handler is divided: see {@link shareOf}. */
 const shareCount = 16;
+
+/**
+ * What each slot may have of a limit that all slots of a handler have together, even when others have used it up: calls that hang, or
+ * models with long backlogs, hold up no other slot.
+ */
+export function shareOf(limit: number): number {
+  return Math.max(1, Math.floor(limit / shareCount));
+}
 
 /** What one handler has read and not finished, and what is being read for it: it limits how much more may be read. */
 export class UnfinishedEvents {
   readonly #settings: Pick<EngineSettings, 'unfinishedMax' | 'readBytesMax'>;
   readonly #waitingSlots: () => Iterable<HeldSlot>;
   readonly #onRoom: () => void;
-  /** How many events are unfinished; of each slot, one share at most. */
   #count = 0;
   #bytes = 0;
   #readCount = 0;
 
   /**
    * @param waitingSlots the slots that wait: their events do not hold up other slots, because nothing more is read from them
-   * @param onRoom called when it is no longer {@link full}, or a slot is no longer {@link isCrowded crowded}
+   * @param onRoom called when more may be read: of any slot, or of one that was above its share
    */
   constructor(
     settings: Pick<EngineSettings, 'unfinishedMax' | 'readBytesMax'>,
@@ -33,32 +40,17 @@ export class UnfinishedEvents {
     this.#onRoom = onRoom;
   }
 
-  /** Whether so much is unfinished that no more may be read. */
-  get full(): boolean {
-    return this.readRoom === 0;
-  }
-
   /**
    * How many reads may begin now. Each may return `readBytesMax`; together with unfinished events and running reads, they may have at
-   * most four times as much.
+   * most four times as much. Beyond that, only slots below their share are read.
    */
   get readRoom(): number {
-    const { unfinishedMax, readBytesMax } = this.#settings;
-    let [count, bytes] = [this.#count, this.#bytes];
-    for (const { load } of this.#waitingSlots()) {
-      count -= this.#counted(load.count);
-      bytes -= load.bytes;
-    }
-    const room = readsMax - this.#readCount - Math.ceil(bytes / readBytesMax);
-    return count >= unfinishedMax ? 0 : Math.max(0, room);
+    return this.#isFull ? Math.min(1, readsMax - this.#readCount) : this.#room;
   }
 
-  /**
-   * Whether a slot has so many unfinished events that no more may be read from it, even if others may be read. A call with as many events
-   * as a batch has leaves room for those of the next one.
-   */
-  isCrowded({ load }: Pick<HeldSlot, 'load'>): boolean {
-    return load.count > this.#settings.unfinishedMax / 2;
+  /** Whether more of a slot may be read now. */
+  admits(slot: HeldSlot): boolean {
+    return this.readRoom > 0 && (!this.#isFull || this.#isBelowShare(slot));
   }
 
   /** Reads, and counts the read until it has ended. */
@@ -67,9 +59,9 @@ export class UnfinishedEvents {
     try {
       return await read();
     } finally {
-      const wasFull = this.full;
+      const wasFull = this.#isFull;
       this.#readCount--;
-      if (wasFull && !this.full) this.#onRoom();
+      if (wasFull) this.#onRoom();
     }
   }
 
@@ -88,23 +80,38 @@ export class UnfinishedEvents {
   }
 
   #add(works: readonly Pick<EventWork, 'event' | 'slot'>[], sign: 1 | -1): void {
-    const wasFull = sign < 0 && this.full;
-    let isRoomier = false;
+    const wasFull = sign < 0 && this.#isFull;
+    let gainsShare = false;
     for (const { event, slot } of works) {
       const bytes = sign * heldBytes(event);
-      const wasCrowded = this.isCrowded(slot);
-      this.#count -= this.#counted(slot.load.count);
+      const wasAbove = wasFull && !this.#isBelowShare(slot);
       slot.load.count += sign;
       slot.load.bytes += bytes;
-      this.#count += this.#counted(slot.load.count);
+      this.#count += sign;
       this.#bytes += bytes;
-      isRoomier ||= wasCrowded && !this.isCrowded(slot);
+      gainsShare ||= wasAbove && this.#isBelowShare(slot);
     }
-    if (isRoomier || (wasFull && !this.full)) this.#onRoom();
+    if (wasFull && (gainsShare || !this.#isFull)) this.#onRoom();
   }
 
-  /** What the unfinished events of a slot count. */
-  #counted(count: number): number {
-    return Math.min(count, Math.max(1, this.#settings.unfinishedMax / shareCount));
+  get #isFull(): boolean {
+    return this.#room === 0;
+  }
+
+  /** How many reads may begin now of slots that are above their share. */
+  get #room(): number {
+    const { unfinishedMax, readBytesMax } = this.#settings;
+    let [count, bytes] = [this.#count, this.#bytes];
+    for (const { load } of this.#waitingSlots()) {
+      count -= load.count;
+      bytes -= load.bytes;
+    }
+    if (count >= unfinishedMax) return 0;
+    return Math.max(0, readsMax - this.#readCount - Math.ceil(bytes / readBytesMax));
+  }
+
+  #isBelowShare({ load }: HeldSlot): boolean {
+    const { unfinishedMax, readBytesMax } = this.#settings;
+    return load.count < shareOf(unfinishedMax) && load.bytes < shareOf(readsMax * readBytesMax);
   }
 }
