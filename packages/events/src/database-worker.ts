@@ -195,12 +195,16 @@ export class DatabaseWorker {
     for (const subscription of subscriptions) subscription.dispatch.end(reason);
     const restMs = timeoutMs - Math.min(endingMs, timeoutMs / 4);
     await within(clock, timeoutMs - restMs, this.#idle());
+    for (const { dispatch } of subscriptions) dispatch.abandon(reason);
+    const recorded = this.#idle().then(() => Promise.all(subscriptions.map((each) => each.recordUndone())));
+    await within(clock, restMs / 4, recorded);
     this.#ended.abort();
-    for (const subscription of subscriptions) subscription.dispatch.drop(reason);
+    for (const { dispatch } of subscriptions) dispatch.drop(reason);
     this.#shared.saver.stop();
     this.#notifications.stop();
     this.#ignorePauses();
-    await within(clock, restMs, this.#giveBackAll(restMs, sourcesClosed));
+    const lastMs = restMs - restMs / 4;
+    await within(clock, lastMs, this.#giveBackAll(lastMs, sourcesClosed));
   }
 
   /** Abandoned attempts are taken back first, so that the next holder of the slots does not see them counted. */
@@ -363,11 +367,15 @@ export class DatabaseWorker {
     const { writes, saver } = this.#shared;
     const idle = slot.idle();
     await within(clock, settings.leaseMs, idle);
-    const dispatch = this.#subscriptions.get(slot.handler)?.dispatch;
-    dispatch?.leave((each) => each === slot);
+    const subscription = this.#subscriptions.get(slot.handler);
+    const reason = new Error(`Slot ${slot.slot} of handler ${slot.handler} is given back`);
+    subscription?.dispatch.leave((each) => each === slot);
     await within(clock, settings.leaseMs, idle);
-    dispatch?.end(new Error(`Slot ${slot.slot} of handler ${slot.handler} is given back`), slot);
+    subscription?.dispatch.end(reason, slot);
     await within(clock, Math.min(endingMs, settings.leaseMs), idle);
+    subscription?.dispatch.abandon(reason, slot);
+    await within(clock, Math.min(endingMs, settings.leaseMs), idle);
+    await subscription?.recordUndone(slot);
     await writes.move.answered();
     await untilDone(this.#context, stopping, () => saver.save(true));
     // A stop gives all slots back at once.

@@ -118,13 +118,14 @@ test('an attempt that must be taken back is taken back as soon as the database c
   expect(countsOf(row)[0]).toBe(1);
 });
 
-test('a process that stops tries three times to take an attempt back, and then leaves it counted', async () => {
+test('a process that stops tries for a limited time to take an attempt back, and then leaves it counted', async () => {
   const running = loneAttempt(() => new Promise(() => undefined));
   await running.clock.advance(500);
   running.process.access.failures.set('blocked.giveBack', down(20));
   const sent = sentBy(running.bench, running.process);
   await stop(running);
-  expect([sent('blocked.giveBack').length, countsOf(running.row)[0]]).toEqual([3, 2]);
+  expect(sent('blocked.giveBack').length).toBeGreaterThanOrEqual(3);
+  expect(countsOf(running.row)[0]).toBe(2);
 });
 
 test('a failure is recorded even if the database refused to take back the count of the attempt before', async () => {

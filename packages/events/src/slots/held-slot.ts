@@ -145,15 +145,6 @@ export interface DrainedBatch {
   readonly onEnded: (isDone: boolean) => void;
 }
 
-/** Leaves drained events to the next holder of the slot; their batches end when none of their other events is being handled. */
-export function leaveBatches(works: readonly EventWork[]): void {
-  for (const { batch } of works) {
-    if (batch === undefined) continue;
-    batch.isLeft = true;
-    if (--batch.unfinishedCount === 0) batch.onEnded(false);
-  }
-}
-
 /** How many open models of a slot are remembered although the slot has met what was drained. */
 const rememberedMax = 256;
 /** How many suspects of a model are tried in one attempt while no process has died in one. */

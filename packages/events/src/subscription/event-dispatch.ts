@@ -12,13 +12,7 @@ import {
   handlerPolicy,
 } from './subscription-dependencies.js';
 import { UnfinishedEvents } from './unfinished-events.js';
-import {
-  type EventWork,
-  type HeldSlot,
-  type ModelRecovery,
-  leaveBatches,
-  modelKey,
-} from '../slots/held-slot.js';
+import { type EventWork, type HeldSlot, type ModelRecovery, modelKey } from '../slots/held-slot.js';
 
 /** Dispatches the work of one handler: models in parallel, the work of each model one after the other. */
 export class EventDispatch {
@@ -169,7 +163,7 @@ export class EventDispatch {
       if (!isTried && isOff(slot)) this.#waiting.delete(queue);
     const left = this.#queues.removeEvents(isOff);
     this.unfinished.count(left, -1);
-    leaveBatches(left);
+    this.#events.leaveUndone(left);
   }
 
   /** Resolves when no work is left. */
@@ -181,6 +175,16 @@ export class EventDispatch {
   end(reason: unknown, slot?: HeldSlot): void {
     this.leave((each) => slot === undefined || each === slot);
     this.#deps.caller.end(reason, slot);
+  }
+
+  /** Abandons the calls that have not ended since {@link end} was called for a slot, or at all. */
+  abandon(reason: unknown, slot?: HeldSlot): void {
+    this.#deps.caller.drop(reason, slot);
+  }
+
+  /** Blocks the models of events that a slot leaves undone. */
+  blockUndone(slot: HeldSlot): Promise<void> {
+    return this.#events.blockUndone(slot);
   }
 
   /** Abandons the calls for a slot that was lost, or every call. */
@@ -236,7 +240,7 @@ export class EventDispatch {
     const drained = queue.events.filter(isDrainedLate);
     queue.events = queue.events.filter((work) => !isDrainedLate(work));
     this.unfinished.count(drained, -1);
-    leaveBatches(drained);
+    this.#events.leaveUndone(drained);
   }
 
   async #runEvents(queue: KeyedQueue): Promise<void> {
@@ -251,7 +255,7 @@ export class EventDispatch {
       // This includes abandoned calls: the next holder of their slot reads the events again.
       this.#waiting.delete(queue);
       this.unfinished.count(works, -1);
-      if (this.#deps.context.ended.aborted) leaveBatches(works);
+      if (this.#deps.context.ended.aborted) this.#events.leaveUndone(works);
       if (left !== undefined) this.#putBack(queue, left, waited);
       if (waited !== undefined) this.#onRoom();
     }

@@ -1,8 +1,14 @@
-import type { AttemptCounts, BlockedFailure, DeliverableEvent } from '@framework/core/adapter';
+import {
+  type AttemptCounts,
+  type BlockedFailure,
+  type DeliverableEvent,
+  RetryLaterError,
+  comparePositions,
+} from '@framework/core/adapter';
 
 import { type AttemptVerdict, askedWaitMs, attemptVerdict, errorText } from '../call/attempt-failure.js';
 import { retryAfterMs } from '../handler/event-handler.js';
-import { type EventWork, type HeldSlot, leaveBatches, modelKey } from '../slots/held-slot.js';
+import { type EventWork, type HeldSlot, modelKey } from '../slots/held-slot.js';
 import type { HandlerDependencies, HandlerPolicy } from './subscription-dependencies.js';
 
 /** Events that are neither done nor blocked, and must be tried again together. */
@@ -22,6 +28,8 @@ export function wantsEvent({ eventTypes }: HandlerPolicy, type: string): boolean
 export class EventStep {
   readonly #deps: HandlerDependencies;
   readonly #onBlocked: (slot: HeldSlot, kept: readonly EventWork[]) => void;
+  /** Events that were read from a slot, and that this process leaves undone because the slot is being left. */
+  readonly #undone = new WeakMap<HeldSlot, EventWork[]>();
 
   /** @param onBlocked called when models of a slot have been blocked, with the events that were kept until then */
   constructor(deps: HandlerDependencies, onBlocked: (slot: HeldSlot, kept: readonly EventWork[]) => void) {
@@ -57,8 +65,8 @@ export class EventStep {
     const outcome = await caller.call(events, attempt, slot);
     if (outcome.kind === 'done') finish(handled);
     if (outcome.kind === 'held-back') return { works: handled, slot, waitMs: undefined };
-    // The rows of drained models move behind what is done before the slot is given back.
-    if (outcome.kind === 'dropped' && slot.held && !context.ended.aborted) leaveBatches(handled);
+    // The rows of models are written behind what is done before the slot is given back.
+    if (outcome.kind === 'dropped' && slot.held && !context.ended.aborted) this.leaveUndone(handled);
     if (outcome.kind === 'partly-failed') {
       const { errors, isEnded = false } = outcome;
       const stateOf = (work: EventWork): FailedState =>
@@ -77,6 +85,36 @@ export class EventStep {
     await this.#block(handled, slot, () => failed);
     for (const [key, own] of Map.groupBy(events, modelKey)) slot.blocked.get(key)?.halve(own);
     return undefined;
+  }
+
+  /** Leaves events to the next holder of their slots; batches of drained ones end when none of their other events is being handled. */
+  leaveUndone(works: readonly EventWork[]): void {
+    for (const work of works) {
+      const { batch, slot } = work;
+      if (batch === undefined) {
+        const undone = this.#undone.get(slot);
+        if (undone === undefined) this.#undone.set(slot, [work]);
+        else undone.push(work);
+      } else {
+        batch.isLeft = true;
+        if (--batch.unfinishedCount === 0) batch.onEnded(false);
+      }
+    }
+  }
+
+  /** Blocks the models of events that a slot leaves undone, each at the first of them: the cursor passes these, and what is done behind. */
+  async blockUndone(slot: HeldSlot): Promise<void> {
+    // A call that was abandoned has earlier events than what waited behind it.
+    const works = (this.#undone.get(slot)?.splice(0) ?? []).toSorted((one, other) =>
+      comparePositions(one.event, other.event),
+    );
+    for (const work of works) if (isLeft(work)) leave(work);
+    const untried = works.filter((work) => !isLeft(work));
+    const error = new RetryLaterError({
+      afterMs: 0,
+      message: 'The slot was given back before the event was done',
+    });
+    await this.#block(untried, slot, ({ event }) => this.#failed(event, 1, error, false));
   }
 
   /**

@@ -51,6 +51,11 @@ export class SubscriptionSlots {
     return count;
   }
 
+  /** The slots in which events are done, or left to blocked models, that the cursor cannot pass. */
+  get withDoneBehind(): readonly HeldSlot[] {
+    return [...this.#positions.values()].filter(({ hasDoneBehind }) => hasDoneBehind).map(({ slot }) => slot);
+  }
+
   /** Works on a slot until it is lost. */
   gain(slot: HeldSlot, cursor: Cursor): void {
     const { saver, onReadable } = this.#options;
@@ -173,6 +178,13 @@ export class SlotPosition {
   finish(step: ProgressStep): void {
     step.unfinishedCount--;
     if (step.unfinishedCount === 0) this.#move();
+  }
+
+  /** Whether events are done, or left to blocked models, that the cursor cannot pass. */
+  get hasDoneBehind(): boolean {
+    const hasDone = ({ unfinishedCount, wantedCount }: ProgressStep): boolean =>
+      unfinishedCount < wantedCount;
+    return this.#finishedCount > 0 || this.#steps.some(hasDone);
   }
 
   #move(): void {

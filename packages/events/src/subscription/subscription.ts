@@ -212,6 +212,15 @@ export class Subscription {
     this.#drain.onRoom();
   }
 
+  /**
+   * Records what a slot that is given back, or every slot, leaves undone, if events behind it are done: its next holder gets the models of
+   * the undone events as blocked ones, and nothing that is done again.
+   */
+  async recordUndone(slot?: HeldSlot): Promise<void> {
+    const slots = this.slots.withDoneBehind.filter((each) => slot === undefined || each === slot);
+    await allEnded(slots.map((each) => this.dispatch.blockUndone(each)));
+  }
+
   /** Reads nothing more in any slot. */
   stop(): void {
     this.#stopped = true;
