@@ -106,6 +106,30 @@ describe('a webhook', () => {
     endless.close();
   });
 
+  test.each([2, 7_000])(
+    'that sends an answer in two parts of %i bytes, one later, keeps its connections',
+    async (partBytes) => {
+      let connectionCount = 0;
+      const server = createServer((request, response) => {
+        request.resume().on('end', () => {
+          response.write('x'.repeat(partBytes));
+          // As a service that computes the rest: the client has the first part by then.
+          setTimeout(() => response.end('x'.repeat(partBytes)), 2);
+        });
+      });
+      server.on('connection', () => connectionCount++).listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      const { port } = server.address() as AddressInfo;
+      const broker = webhooks({ url: `http://127.0.0.1:${port}`, secret, concurrency: 4 });
+      const messages = Array.from({ length: 80 }, (_unused, index) => messageFor('t', `m${index}`, 1));
+      const outcomes = await broker.publish(messages, new AbortController().signal);
+      expect(outcomes.every(({ kind }) => kind === 'confirmed')).toBe(true);
+      expect(connectionCount).toBeLessThanOrEqual(20);
+      await broker.close();
+      server.close();
+    },
+  );
+
   test('needs a secret and an HTTP URL', () => {
     expect(() => webhooks({ url: 'ftp://example.com', secret })).toThrow('must begin with https: or http:');
     for (const wrong of ['', 'password', 'whsec_', 'whsec_aGk=', `${secret} `, `whsec_${'!'.repeat(40)}`])
