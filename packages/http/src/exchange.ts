@@ -30,6 +30,8 @@ export interface ServedRequest {
   readonly fault?: Error | undefined;
   /** Serves no further request of the client's connection for this long, in milliseconds. Default: does nothing. */
   readonly pause?: (durationMs: number) => void;
+  /** Breaks off an answer that has begun and cannot be completed. Default: the stream of the answer fails, and the server breaks it off. */
+  readonly breakOff?: () => void;
 }
 
 /** What the log says of a request's subject. */

@@ -15,6 +15,7 @@ export interface HonoBindings {
   readonly client?: ServedClient;
   /** What `@hono/node-server` passes. */
   readonly incoming?: { readonly socket: { readonly remoteAddress?: string | undefined } };
+  readonly outgoing?: { readonly destroy: () => unknown };
   /** Serves no further request of the client's connection for this long, in milliseconds. Default: does nothing. */
   readonly pause?: (durationMs: number) => void;
 }
@@ -41,7 +42,7 @@ export function honoApp(api: HttpApi, options: HonoAppOptions = {}): Hono<HonoEn
   const { app = new Hono<HonoEnv>(), cors: allowed, bodyBytesMax = bodyBytesMaxDefault } = options;
   const served = ({ req, env }: Context<HonoEnv>, params: ServedRequest['params']): ServedRequest => {
     // Without a server, as in tests, there is none.
-    const { body, client, incoming, pause } = (env as HonoBindings | undefined) ?? {};
+    const { body, client, incoming, outgoing, pause } = (env as HonoBindings | undefined) ?? {};
     return {
       method: req.method,
       headers: req.raw.headers,
@@ -52,6 +53,7 @@ export function honoApp(api: HttpApi, options: HonoAppOptions = {}): Hono<HonoEn
       signal: () => req.raw.signal,
       client: client ?? { address: incoming?.socket.remoteAddress ?? 'unknown' },
       ...(pause && { pause }),
+      ...(outgoing && { breakOff: () => void outgoing.destroy() }),
     };
   };
   if (allowed !== undefined) allowOrigins(app, api, allowed);

@@ -24,7 +24,7 @@ import { idempotencyKeyHeader } from './request/idempotency-key.js';
 import { InvalidRequestError } from './request/invalid-request-error.js';
 import { webBody } from './request/request-body.js';
 import type { Route } from './route/route.js';
-import { serveRoute } from './route/serve-route.js';
+import { type RouteServer, serveRoute } from './route/serve-route.js';
 import type { AuditEntry } from './security/audit-log.js';
 import { ShardCapacity } from './shard-capacity.js';
 
@@ -104,7 +104,9 @@ export class HttpApi {
     this.#headers = commonHeaders(encrypted);
     this.#routes = routes;
     const { capacity = new ShardCapacity(requestsPerShardMax), databases = { shards: [] } } = options;
-    const server = { executor: options.executor ?? noExecutor, databases, capacity };
+    const onBrokenOff: RouteServer['onBrokenOff'] = (exchange, error) =>
+      silently(() => options.log?.problem(exchange, this.#problems.of(error), error));
+    const server = { executor: options.executor ?? noExecutor, databases, capacity, onBrokenOff };
     const openApi = jsonDocument('/openapi.json', () => this.openApi());
     const endpoints = [
       ...this.#routes.map((each) => serveRoute(each, server)),

@@ -28,10 +28,13 @@ export interface RouteServer {
   readonly executor: Pick<ActionExecutor, 'execute'>;
   readonly databases: Pick<DatabaseRegistry, 'shards'>;
   readonly capacity: ShardCapacity;
+  /** Called when the answer of a handler fails after it has begun; never throws. */
+  readonly onBrokenOff: (exchange: Exchange, error: unknown) => void;
 }
 
 /** Serves a route: validates its input, calls its handler, and writes the answer. */
-export function serveRoute(route: Route, { executor, databases, capacity }: RouteServer): Endpoint {
+export function serveRoute(route: Route, server: RouteServer): Endpoint {
+  const { executor, databases, capacity, onBrokenOff } = server;
   const { method, address, isPublic = false, guard } = route;
   const isRead = method === 'get';
   const subject = subjectOf(route);
@@ -77,8 +80,14 @@ export function serveRoute(route: Route, { executor, databases, capacity }: Rout
     const reply = await (shards === undefined
       ? route.handle(call)
       : capacity.use(shards, () => route.handle(call)));
-    if (reply instanceof Response)
-      return withHeaders(reply, exchange.isReplayed ? { ...headers, [replayedHeader]: 'true' } : headers);
+    if (reply instanceof Response) {
+      const common = exchange.isReplayed ? { ...headers, [replayedHeader]: 'true' } : headers;
+      return handlerAnswer(reply, common, (error) => {
+        onBrokenOff(exchange, error);
+        served.breakOff?.();
+        return served.breakOff !== undefined;
+      });
+    }
     return isRead ? answerRead(exchange, reply, versions, headers) : answerWrite(exchange, reply, headers);
   };
   return { method, address, isPublic, respond };
@@ -91,12 +100,42 @@ function withoutAction(): InvalidRequestError {
   });
 }
 
-/** The answer that a handler has made itself, with the headers of every answer that it does not have. */
-function withHeaders(answer: Response, common: Readonly<AnswerHeaders>): Response {
-  const { body, status } = answer;
+/**
+ * The answer that a handler has made itself, with the headers of every answer that it does not have.
+ *
+ * @param onFailed called when its stream fails; whether the answer was broken off then
+ */
+function handlerAnswer(
+  answer: Response,
+  common: Readonly<AnswerHeaders>,
+  onFailed: (error: unknown) => boolean,
+): Response {
+  const { status } = answer;
+  const body = answer.body && watched(answer.body, onFailed);
   const headers = new Headers(answer.headers);
   for (const [name, value] of Object.entries(common)) if (!headers.has(name)) headers.set(name, value);
   return new Response(body, { status, headers });
+}
+
+/** A stream whose failure is not left to the server: it might send the message of the error to the client. */
+function watched(
+  body: ReadableStream<Uint8Array>,
+  onFailed: (error: unknown) => boolean,
+): ReadableStream<Uint8Array> {
+  const reader = body.getReader();
+  return new ReadableStream({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      } catch (error) {
+        if (onFailed(error)) controller.close();
+        else controller.error(error);
+      }
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
 }
 
 /** The answer with a body, unless its status has none. */

@@ -71,6 +71,8 @@ export interface ServedExchange {
   readonly client: Client;
   /** Serves no further request of the client's connection for this long, in milliseconds. */
   readonly pause: (durationMs: number) => void;
+  /** Node's answer, which is destroyed when it has begun and cannot be completed. */
+  readonly outgoing: ServerResponse;
 }
 
 /** Serves a web handler on a TCP port. */
@@ -248,7 +250,9 @@ function answer(
   };
   const answerTo = (webRequest: Request): Response | Promise<Response> => {
     if (fault !== undefined) return handler.refuse(fault);
-    return isOfServer ? handler.describe() : handler.fetch(webRequest, { body, client, pause });
+    return isOfServer
+      ? handler.describe()
+      : handler.fetch(webRequest, { body, client, pause, outgoing: response });
   };
   const listener = getRequestListener(answerTo, {
     // HTTP/1.0 has no Host header.
