@@ -4,6 +4,17 @@ import { assertSupportedNode } from './supported-node.js';
 export { Model, Entity, type New, type NewEntity, notNull } from './model/model.js';
 export type { ModelClass } from './id/model-class.js';
 export { type EventClass, ModelEvent } from './model/model-event.js';
+export {
+  type DefinedEventClass,
+  DefinedModel,
+  type DefinedModelClass,
+  type EventFields,
+  type ModelFields,
+  type NamedModel,
+  type NewDefined,
+  defineEvent,
+  defineModel,
+} from './model/define-model.js';
 
 export { Id, idCodec, ShardedId, shardedIdCodec } from './id/id.js';
 

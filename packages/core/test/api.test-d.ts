@@ -23,6 +23,8 @@ import {
   type Repository,
   type ShardIdentifier,
   ShardedId,
+  defineEvent,
+  defineModel,
   type notNull,
   shardedIdCodec,
 } from '../src/index.js';
@@ -421,3 +423,46 @@ export function nothingIsAny(executor: ActionExecutor, error: FrameworkError): v
   // @ts-expect-error the codes are a closed union
   holds<Same<typeof error.code, string>>();
 }
+
+class Parcel extends defineModel('Parcel', {
+  state: z.enum(['PACKED', 'SENT']),
+  weight: z.number(),
+  note: z.string().optional(),
+}) {
+  send(): Parcel {
+    return this.copy({ state: 'SENT' }, new ParcelSentEvent(this.id, { weight: this.weight }));
+  }
+
+  wrong(other: Parcel): Parcel {
+    // @ts-expect-error no such field
+    this.copy({ nothing: 1 });
+    // @ts-expect-error a field of another type
+    this.copy({ weight: '1' });
+    // @ts-expect-error no such state
+    this.copy({ state: 'LOST' });
+    // @ts-expect-error an event of another model
+    this.copy({}, new LetterSentEvent(ShardedId.generate(Letter, shard), {}));
+    // @ts-expect-error a field is missing
+    return this.copy({}, new ParcelSentEvent(other.id, {}));
+  }
+}
+
+class ParcelSentEvent extends defineEvent(() => Parcel, { weight: z.number() }) {}
+class Letter extends defineModel('Letter', { state: z.enum(['SENT']) }) {}
+class LetterSentEvent extends defineEvent(() => Letter, {}) {}
+
+declare const parcels: Repository<Parcel>;
+declare const parcel: Parcel;
+holds<Same<typeof parcel.weight, number>>();
+holds<Same<typeof parcel.state, 'PACKED' | 'SENT'>>();
+holds<Same<typeof parcel.id, ShardedId<Parcel>>>();
+holds<Same<Awaited<ReturnType<typeof parcels.getById>>, Parcel>>();
+void new Parcel({ ...parcel, weight: 2 });
+// @ts-expect-error the field of an event is typed
+void (new ParcelSentEvent(parcel.id, { weight: 1 }).weight satisfies string);
+// @ts-expect-error the id of another model
+void new Parcel({ ...parcel, id: ShardedId.generate(Letter, shard) });
+// @ts-expect-error the id of another model
+void parcels.getById(ShardedId.generate(Letter, shard));
+// @ts-expect-error a model has a state
+defineModel('Stateless', { weight: z.number() });

@@ -200,7 +200,11 @@ type FrameworkField = 'id' | 'state' | 'version' | 'createdDate' | 'updatedDate'
 /** The public fields that a model's class adds to the framework's, without methods. */
 export type OwnFields<T> = {
   readonly [
-    K in keyof T as K extends FrameworkField ? never : T[K] extends (...args: never[]) => unknown ? never : K
+    K in keyof T as K extends FrameworkField | symbol
+      ? never
+      : T[K] extends (...args: never[]) => unknown
+        ? never
+        : K
   ]: T[K];
 };
 
