@@ -15,13 +15,15 @@ class Order extends defineModel('Order', {
 class OrderPaidEvent extends defineEvent(() => Order, { pieces: z.int(), paidWith: z.string() }) {}
 
 const id = ShardedId.generate(Order, ShardIdentifier.of(0, 0));
-const order = new Order({ id, createdDate: new Date(), state: 'OPEN', customer: 'Ada', pieces: 3 });
+const orderOf = (pieces: number): Order =>
+  new Order({ id, createdDate: new Date(), state: 'OPEN', customer: 'Ada', pieces });
+const order = orderOf(3);
 const paid = order.pay('card');
 const [event] = paid.events as readonly OrderPaidEvent[];
 console.log(`${order.state} ${paid.state} ${event?.pieces} by ${event?.paidWith}`);
 
 try {
-  new Order({ ...order, pieces: 0 });
+  orderOf(0);
 } catch (error) {
   console.log(String(error));
 }

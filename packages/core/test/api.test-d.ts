@@ -457,11 +457,12 @@ holds<Same<typeof parcel.weight, number>>();
 holds<Same<typeof parcel.state, 'PACKED' | 'SENT'>>();
 holds<Same<typeof parcel.id, ShardedId<Parcel>>>();
 holds<Same<Awaited<ReturnType<typeof parcels.getById>>, Parcel>>();
-void new Parcel({ ...parcel, weight: 2 });
+declare const fields: New<Parcel>;
+void new Parcel(fields);
 // @ts-expect-error the field of an event is typed
 void (new ParcelSentEvent(parcel.id, { weight: 1 }).weight satisfies string);
 // @ts-expect-error the id of another model
-void new Parcel({ ...parcel, id: ShardedId.generate(Letter, shard) });
+void new Parcel({ ...fields, id: ShardedId.generate(Letter, shard) });
 // @ts-expect-error the id of another model
 void parcels.getById(ShardedId.generate(Letter, shard));
 // @ts-expect-error a model has a state

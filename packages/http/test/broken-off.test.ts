@@ -39,7 +39,10 @@ const servers: Readonly<Record<string, (api: HttpApi) => Promise<string>>> = {
     end = () => server.close();
     return server.url;
   },
-  '@hono/node-server': (api) => listening(createServer(getRequestListener(honoApp(api).fetch))),
+  '@hono/node-server': (api) => {
+    const listener = getRequestListener(honoApp(api).fetch);
+    return listening(createServer((incoming, response) => void listener(incoming, response)));
+  },
   Fastify: async (api) => {
     const app = Fastify();
     await app.register(httpPlugin(api));

@@ -182,9 +182,8 @@ export class SlotPosition {
 
   /** Whether events are done, or left to blocked models, that the cursor cannot pass. */
   get hasDoneBehind(): boolean {
-    const hasDone = ({ unfinishedCount, wantedCount }: ProgressStep): boolean =>
-      unfinishedCount < wantedCount;
-    return this.#finishedCount > 0 || this.#steps.some(hasDone);
+    if (this.#finishedCount > 0) return true;
+    return this.#steps.some(({ unfinishedCount, wantedCount }) => unfinishedCount < wantedCount);
   }
 
   #move(): void {
