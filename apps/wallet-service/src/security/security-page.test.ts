@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
-const page = join(import.meta.dirname, '../../../../docs/operations/security.md');
+const page = join(import.meta.dirname, '../../../../docs/operations/audit/security.md');
 const rows = readFileSync(page, 'utf8')
   .split('\n')
   .filter((line) => /^\| +(API)?\d/.test(line))
