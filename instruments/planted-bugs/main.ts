@@ -9,7 +9,7 @@ const bugsFolder = join(import.meta.dirname, 'bugs');
 const entry = join(import.meta.dirname, 'run-seeds.ts');
 /** The folder of this run alone. */
 const cache = join(root, `node_modules/.cache/planted-bugs/${process.pid}`);
-const page = join(root, 'docs/operations/guarantees.md');
+const page = join(import.meta.dirname, 'results.md');
 const begin = '<!-- planted bugs -->';
 const end = '<!-- end of planted bugs -->';
 const violationMax = 160;
