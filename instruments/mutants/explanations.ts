@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-const page = join(import.meta.dirname, '../../docs/operations/mutation-testing.md');
+const page = join(import.meta.dirname, 'survivors.md');
 
 /** A line of a source, and the line in a mutant. */
 export interface Change {

@@ -11,7 +11,7 @@ const root = join(import.meta.dirname, '../..');
 const usage = `npm run mutants -- [--changed COMMIT [--lines N]] [--without-databases] [--at-least PERCENT] [PATH …]
 
 Changes the sources, one small change at a time, and runs the tests that cover it. A change that no test notices survives:
-either a test is missing, or the change makes no difference, which docs/operations/mutation-testing.md then explains.
+either a test is missing, or the change makes no difference, which instruments/mutants/survivors.md then explains.
 Fails if there is a survivor without an explanation.
 
   PATH                 a file or folder of sources
