@@ -60,7 +60,7 @@ test('no source file is longer than 400 lines', () => {
 });
 
 test('the front door of core exports no more names than an application needs', () => {
-  expect(exportedNames('packages/core/src/index.ts').length).toBeLessThanOrEqual(63);
+  expect(exportedNames('packages/core/src/index.ts').length).toBeLessThanOrEqual(73);
 });
 
 test('the public signatures of a package use few names that it does not export', () => {
@@ -190,7 +190,7 @@ const hiddenNamesMax: Readonly<Record<string, number>> = {
   'conformance index': 3,
   'core adapter': 29,
   // Most are exported by the entry for adapters.
-  'core index': 105,
+  'core index': 106,
   'drizzle-adapter index': 12,
   'drizzle-adapter operation': 1,
   // The functions and their answers, from the package's main entry.

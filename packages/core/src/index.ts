@@ -6,6 +6,7 @@ export type { ModelClass } from './id/model-class.js';
 export { type EventClass, ModelEvent } from './model/model-event.js';
 export {
   type DefinedEventClass,
+  type DefinedFields,
   DefinedModel,
   type DefinedModelClass,
   type EventFields,

@@ -383,13 +383,9 @@ export class DatabaseWorker {
   }
 
   #slotsByHandler(slots: readonly HeldSlot[]): ReadonlyMap<string, readonly number[]> {
-    const byId = Map.groupBy(slots, ({ handler }) => handler);
-    return new Map(
-      [...byId].map(([id, lost]) => [
-        this.#subscriptions.get(id)?.names[0] ?? id,
-        lost.map(({ slot }) => slot),
-      ]),
-    );
+    const nameOf = ({ handler }: HeldSlot): string => this.#subscriptions.get(handler)?.names[0] ?? handler;
+    const lost = [...Map.groupBy(slots, nameOf)];
+    return new Map(lost.map(([name, own]) => [name, own.map(({ slot }) => slot)]));
   }
 
   async #guarded(work: () => Promise<unknown>): Promise<void> {

@@ -17,8 +17,8 @@ async function untilCallAborted({ signal }: HandlerContext): Promise<void> {
   await new Promise((resolve) => signal.addEventListener('abort', resolve));
 }
 
-describe('what is done behind events that a slot leaves undone', () => {
-  test('is not handled again after a stop that no longer waits for a call', async () => {
+describe('what is done behind unfinished events', () => {
+  test('is not handled again after a stop that abandons a call', async () => {
     const bench = new DeliveryBench();
     const first = handlerOf({ name: 'one', timeoutMs }, ({ modelId }) =>
       modelId === 'a' ? gate().opened : undefined,
@@ -41,7 +41,7 @@ describe('what is done behind events that a slot leaves undone', () => {
     expect(bench.database.blockedOf('one')).toEqual([]);
   });
 
-  test('is not handled again if it was in a batch that was aborted, and events behind that were read as well', async () => {
+  test('is not handled again if it was in an aborted batch with others behind it', async () => {
     const bench = new DeliveryBench();
     const options = { name: 'one', timeoutMs, batchMax: 4 };
     const first = batchHandlerOf(options, async (_ids, context) => {
@@ -61,7 +61,7 @@ describe('what is done behind events that a slot leaves undone', () => {
     expect(second.batches.flat().toSorted()).toEqual(['a2', 'e2', 'i1', 'i2', 'm1', 'm2']);
   });
 
-  test('is not handled again by the process that its slot is handed over to', async () => {
+  test('is not handled again by the next process that gets the slot', async () => {
     const bench = new DeliveryBench();
     // The models `c` and `g` are in a slot that a second process gets.
     const first = handlerOf({ name: 'one', timeoutMs }, ({ modelId }) =>
@@ -77,7 +77,7 @@ describe('what is done behind events that a slot leaves undone', () => {
     expect(second.seen).toEqual(['c1']);
   });
 
-  test('may be handled again if the database does not record it in time, and nothing is lost', async () => {
+  test('may be handled again if the database records nothing, and nothing is lost', async () => {
     const bench = new DeliveryBench();
     const first = handlerOf({ name: 'one', timeoutMs }, ({ modelId }) =>
       modelId === 'a' ? gate().opened : undefined,
@@ -101,7 +101,7 @@ describe('what is done behind events that a slot leaves undone', () => {
 });
 
 test.each(Array.from({ length: 12 }, (_item, index) => index + 1))(
-  'no event that is done is handled again while processes only start and stop, whatever they leave undone (seed %i)',
+  'no event that is done is handled again while processes only start and stop (seed %i)',
   { tags: ['slow'] },
   async (seed) => {
     const random = seededRandom(seed);

@@ -67,7 +67,7 @@ describe('a model whose fields are declared once', () => {
     },
   );
 
-  test('cannot declare what is not a schema, or a schema that works in one direction only', () => {
+  test('cannot declare what is no schema, or works in one direction only', () => {
     expect(() => defineModel('Order', { state: z.enum(['OPEN']), total: 'bigint' as never })).toThrow(
       'The values of the field total of Order are declared by not a schema of zod',
     );

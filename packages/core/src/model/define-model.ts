@@ -14,8 +14,10 @@ export type ModelFields = Readonly<Record<string, z.ZodType>> & { readonly state
 /** The schemas of an event's fields, by name. */
 export type EventFields = Readonly<Record<string, z.ZodType>>;
 
-type Values<Fields extends EventFields> = z.output<z.ZodObject<Fields>>;
-type ModelValues<Fields extends ModelFields> = Values<Fields> & { readonly state: string };
+/** The values of a model's declared fields. */
+export type DefinedFields<Fields extends ModelFields> = z.output<z.ZodObject<Fields>> & {
+  readonly state: string;
+};
 
 declare const definedName: unique symbol;
 
@@ -59,8 +61,8 @@ export type NewDefined<Name extends string, Fields> = Readonly<Fields> & {
 
 /** The base class that {@link defineModel} returns. */
 export type DefinedModelClass<Name extends string, Fields extends ModelFields> = (abstract new (
-  fields: NewDefined<Name, ModelValues<Fields>>,
-) => DefinedModel<Name, ModelValues<Fields>> & Readonly<Omit<Values<Fields>, 'state'>>) & {
+  fields: NewDefined<Name, DefinedFields<Fields>>,
+) => DefinedModel<Name, DefinedFields<Fields>> & Readonly<Omit<DefinedFields<Fields>, 'state'>>) & {
   readonly modelName: Name;
 };
 
@@ -100,10 +102,10 @@ export function defineModel<const Name extends string, Fields extends ModelField
   assertFields(fields, modelFields, name);
   const schema = z.object(fields);
   const own = Object.keys(fields).filter((field) => field !== 'state');
-  abstract class Defined extends DefinedModel<Name, ModelValues<Fields>> {
+  abstract class Defined extends DefinedModel<Name, DefinedFields<Fields>> {
     static readonly modelName = name;
 
-    constructor(given: NewDefined<Name, ModelValues<Fields>>) {
+    constructor(given: NewDefined<Name, DefinedFields<Fields>>) {
       super(given);
       const { error } = encodeBySchema(schema, given, name);
       if (error !== undefined) throw unfit(name, error);
@@ -117,8 +119,8 @@ export function defineModel<const Name extends string, Fields extends ModelField
 /** The base class that {@link defineEvent} returns. */
 export type DefinedEventClass<M, Fields extends EventFields> = (abstract new (
   id: Id<M>,
-  fields: Readonly<Values<Fields>>,
-) => ModelEvent<M> & Readonly<Values<Fields>>) & { readonly payload: z.ZodObject<Fields> };
+  fields: Readonly<z.output<z.ZodObject<Fields>>>,
+) => ModelEvent<M> & Readonly<z.output<z.ZodObject<Fields>>>) & { readonly payload: z.ZodObject<Fields> };
 
 /**
  * Makes a base class of events from the schemas of their fields, so that each field is declared once. The constructor takes the id of the
@@ -141,7 +143,7 @@ export function defineEvent<M, Fields extends EventFields>(
   abstract class Defined extends ModelEvent<M> {
     static readonly payload = z.object(fields);
 
-    constructor(id: Id<M>, values: Readonly<Values<Fields>>) {
+    constructor(id: Id<M>, values: Readonly<z.output<z.ZodObject<Fields>>>) {
       super(id.toString(), model());
       Object.assign(this, values);
     }
