@@ -1,50 +1,27 @@
-import { type Id, Model, ModelEvent, type New, type ShardIdentifier, ShardedId } from '@framework/core';
+import { type ShardIdentifier, ShardedId, defineEvent, defineModel } from '@framework/core';
 import * as z from 'zod';
 
-export class Book extends Model<Book, ShardedId<Book>, 'LISTED'> {
-  readonly title: string;
-  readonly onShelf: number;
-
-  /** Called with all fields, for a new book, for its next versions, and for every row that is read. */
-  constructor(fields: New<Book>) {
-    super(fields);
-    this.title = fields.title;
-    this.onShelf = fields.onShelf;
-  }
-
+export class Book extends defineModel('Book', {
+  state: z.enum(['LISTED']),
+  title: z.string(),
+  onShelf: z.int().min(0),
+}) {
   static add(shard: ShardIdentifier, title: string, copies: number, now: Date): Book {
     const id = ShardedId.generate(Book, shard);
     const book = new Book({ id, state: 'LISTED', createdDate: now, title, onShelf: copies });
-    return book.emit(new BookAddedEvent(id, title));
+    return book.emit(new BookAddedEvent(id, { title }));
   }
 
   lend(reader: string): Book {
-    if (this.onShelf === 0) throw new NoCopyLeftError(this.title);
-    return this.copy({ onShelf: this.onShelf - 1 }, new BookLentEvent(this.id, this.title, reader));
+    const { id, title, onShelf } = this;
+    if (onShelf === 0) throw new NoCopyLeftError(title);
+    return this.copy({ onShelf: onShelf - 1 }, new BookLentEvent(id, { title, reader }));
   }
 }
 
-export class BookAddedEvent extends ModelEvent<Book> {
-  static readonly payload = z.object({ title: z.string() });
-  readonly title: string;
+export class BookAddedEvent extends defineEvent(() => Book, { title: z.string() }) {}
 
-  constructor(id: Id<Book>, title: string) {
-    super(id.toString(), Book);
-    this.title = title;
-  }
-}
-
-export class BookLentEvent extends ModelEvent<Book> {
-  static readonly payload = z.object({ title: z.string(), reader: z.string() });
-  readonly title: string;
-  readonly reader: string;
-
-  constructor(id: Id<Book>, title: string, reader: string) {
-    super(id.toString(), Book);
-    this.title = title;
-    this.reader = reader;
-  }
-}
+export class BookLentEvent extends defineEvent(() => Book, { title: z.string(), reader: z.string() }) {}
 
 export class NoCopyLeftError extends Error {
   constructor(title: string) {

@@ -40,6 +40,6 @@ test('the reader of a lent book gets a letter', async () => {
     .given(dune)
     .when(LendBookAction, { bookId: dune.id, reader: 'Ada' })
     .delivered()
-    .thenEvents(new BookLentEvent(dune.id, 'Dune', 'Ada'));
+    .thenEvents(new BookLentEvent(dune.id, { title: 'Dune', reader: 'Ada' }));
   expect(letters).toContainEqual(expect.objectContaining({ to: 'Ada', text: 'Enjoy Dune!' }));
 });
