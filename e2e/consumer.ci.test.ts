@@ -30,6 +30,7 @@ const packages = [
   'relay',
   'embedded-postgres',
   'drizzle-adapter',
+  'logical-replication',
   'testing',
   'conformance',
   'http',
@@ -68,7 +69,6 @@ const peers = [
   'vitest',
   '@types/node',
   'esbuild',
-  'pg-logical-replication',
   ...brokers,
 ];
 /** The programs of one file, each of which ends with the output that it prints. */

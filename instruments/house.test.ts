@@ -192,6 +192,7 @@ const hiddenNamesMax: Readonly<Record<string, number>> = {
   // Most are exported by the entry for adapters.
   'core index': 106,
   'drizzle-adapter index': 12,
+  'drizzle-adapter log': 1,
   'drizzle-adapter operation': 1,
   // The functions and their answers, from the package's main entry.
   'operator http': 27,

@@ -7,7 +7,8 @@ import { root } from './workspace.mjs';
 // Runs `npm run test:long`: what takes hours. With arguments, it runs only these parts; `--list` prints their names as JSON. Ends with a
 // table of the parts that ran, how long each took, and what failed.
 const test = (...args) => ['test', '--', ...args];
-const adapterOn = { command: test('--project=drizzle-adapter') };
+const print = (chunk) => process.stdout.write(chunk);
+const adapterOn = { command: test('--project=drizzle-adapter', '--project=logical-replication') };
 const parts = {
   /** Processes, databases and brokers that are killed, stopped or cut off. */
   faults: { command: test('--project=long') },
@@ -38,6 +39,7 @@ const parts = {
   'mutants-core': { command: ['run', 'mutants', '--', 'packages/core/src'] },
   'mutants-events': { command: ['run', 'mutants', '--', 'packages/events/src'] },
   'mutants-adapter': { command: ['run', 'mutants', '--', 'packages/drizzle-adapter/src'] },
+  'mutants-replication': { command: ['run', 'mutants', '--', 'packages/logical-replication/src'] },
   'planted-bugs': { command: ['run', 'planted-bugs'] },
   benchmarks: { command: ['run', 'bench'] },
 };
@@ -70,10 +72,6 @@ async function runPart(name, { command, env = {}, postgres }) {
     counts: /^\d+ passed, \d+ failed/.test(lines.at(-1)) ? lines.at(-1) : '',
     failures: code === 0 ? [] : [`✗ ${name}`, ...lines.filter((line) => line.startsWith('✗ '))],
   };
-}
-
-function print(chunk) {
-  process.stdout.write(chunk);
 }
 
 /** Installs this version from npm, and returns the environment in which tests run on it. */

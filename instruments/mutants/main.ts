@@ -22,7 +22,7 @@ Fails if there is a survivor without an explanation.
 
 /** Sources with decisions, whose tests need no database. */
 const mutable =
-  /^(?:packages\/(?:core|events|drizzle-adapter)\/src|apps\/wallet-service\/src\/(?:notification|transfer|wallet)(?!.*-(?:repository|tables?)\.ts))\/.*(?<!\.test)\.ts$/;
+  /^(?:packages\/(?:core|events|drizzle-adapter|logical-replication)\/src|apps\/wallet-service\/src\/(?:notification|transfer|wallet)(?!.*-(?:repository|tables?)\.ts))\/.*(?<!\.test)\.ts$/;
 
 /** Sources whose tests need a database. */
 const adapter = 'packages/drizzle-adapter/';

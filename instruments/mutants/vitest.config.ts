@@ -17,6 +17,7 @@ const suites: Readonly<Record<string, Suite>> = {
   // Some of these tests run simulations, or a whole delivery until it comes to rest.
   'packages/events': { include: ['{src,test}/**/*.test.ts'], testTimeout: 15_000 },
   'packages/drizzle-adapter': { include: ['src/**/*.test.ts'], testTimeout: 2_000 },
+  'packages/logical-replication': { include: ['src/**/*.test.ts'], testTimeout: 2_000 },
   'apps/wallet-service': {
     include: ['src/{notification,transfer,wallet}/**/*.test.ts'],
     testTimeout: 15_000,

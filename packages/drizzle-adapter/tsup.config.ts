@@ -7,6 +7,6 @@ const migrations = readMigrations(fileURLToPath(new URL('migrations', import.met
 
 export default defineConfig({
   ...packageBuild,
-  entry: ['src/index.ts', 'src/logical-replication.ts', 'src/operation.ts'],
+  entry: ['src/index.ts', 'src/log.ts', 'src/operation.ts'],
   define: { builtInMigrations: JSON.stringify(migrations) },
 });

@@ -1,12 +1,8 @@
-import { openDatabases, systemClock } from '@framework/core';
-import { EmbeddedPostgres } from '@framework/embedded-postgres';
-import { TestPostgres } from '@framework/testing/postgres';
+import { openDatabases } from '@framework/core';
 import { readFileSync } from 'node:fs';
 import { describe, expect, onTestFinished, test } from 'vitest';
 
-import type { PgDeliveryStore } from '../src/delivery/pg-delivery-store.js';
 import { grantRoles, postgres, roleStatements } from '../src/index.js';
-import { ReplicationFeed } from '../src/replication/replication-feed.js';
 import {
   frameworkFunctions,
   frameworkSequences,
@@ -127,45 +123,6 @@ test('a relay leaves dropping old partitions to others, and reports no error', a
   };
   expect(await dropAs('relay')).toEqual([]);
   expect(await dropAs('delivery')).toEqual(['events_2020_01']);
-});
-
-test('a relay may stream the log once the migrator has published it and its user may replicate', async () => {
-  const server = await EmbeddedPostgres.startTemporary({ settings: { fsync: 'off', wal_level: 'logical' } });
-  onTestFinished(() => server.stop());
-  const database = await new TestPostgres(server.url('postgres'), async () => undefined).createDatabase();
-  const logins = await RoleLogins.migrated(database);
-  const databases = openDatabases(
-    logins.shardingAs('relay'),
-    postgres({ migrate: 'check', migrationsFolder }),
-  );
-  onTestFinished(() => databases.close());
-  await databases.ready();
-  const [delivery] = databases.deliveries();
-  const store = delivery?.store as PgDeliveryStore;
-  const target = {
-    store,
-    shards: delivery?.shards ?? [],
-    handler: 'notify',
-    clock: systemClock,
-    eventBytesMax: 10_000,
-    checkMs: 200,
-    onCommitted: () => undefined,
-    onError: () => undefined,
-  };
-  const settings = { slot: `roles_${database.database}`, publication: 'framework_events', create: true };
-  const feed = new ReplicationFeed(target, () => store.connections.client(), settings);
-  onTestFinished(() => feed.close());
-  const reasonIs = (reason: RegExp): Promise<void> =>
-    expect
-      .poll(() => feed.state)
-      .toMatchObject({ kind: 'by-cursor', reason: expect.stringMatching(reason) as string });
-  await reasonIs(/give the role the attribute REPLICATION/);
-  await query(database.url, `alter role ${logins.prefix}_relay_user replication`);
-  await reasonIs(/refuses to create the publication framework_events .*: give the role/);
-  const page = readFileSync(new URL('../../../docs/operations/database-roles.md', import.meta.url), 'utf8');
-  const [publication = ''] = /^create publication .*;$/m.exec(page) ?? [];
-  await query(logins.urlAs('migrator'), publication);
-  await expect.poll(() => feed.state).toMatchObject({ kind: 'streaming' });
 });
 
 /** Grants a privilege on the log to everybody, which only leads to a warning if the role may not, and fails unless they have it. */

@@ -1,7 +1,6 @@
-import { type DatabaseRegistry, systemClock } from '@framework/core';
+import type { DatabaseRegistry } from '@framework/core';
 import { firstShard } from '@framework/conformance';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { logicalReplication } from '../src/logical-replication.js';
 import { migrationsFolder } from './fixtures/migrations-folder.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
@@ -68,8 +67,8 @@ test('a database is asked for encryption unless it is disabled, whatever the ser
 });
 
 test('all connections to a database show the certificate of its role', async () => {
-  const server = await startTlsServer({ wal_level: 'logical' });
-  await query(server.bareUrl, `create role sharded login superuser replication password '${password}'`);
+  const server = await startTlsServer();
+  await query(server.bareUrl, `create role sharded login superuser password '${password}'`);
   await server.allow('hostssl all sharded 127.0.0.1/32 scram-sha-256 clientcert=verify-full');
   await server.allow('hostnossl all sharded 127.0.0.1/32 reject');
   const { certFile, keyFile } = await server.issue({ name: 'sharded' });
@@ -81,13 +80,9 @@ test('all connections to a database show the certificate of its role', async () 
   await vi.waitFor(async () => {
     const connections = await encryption(server, 'sharded');
     expect(connections).toEqual(
-      [
-        'framework',
-        'framework delivery',
-        'framework leases',
-        'framework notifications',
-        'framework stream of notify',
-      ].map((application_name) => ({ application_name, ssl: true })),
+      ['framework', 'framework delivery', 'framework leases', 'framework notifications'].map(
+        (application_name) => ({ application_name, ssl: true }),
+      ),
     );
   }, patience);
 });
@@ -153,20 +148,9 @@ function encryption({ bareUrl }: TlsServer, role = 'postgres'): Promise<readonly
 async function deliverFrom(registry: DatabaseRegistry): Promise<void> {
   const [delivery] = registry.deliveries();
   if (delivery === undefined) throw new Error('the registry has no database');
-  const { store, shards } = delivery;
+  const { store } = delivery;
   const unlisten = await store.notifications.listen(() => undefined);
   onTestFinished(() => unlisten());
   await store.leases.release('nobody');
   await store.partitions.drop(3_155_760_000_000);
-  const feed = logicalReplication().open({
-    store,
-    shards,
-    handler: 'notify',
-    clock: systemClock,
-    eventBytesMax: 10_000,
-    checkMs: 200,
-    onCommitted: () => undefined,
-    onError: () => undefined,
-  });
-  onTestFinished(() => feed.close());
 }

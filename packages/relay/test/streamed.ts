@@ -1,10 +1,7 @@
 import { type DatabaseRegistry, openDatabases, parseFrameworkConfig } from '@framework/core';
 import { slotOf } from '@framework/core/adapter';
 import { postgres } from '@framework/drizzle-adapter';
-import {
-  type LogicalReplicationOptions,
-  logicalReplication,
-} from '@framework/drizzle-adapter/logical-replication';
+import { type LogicalReplicationOptions, logicalReplication } from '@framework/logical-replication';
 import { EmbeddedPostgres, type EmbeddedPostgresOptions } from '@framework/embedded-postgres';
 import { Delivery, type DeliveryOptions } from '@framework/events';
 import { randomUUID } from 'node:crypto';

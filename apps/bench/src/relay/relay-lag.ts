@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { EventFeed, EventSource, EventSourceState, SourceTarget } from '@framework/core/adapter';
-import { logicalReplication } from '@framework/drizzle-adapter/logical-replication';
+import { logicalReplication } from '@framework/logical-replication';
 import { Delivery } from '@framework/events';
 import { relay } from '@framework/relay';
 import { jetstream } from '@nats-io/jetstream';

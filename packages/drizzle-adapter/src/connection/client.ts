@@ -93,7 +93,9 @@ export class ClosingClient extends pg.Client {
     super({ ...config, stream: () => new DatabaseSocket() });
   }
 
+  /** Sends the server a goodbye, and resolves when the connection is closed. */
   override end(): Promise<void>;
+  /** Sends the server a goodbye, and calls back when the connection is closed. */
   override end(callback: (error: Error) => void): void;
   override end(callback?: (error: Error) => void): Promise<void> | void {
     if (this.#awaitsAnswers()) this.once('drain', () => this.#destroySoon());

@@ -1,15 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import {
-  cutSnapshot,
-  formatPlace,
-  formatSnapshot,
-  isVisible,
-  isVisibleUpTo,
-  parsePlace,
-  parseSnapshot,
-  withTransactions,
-} from './log-place.js';
+import { cutSnapshot, formatPlace, formatSnapshot, parsePlace, parseSnapshot } from './log-place.js';
 
 const snapshot = parseSnapshot('10:20:10,15');
 
@@ -25,31 +16,6 @@ describe('a snapshot', () => {
 
   test.each(['', '1:2', '1:2:3:4', 'a:2:', '1:-2:', '1:2:3;4', ' 1:2:', '1:2:\n'])('cannot be %j', (text) => {
     expect(() => parseSnapshot(text)).toThrow(expect.objectContaining({ code: 'invalid-cursor' }));
-  });
-
-  test.each([
-    [9n, true],
-    [10n, false],
-    [11n, true],
-    [15n, false],
-    [19n, true],
-    [20n, false],
-    [21n, false],
-  ])('shows transaction %d: %s', (xid, expected) => {
-    expect(isVisible(snapshot, xid)).toBe(expected);
-  });
-
-  test.each([
-    [9n, true],
-    [10n, true],
-    [11n, false],
-  ])('shows everything below transaction %d: %s', (xid, expected) => {
-    expect(isVisibleUpTo(snapshot, xid)).toBe(expected);
-  });
-
-  test('without transactions in progress shows everything below its end', () => {
-    const calm = parseSnapshot('20:20:');
-    expect([20n, 21n].map((xid) => isVisibleUpTo(calm, xid))).toEqual([true, false]);
   });
 });
 
@@ -73,26 +39,6 @@ describe('a snapshot after a batch that was cut short', () => {
     const cursor = parseSnapshot('10:20:10,15,18');
     expect(formatSnapshot(cutSnapshot(cursor, parseSnapshot('40:40:'), 15n))).toBe('15:20:15,18');
     expect(formatSnapshot(cutSnapshot(cursor, parseSnapshot('40:40:'), 16n))).toBe('18:20:18');
-  });
-});
-
-describe('a snapshot with further transactions', () => {
-  test.each([
-    [[10n], 5, '15:20:15'],
-    [[20n], 5, '10:21:10,15'],
-    [[22n], 5, '10:23:10,15,20,21'],
-    [[22n, 20n], 5, '10:23:10,15,21'],
-    [[], 2, '10:20:10,15'],
-    [[23n], 5, '10:24:10,15,20,21,22'],
-    [[24n], 5, undefined],
-    [[22n], 3, undefined],
-  ] as const)('%s, and at most %d in progress, is %s', (xids, inProgressMax, expected) => {
-    const made = withTransactions(snapshot, xids, inProgressMax);
-    expect(made && formatSnapshot(made)).toBe(expected);
-  });
-
-  test('is refused at once for a transaction that is very far away', () => {
-    expect(withTransactions(snapshot, [2n ** 60n], 256)).toBeUndefined();
   });
 });
 

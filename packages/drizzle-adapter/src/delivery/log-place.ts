@@ -28,8 +28,8 @@ interface TransactionPart {
 /** The SQL expression for a cursor, from the columns `epoch` and `snapshot` and the history in which it is read. */
 export const cursorText = `concat_ws(' ', epoch, snapshot, eventlog.server_history())`;
 
-/** The SQL expression for the place that follows everything that is visible now. */
-export const presentText = `concat_ws(' ', (select max(epoch) from eventlog.epochs), pg_current_snapshot(), eventlog.server_history())`;
+/** The SQL expression for the place that follows everything that is visible now, as a cursor. */
+export const presentText: string = `concat_ws(' ', (select max(epoch) from eventlog.epochs), pg_current_snapshot(), eventlog.server_history())`;
 
 /** Whether an event `e` of the log lies after a cursor `c`. */
 export const isBeyond = `(e.epoch > c.epoch or e.epoch = c.epoch and not pg_visible_in_snapshot(e.xid, c.snapshot))`;
@@ -100,34 +100,6 @@ export function cutSnapshot(cursor: Snapshot, current: Snapshot, cut: bigint): S
     xmax: cursor.xmax,
     inProgress: cursor.inProgress.filter((xid) => xid >= cut || stillOpen.has(xid)),
   };
-}
-
-/** Whether a transaction is visible in a snapshot. */
-export function isVisible({ xmax, inProgress }: Snapshot, xid: bigint): boolean {
-  return xid < xmax && !inProgress.includes(xid);
-}
-
-/** Whether every transaction below a number is visible in a snapshot. */
-export function isVisibleUpTo({ xmax, inProgress }: Snapshot, xid: bigint): boolean {
-  return (inProgress[0] ?? xmax) >= xid;
-}
-
-/**
- * The snapshot in which these transactions are visible as well. Those between them stay in progress, whatever became of them.
- *
- * @returns `undefined` when more than `inProgressMax` would be in progress
- */
-export function withTransactions(
-  { xmax, inProgress }: Snapshot,
-  xids: readonly bigint[],
-  inProgressMax: number,
-): Snapshot | undefined {
-  const added = new Set(xids);
-  const end = xids.reduce((last, xid) => (xid < last ? last : xid + 1n), xmax);
-  if (Number(end - xmax) > inProgressMax + added.size) return undefined;
-  const open = inProgress.filter((xid) => !added.has(xid));
-  for (let xid = xmax; xid < end; xid++) if (!added.has(xid)) open.push(xid);
-  return open.length > inProgressMax ? undefined : { xmax: end, inProgress: open };
 }
 
 /** How far the order of transactions may differ from that of their dates, as an SQL interval. */

@@ -1,6 +1,7 @@
 import { FrameworkError } from '@framework/core';
 import type { DeliveryStore, LogPartitions, RetainedLog } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
+import type pg from 'pg';
 
 import type { Connection } from '../connection/connection.js';
 import type { PgTransactionManager } from '../pg-transaction-manager.js';
@@ -55,8 +56,19 @@ export class PgDeliveryStore implements DeliveryStore {
   }
 }
 
-/** How much write-ahead log a replication slot retains, and the process that uses it. */
-export const retainedColumns = `s.active_pid as "activePid",
+/**
+ * Returns how further connections to the database of a store are configured, as a function to be called for each connection;
+ * `undefined` for a store of another adapter.
+ */
+export function clientConfigOf(store: DeliveryStore): (() => pg.ClientConfig) | undefined {
+  return store instanceof PgDeliveryStore ? store.connections.client : undefined;
+}
+
+/**
+ * The SQL columns `activePid` and `retainedBytes` of a replication slot `s`: the process that uses it, and how much write-ahead log it
+ * retains.
+ */
+export const retainedColumns: string = `s.active_pid as "activePid",
   case when pg_is_in_recovery() then 0
     else coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn), 0) end::double precision as "retainedBytes"`;
 

@@ -65,7 +65,7 @@ export const selectText = (text: string): string =>
 export type EventTexts = readonly (string | null)[];
 
 /** The columns of a row of the log, as the texts of its values; null where the row has none. */
-export type StreamedTexts = Readonly<Record<string, string | null>>;
+export type LogRow = Readonly<Record<string, string | null>>;
 
 /**
  * The texts that {@link selectEvents} would return for a row of which all columns are known.
@@ -73,8 +73,8 @@ export type StreamedTexts = Readonly<Record<string, string | null>>;
  * @param bytesMax larger events come without payload and params, and without headers that are larger by themselves
  * @returns also how many bytes the texts have
  */
-export function streamedTexts(
-  row: StreamedTexts,
+export function textsOf(
+  row: LogRow,
   bytesMax: number,
 ): { readonly texts: EventTexts; readonly heldBytes: number } {
   const { id, ordinal, action_id, namespace, started_date, created_date, headers } = row;
@@ -114,16 +114,22 @@ export const eventTexts: Pick<pg.QueryArrayConfig, 'rowMode' | 'types'> = {
   types: { getTypeParser: () => (text: string) => text },
 };
 
-const parseDate: (text: string) => Date = pg.types.getTypeParser(pg.types.builtins.TIMESTAMPTZ);
-
-/** An event of the log. Expensive fields are decoded when they are first read. */
-export class EventRow implements DeliverableEvent {
+/** An event of the log, with its place in it. */
+export interface LogEvent extends DeliverableEvent {
   /**
    * The transaction that wrote it. A number is exact up to 2^53, which takes 280 years at a million transactions a
    * second.
    */
   readonly xid: number;
   /** Its position in the log; a later version of a model has a higher one. */
+  readonly position: number;
+}
+
+const parseDate: (text: string) => Date = pg.types.getTypeParser(pg.types.builtins.TIMESTAMPTZ);
+
+/** An event of the log. Expensive fields are decoded when they are first read. */
+export class EventRow implements LogEvent {
+  readonly xid: number;
   readonly position: number;
   readonly slot: number;
   readonly modelVersion: number;
@@ -210,11 +216,28 @@ export class EventRow implements DeliverableEvent {
 }
 
 /**
- * The order of the log. For each model it is that of versions, since a change is written only after the previous one
- * has been committed.
+ * The order of the log, for sorting. For each model it is the order of versions, because a change is written only after
+ * the previous one has been committed.
  */
-export function byPosition(one: EventRow, other: EventRow): number {
+export function byPosition(one: LogEvent, other: LogEvent): number {
   return one.position - other.position;
+}
+
+/** Decodes events from rows of the log of which all columns are known, as a replication stream has them. */
+export class EventDecoder {
+  readonly #bytesMax: number;
+  readonly #intern = interned();
+
+  /** @param bytesMax larger events come without payload and params, and without headers that are larger by themselves */
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+  }
+
+  /** Decodes one row; returns also how many bytes the event keeps in memory. */
+  decode(row: LogRow): { readonly event: LogEvent; readonly heldBytes: number } {
+    const { texts, heldBytes } = textsOf(row, this.#bytesMax);
+    return { event: new EventRow(texts, this.#intern, this.#bytesMax), heldBytes };
+  }
 }
 
 /** Restores an event from {@link wholeEvent}. */

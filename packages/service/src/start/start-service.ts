@@ -30,7 +30,7 @@ import { HttpListener, type ListenOptions } from '../listeners/http-listener.js'
 /** Loaded only if a relay names it. */
 const sources: RelaySources = {
   'logical-replication': async () => {
-    const { logicalReplication } = await import('@framework/drizzle-adapter/logical-replication');
+    const { logicalReplication } = await import('@framework/logical-replication');
     return logicalReplication();
   },
 };

@@ -3,7 +3,7 @@ import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 
-import { prepareSlot } from '../src/replication/replication-slot.js';
+import { prepareSlot } from '../src/replication-slot.js';
 
 async function databaseWithLog(): Promise<pg.Client> {
   const server = await EmbeddedPostgres.startTemporary({ settings: { fsync: 'off', wal_level: 'logical' } });

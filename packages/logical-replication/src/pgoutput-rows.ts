@@ -1,9 +1,9 @@
+import { EventDecoder, type LogEvent, type LogRow } from '@framework/drizzle-adapter/log';
 import pgLogicalReplication from 'pg-logical-replication';
 import type { Pgoutput } from 'pg-logical-replication';
 import { escapeIdentifier } from 'pg';
 import type pg from 'pg';
 
-import { EventRow, type StreamedTexts, interned, streamedTexts } from '../read/event-row.js';
 import type { StreamedTransaction } from './log-tail.js';
 
 const { PgoutputPlugin } = pgLogicalReplication;
@@ -79,11 +79,10 @@ export interface StreamedCommit {
 /** Puts the messages of a stream together to the transactions that wrote to the log. */
 export class TransactionAssembler {
   readonly #epoch: number;
-  readonly #eventBytesMax: number;
-  readonly #intern = interned();
+  readonly #decoder: EventDecoder;
   #begun: Pgoutput.MessageBegin | undefined;
   #xid: bigint | undefined;
-  #rows: EventRow[] = [];
+  #rows: LogEvent[] = [];
   #bytes = 0;
   #isLeftOut = false;
 
@@ -93,7 +92,7 @@ export class TransactionAssembler {
    */
   constructor(epoch: number, eventBytesMax: number) {
     this.#epoch = epoch;
-    this.#eventBytesMax = eventBytesMax;
+    this.#decoder = new EventDecoder(eventBytesMax);
   }
 
   /**
@@ -132,17 +131,17 @@ export class TransactionAssembler {
 
   #insert({ relation, new: row }: Pgoutput.MessageInsert): void {
     if (!isLog(relation)) return;
-    const columns = row as StreamedTexts;
+    const columns = row as LogRow;
     const xid = BigInt(columns['xid'] ?? 0);
     // Rows that were copied from another log have numbers of other transactions: readers with SQL decide about those.
     if (BigInt.asUintN(32, xid) !== BigInt.asUintN(32, BigInt(this.#begun?.xid ?? 0))) return;
     if (Number(columns['epoch']) !== this.#epoch) return;
     this.#xid = xid;
     if (columns['event_type'] === null) return;
-    const { texts, heldBytes } = streamedTexts(columns, this.#eventBytesMax);
+    const { event, heldBytes } = this.#decoder.decode(columns);
     this.#bytes += heldBytes + rowOverheadBytes;
     if (this.#bytes > transactionBytesMax) this.#rows = [];
-    else this.#rows.push(new EventRow(texts, this.#intern, this.#eventBytesMax));
+    else this.#rows.push(event);
   }
 
   #commit(message: Pgoutput.MessageCommit): StreamedCommit {

@@ -1,9 +1,7 @@
 import type { RetainedLog } from '@framework/core/adapter';
-import { escapeIdentifier, escapeLiteral } from 'pg';
+import { retainedColumns } from '@framework/drizzle-adapter/log';
+import { DatabaseError, escapeIdentifier, escapeLiteral } from 'pg';
 import type pg from 'pg';
-
-import { sqlStateOf } from '../connection/storage-error.js';
-import { retainedColumns } from '../delivery/pg-delivery-store.js';
 
 /** The publication and the replication slot of one handler in one database. */
 export interface SlotSettings {
@@ -216,7 +214,7 @@ async function creating(what: string, statement: string, create: () => Promise<u
   try {
     await create();
   } catch (error) {
-    const state = sqlStateOf(error);
+    const state = error instanceof DatabaseError ? error.code : undefined;
     if (state === duplicateObject) return;
     const reason = error instanceof Error ? error.message : String(error);
     const remedy =

@@ -1,16 +1,16 @@
 // @module-tag postgres
 import { describeDeliveryStore, describeLateCommits } from '@framework/conformance';
 import { systemClock } from '@framework/core';
-import type { DeliveryLog } from '@framework/core/adapter';
+import type { DeliveryLog, DeliveryStore } from '@framework/core/adapter';
+import { clientConfigOf } from '@framework/drizzle-adapter/log';
 import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { TestPostgres } from '@framework/testing/postgres';
 import { afterAll, expect, test, vi } from 'vitest';
 
-import { PgDeliveryStore } from '../src/delivery/pg-delivery-store.js';
-import { parseLsn } from '../src/replication/pgoutput-rows.js';
-import { ReplicationFeed } from '../src/replication/replication-feed.js';
-import { PgDeliveryFixture } from './fixtures/pg-delivery-fixture.js';
-import { query } from './fixtures/query.js';
+import { PgDeliveryFixture } from '../../drizzle-adapter/test/fixtures/pg-delivery-fixture.js';
+import { query } from '../../drizzle-adapter/test/fixtures/query.js';
+import { parseLsn } from '../src/pgoutput-rows.js';
+import { ReplicationFeed } from '../src/replication-feed.js';
 
 let server: EmbeddedPostgres | undefined;
 /** How many reads the stream has answered, and all reads. */
@@ -36,16 +36,14 @@ async function openStreamed(): Promise<PgDeliveryFixture> {
   const database = await new TestPostgres(url, () => Promise.resolve()).createDatabase();
   const fixture = await PgDeliveryFixture.open(database);
   const [delivery] = fixture.databases.deliveries();
-  const store = delivery!.store as PgDeliveryStore;
+  const { store } = delivery!;
   const withSql = store.log.read.bind(store.log);
   const countedRead: DeliveryLog['read'] = (...asked) => {
     reads.streamed--;
     return withSql(...asked);
   };
   const target = {
-    store: Object.assign(Object.create(PgDeliveryStore.prototype), store, {
-      log: { read: countedRead },
-    }) as PgDeliveryStore,
+    store: Object.assign(Object.create(store), { log: { read: countedRead } }) as DeliveryStore,
     shards: delivery!.shards,
     handler: 'notify',
     clock: systemClock,
@@ -55,7 +53,7 @@ async function openStreamed(): Promise<PgDeliveryFixture> {
     onError: (error: unknown) => process.stderr.write(`${String(error)}\n`),
   };
   const settings = { slot: `suite_${database.database}`, publication: 'suite', create: true };
-  const feed = new ReplicationFeed(target, () => store.connections.client(), settings);
+  const feed = new ReplicationFeed(target, clientConfigOf(store)!, settings);
   store.log.read = async (...asked) => {
     await hasCaughtUp(feed, database.url);
     reads.streamed++;

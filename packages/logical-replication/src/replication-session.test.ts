@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 
-import { leftBehind } from '../../../core/test/left-behind.js';
+import { leftBehind } from '../../core/test/left-behind.js';
 import { ReplicationSession } from './replication-session.js';
 
 /** AuthenticationOk and ReadyForQuery. */

@@ -1,9 +1,14 @@
 import type { RetainedLog } from '@framework/core/adapter';
+import {
+  ClosingClient,
+  DatabaseSocket,
+  type LogPlace,
+  parsePlace,
+  presentText,
+} from '@framework/drizzle-adapter/log';
 import pg from 'pg';
 import pgLogicalReplication from 'pg-logical-replication';
 
-import { ClosingClient, DatabaseSocket } from '../connection/client.js';
-import { type LogPlace, parsePlace, presentText } from '../delivery/log-place.js';
 import {
   LogStreamPlugin,
   type StreamedCommit,

@@ -7,14 +7,12 @@ import {
   type SourceTarget,
   refuseUnknownOptions,
 } from '@framework/core/adapter';
+import { clientConfigOf } from '@framework/drizzle-adapter/log';
 import { createHash } from 'node:crypto';
 import type pg from 'pg';
 import { parseIntoClientConfig } from 'pg-connection-string';
 
-import { PgDeliveryStore } from './delivery/pg-delivery-store.js';
-import { ReplicationFeed } from './replication/replication-feed.js';
-
-export type { EventSource, EventSourceState } from '@framework/core/adapter';
+import { ReplicationFeed } from './replication-feed.js';
 
 /** How the log of a PostgreSQL database is streamed. */
 export interface LogicalReplicationOptions {
@@ -69,13 +67,14 @@ class LogicalReplicationSource implements EventSource {
   open(target: SourceTarget): EventFeed {
     const { url, publication = 'framework_events', slot, create = true } = this.#options;
     const { store, shards, handler } = target;
-    if (!(store instanceof PgDeliveryStore)) {
+    const ownClient = clientConfigOf(store);
+    if (ownClient === undefined) {
       throw new InvariantViolationError(
         `Handler ${handler} streams its events by logical replication: open its databases with postgres()`,
       );
     }
     const client = (): pg.ClientConfig => ({
-      ...(url === undefined ? store.connections.client() : parseIntoClientConfig(url(shards))),
+      ...(url === undefined ? ownClient() : parseIntoClientConfig(url(shards))),
       application_name: `framework stream of ${handler}`,
     });
     const settings = {

@@ -1,15 +1,14 @@
 import type { Cursor, EventBatch, HandlerCursor } from '@framework/core/adapter';
-
 import {
+  type LogEvent,
   type LogPlace,
   type Snapshot,
+  byPosition,
   formatPlace,
-  isVisible,
-  isVisibleUpTo,
   parsePlace,
-  withTransactions,
-} from '../delivery/log-place.js';
-import { type EventRow, byPosition } from '../read/event-row.js';
+} from '@framework/drizzle-adapter/log';
+
+import { isVisible, isVisibleUpTo, withTransactions } from './snapshot.js';
 
 /** A committed transaction that wrote to the log, as the stream delivers it. */
 export interface StreamedTransaction {
@@ -17,7 +16,7 @@ export interface StreamedTransaction {
   /** Where its commit is in the write-ahead log: a stream that begins there delivers it. */
   readonly commitLsn: bigint;
   /** Its events in the order in which they were written; none if its action attached none. */
-  readonly rows: readonly EventRow[];
+  readonly rows: readonly LogEvent[];
   /** How much memory these take, approximately. */
   readonly bytes: number;
 }
@@ -155,7 +154,7 @@ export class LogTail {
     if (known === undefined || known.check !== this.#check) return undefined;
     const place = parsePlace(cursor);
     const { snapshot } = place;
-    const events: EventRow[] = [];
+    const events: LogEvent[] = [];
     const xids: bigint[] = [];
     const end = this.#firstNumber + this.#releasedCount;
     let next = Math.max(known.next, this.#firstNumber);

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 
-import { leftBehind } from '../../../core/test/left-behind.js';
+import { leftBehind } from '../../core/test/left-behind.js';
 import { ReplicationFeed } from './replication-feed.js';
 
 test('a feed leaves nothing behind each time that its stream cannot be opened', async () => {

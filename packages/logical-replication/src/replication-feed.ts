@@ -7,9 +7,9 @@ import {
   type SourceTarget,
   outsideRequests,
 } from '@framework/core/adapter';
+import { type LogPlace, parsePlace } from '@framework/drizzle-adapter/log';
 import type pg from 'pg';
 
-import { type LogPlace, parsePlace } from '../delivery/log-place.js';
 import { LogTail } from './log-tail.js';
 import type { StreamedCommit } from './pgoutput-rows.js';
 import { ReplicationSession } from './replication-session.js';

@@ -1,12 +1,12 @@
 import type { Cursor, HandlerCursor } from '@framework/core/adapter';
+import { EventDecoder, type LogEvent, type Snapshot, parsePlace } from '@framework/drizzle-adapter/log';
 import { describe, expect, test } from 'vitest';
 
-import { parsePlace, parseSnapshot } from '../delivery/log-place.js';
-import { EventRow, streamedTexts } from '../read/event-row.js';
 import { LogTail, type StreamedTransaction, type TailLimits } from './log-tail.js';
 
 const place = { epoch: 1, history: 'run' };
 const slots = [0, 1];
+const decoder = new EventDecoder(1_000);
 
 /** A transaction with one event in each of these slots, committed at a position that is ten times its number. */
 function transaction(xid: number, ...inSlots: readonly number[]): StreamedTransaction {
@@ -18,7 +18,7 @@ function transaction(xid: number, ...inSlots: readonly number[]): StreamedTransa
       headers: '{}',
       id: `${xid}`,
     };
-    return new EventRow(streamedTexts(row, 1_000).texts, (name) => name);
+    return decoder.decode(row).event;
   });
   return { xid: BigInt(xid), commitLsn: BigInt(xid * 10), rows, bytes: 100 };
 }
@@ -31,8 +31,12 @@ function tailWith(
   const tail = new LogTail(place, limits);
   tail.begin(100n);
   for (const each of transactions) tail.add(each);
-  tail.release(parseSnapshot(released));
+  tail.release(snapshotOf(released));
   return tail;
+}
+
+function snapshotOf(text: string): Snapshot {
+  return parsePlace(cursorAt(text)).snapshot;
 }
 
 function cursorAt(snapshot: string): Cursor {
@@ -47,7 +51,7 @@ function adopted(tail: LogTail, snapshot: string): Cursor {
 }
 
 function xidsOf(tail: LogTail, cursor: Cursor, limit = 100): readonly number[] | undefined {
-  return tail.read(slots, cursor, limit)?.events.map((event) => (event as EventRow).xid);
+  return tail.read(slots, cursor, limit)?.events.map((event) => (event as LogEvent).xid);
 }
 
 function saved(...snapshots: readonly string[]): readonly HandlerCursor[] {
@@ -74,7 +78,7 @@ describe('the tail of a log', () => {
     const tail = tailWith([transaction(103, 0)]);
     const { next } = tail.read(slots, adopted(tail, '101:101:'), 100)!;
     tail.add(transaction(102, 0));
-    tail.release(parseSnapshot('110:110:'));
+    tail.release(snapshotOf('110:110:'));
     expect(xidsOf(tail, next)).toEqual([102]);
     expect(tail.read(slots, next, 100)?.next).toBe(cursorAt('101:104:101'));
   });
@@ -105,8 +109,8 @@ describe('the tail of a log', () => {
     const cursor = adopted(tail, '100:100:');
     expect(xidsOf(tail, cursor)).toEqual([101]);
     expect(tail.isPending).toBe(true);
-    expect(tail.release(parseSnapshot('102:104:102'))).toBe(false);
-    expect(tail.release(parseSnapshot('104:104:'))).toBe(true);
+    expect(tail.release(snapshotOf('102:104:102'))).toBe(false);
+    expect(tail.release(snapshotOf('104:104:'))).toBe(true);
     expect(tail.isPending).toBe(false);
     expect(xidsOf(tail, cursor)).toEqual([101, 102, 103]);
   });
@@ -183,9 +187,9 @@ describe('the tail of a log', () => {
     const read: number[] = [];
     for (let xid = 100; xid < 300; xid++) {
       tail.add(transaction(xid, xid % 2));
-      tail.release(parseSnapshot('1000:1000:'));
+      tail.release(snapshotOf('1000:1000:'));
       const batch = tail.read(slots, cursor, 100)!;
-      read.push(...batch.events.map((event) => (event as EventRow).xid));
+      read.push(...batch.events.map((event) => (event as LogEvent).xid));
       cursor = batch.next;
     }
     expect(read).toEqual(Array.from({ length: 200 }, (_unused, index) => index + 100));

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
 
-import { streamedTexts } from '../read/event-row.js';
 import { TransactionAssembler, formatLsn, parseLsn } from './pgoutput-rows.js';
 
 describe('a position in the write-ahead log', () => {
@@ -17,39 +16,6 @@ describe('a position in the write-ahead log', () => {
 
   test.each([null, '', '0', '0/', '/0', '0/G', '0/0 ', '0/0/0'])('cannot be %j', (text) => {
     expect(() => parseLsn(text)).toThrow('is not a position');
-  });
-});
-
-describe('the texts of a streamed event', () => {
-  const row = {
-    id: 'i',
-    ordinal: '0',
-    action_id: 'a',
-    namespace: 'n',
-    started_date: 's',
-    created_date: 'c',
-    payload: '"€"',
-    action_params: '"é"',
-    headers: '{}',
-  };
-  const size = Buffer.byteLength('i 0 a n s c "€" "é" {}');
-
-  test.each([
-    [size - 1, false],
-    [size, true],
-    [size + 1, true],
-  ])('have payload and params up to %d bytes, not characters: %s', (bytesMax, isWhole) => {
-    const { texts, heldBytes } = streamedTexts(row, bytesMax);
-    expect([texts.at(-2)?.includes('€'), texts.at(-1)]).toEqual([isWhole, String(size)]);
-    expect(heldBytes).toBe(Buffer.byteLength(texts.at(-2) ?? ''));
-  });
-
-  test.each([
-    [9, '{}'],
-    [10, '{"h":"€"}'],
-  ])('keep headers of ten bytes if %d are allowed: %s', (bytesMax, headers) => {
-    const { texts } = streamedTexts({ ...row, headers: '{"h":"€"}' }, bytesMax + 1);
-    expect(texts.at(-2)?.endsWith(headers)).toBe(true);
   });
 });
 
