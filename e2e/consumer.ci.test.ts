@@ -31,6 +31,7 @@ const packages = [
   'embedded-postgres',
   'drizzle-adapter',
   'logical-replication',
+  'postgres-admin',
   'testing',
   'conformance',
   'http',

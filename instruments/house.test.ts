@@ -193,7 +193,6 @@ const hiddenNamesMax: Readonly<Record<string, number>> = {
   'core index': 106,
   'drizzle-adapter index': 12,
   'drizzle-adapter log': 1,
-  'drizzle-adapter operation': 1,
   // The functions and their answers, from the package's main entry.
   'operator http': 27,
   // What a database is and has, from core's entry for adapters.

@@ -7,11 +7,12 @@ import { root } from './workspace.mjs';
 // Runs `npm run test:long`: what takes hours. With arguments, it runs only these parts; `--list` prints their names as JSON. Ends with a
 // table of the parts that ran, how long each took, and what failed.
 const test = (...args) => ['test', '--', ...args];
+const tested = (...projects) => test(...projects.map((name) => `--project=${name}`));
 const print = (chunk) => process.stdout.write(chunk);
-const adapterOn = { command: test('--project=drizzle-adapter', '--project=logical-replication') };
+const adapterOn = { command: tested('drizzle-adapter', 'logical-replication', 'postgres-admin') };
 const parts = {
   /** Processes, databases and brokers that are killed, stopped or cut off. */
-  faults: { command: test('--project=long') },
+  faults: { command: tested('long') },
   /** Delivery under load and random faults, for SOAK_MINUTES: `faults` has it for 3 minutes. SOAK_SEED repeats a run. */
   soak: { command: test('--project=long', 'delivery/soak'), env: { SOAK_MINUTES: '30' } },
   drill: { command: ['run', 'fault-drill'] },
@@ -21,19 +22,13 @@ const parts = {
   'postgres-17': { ...adapterOn, postgres: '17.10.0-beta.17' },
   'postgres-18': adapterOn,
   /** Every process of the service has the privileges that it needs, and no others. */
-  roles: { command: test('--project=wallet-service'), env: { WALLET_TEST_ROLES: 'on' } },
+  roles: { command: tested('wallet-service'), env: { WALLET_TEST_ROLES: 'on' } },
   grouped: {
-    command: test('--project=testing', '--project=drizzle-adapter', '--project=wallet-service'),
+    command: tested('testing', 'drizzle-adapter', 'postgres-admin', 'wallet-service'),
     env: { GROUP_COMMIT: 'on' },
   },
   seeds: {
-    command: test(
-      '--project=testing',
-      '--project=wallet-service',
-      '--project=drizzle-adapter',
-      'test/simulation',
-      'differential',
-    ),
+    command: [...tested('testing', 'wallet-service', 'drizzle-adapter'), 'test/simulation', 'differential'],
     env: { SIMULATION_SEEDS: '100000', SIMULATION_FROM: '5001', DIFFERENTIAL_COUNT: '2000' },
   },
   'mutants-core': { command: ['run', 'mutants', '--', 'packages/core/src'] },

@@ -12,7 +12,7 @@ const service = {
 /** These make up most of the modules. */
 const bundled = [
   /^drizzle-orm/,
-  /^@framework\/(cli|core|drizzle-adapter|events|http|logical-replication|operator|relay|service|telemetry)(\/(adapter|asyncapi|config|hono|http|log|security|server))?$/,
+  /^@framework\/(cli|core|drizzle-adapter|events|http|logical-replication|operator|postgres-admin|relay|service|telemetry)(\/(adapter|asyncapi|config|hono|http|log|operation|security|server))?$/,
   /^zod/,
   /^@?hono/,
   /^big.js/,

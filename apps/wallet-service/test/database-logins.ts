@@ -1,5 +1,6 @@
 import { parseFrameworkConfig } from '@framework/core';
-import { grantRoles, migrateShards } from '@framework/drizzle-adapter';
+import { migrateShards } from '@framework/drizzle-adapter';
+import { grantRoles } from '@framework/postgres-admin';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 

@@ -8,11 +8,15 @@ export {
   type ServerSession,
   prepareSession,
 } from './connection/server-session.js';
-export { type ShardNotes, shardNotes } from './migration/held-shards.js';
-export { type PendingMigration, type SchemaState, schemaState } from './migration/schema-check.js';
+export { inShortTransaction, inWritableDatabase } from './migration/in-database.js';
+export { isDisconnected } from './connection/client.js';
+export { sqlStateOf } from './connection/storage-error.js';
 export {
-  type DatabaseRole,
-  type Privileges,
-  type TablePrivilege,
-  frameworkTables,
-} from './migration/role-privileges.js';
+  type ShardRecord,
+  lockingShards,
+  namedShards,
+  readShards,
+  recordAdopted,
+  recordReleased,
+} from './migration/shard-record.js';
+export { type PendingMigration, type SchemaState, schemaState } from './migration/schema-check.js';

@@ -16,7 +16,7 @@ import type pg from 'pg';
 
 import { PgDeliveryStore } from './delivery/pg-delivery-store.js';
 import { EpochGuard } from './delivery/pg-handler-cursors.js';
-import { OwnedShards } from './migration/held-shards.js';
+import { OwnedShards } from './migration/owned-shards.js';
 import {
   type Opening,
   TablesInUseError,
@@ -105,7 +105,7 @@ export class PgDatabase implements Database {
   readonly place: DatabasePlace;
   readonly #config: DatabaseConfig;
   readonly #options: PostgresOptions;
-  readonly #held: OwnedShards;
+  readonly #owned: OwnedShards;
   /** These check a database while it is opened, before and after it is migrated. */
   readonly #guards: readonly ConnectionGuard[];
   /**
@@ -133,10 +133,10 @@ export class PgDatabase implements Database {
     this.#config = config;
     this.#options = options;
     this.#warn = quiet(options.onWarning ?? printWarning);
-    this.#held = new OwnedShards(database, options.commands);
+    this.#owned = new OwnedShards(database, options.commands);
     const epochs = new EpochGuard(config.path, this.#warn);
-    this.#guards = [epochs, this.#held.whenOpening];
-    this.#openedGuards = [{ ensure: (client) => this.#refuseUnmigrated(client) }, epochs, this.#held];
+    this.#guards = [epochs, this.#owned.whenOpening];
+    this.#openedGuards = [{ ensure: (client) => this.#refuseUnmigrated(client) }, epochs, this.#owned];
     const { applicationName = applicationNameDefault } = options;
     this.place = new DatabasePlace(config);
     this.pool = new ConnectionPool(config, applicationName, this.place, this.#openedGuards, this.#warn);
@@ -289,7 +289,7 @@ export class PgDatabase implements Database {
   async #askOn(client: pg.ClientBase): Promise<void> {
     await refuseWithoutWrites(client);
     await this.#refuseUnmigrated(client);
-    await this.#held.ensure(client);
+    await this.#owned.ensure(client);
   }
 
   /** Only a member's `primary-config` must have the framework's tables. */

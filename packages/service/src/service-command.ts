@@ -1,15 +1,14 @@
 import { type FrameworkConfig, ShardIdentifier } from '@framework/core';
+import { type OperatorCommands, migrateShards } from '@framework/drizzle-adapter';
+import { type ChainEnd, checkChain } from '@framework/http/security';
 import {
-  type OperatorCommands,
   type RoleOptions,
   type ShardRelease,
   adoptShards,
   grantRoles,
-  migrateShards,
   releaseShards,
   roleStatements,
-} from '@framework/drizzle-adapter';
-import { type ChainEnd, checkChain } from '@framework/http/security';
+} from '@framework/postgres-admin';
 import type { AsyncApiDocument } from '@framework/relay/asyncapi';
 import { writeFile } from 'node:fs/promises';
 

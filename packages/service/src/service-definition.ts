@@ -1,5 +1,6 @@
 import type { ActionExecutor, DatabaseRegistry, ExecutorOptions, FrameworkConfig } from '@framework/core';
-import type { OperatorCommands, RoleOptions } from '@framework/drizzle-adapter';
+import type { OperatorCommands } from '@framework/drizzle-adapter';
+import type { RoleOptions } from '@framework/postgres-admin';
 import type { AnyEventHandler, Delivery } from '@framework/events';
 import type { ApiInfo, HttpApi, ProblemKinds, Route, ServedRelay } from '@framework/http';
 import type { Authentication, HttpSettings, securitySchema } from '@framework/http/security';

@@ -150,7 +150,7 @@ function logFindings(
   migrate: MigrateMode,
   say: Say,
 ): readonly Finding[] {
-  const { schema, notes } = log;
+  const { schema, shards: record } = log;
   const findings: Finding[] = [];
   if (schema.pending.length > 0) {
     const names = schema.pending.map(({ name, owner }) => `${name} of the ${owner}`);
@@ -162,9 +162,9 @@ function logFindings(
     findings.push(say('migrations-newer', `this release does not know ${schema.unknown.join(', ')}`));
   if (schema.edited.length > 0)
     findings.push(say('migrations-edited', `applied with other statements: ${schema.edited.join(', ')}`));
-  if (notes !== undefined) {
-    const missing = shards.filter((shard) => !notes.held.includes(shard));
-    const held = notes.held.length === 0 ? 'no shard' : notes.held.join(' and ');
+  if (record !== undefined) {
+    const missing = shards.filter((shard) => !record.owned.includes(shard));
+    const held = record.owned.length === 0 ? 'no shard' : record.owned.join(' and ');
     if (missing.length > 0)
       findings.push(
         say(

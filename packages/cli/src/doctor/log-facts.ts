@@ -1,11 +1,10 @@
 import {
-  type DatabaseRole,
   type SchemaState,
-  type ShardNotes,
-  frameworkTables,
+  type ShardRecord,
+  readShards,
   schemaState,
-  shardNotes,
 } from '@framework/drizzle-adapter/operation';
+import { type DatabaseRole, frameworkTables } from '@framework/postgres-admin';
 import type pg from 'pg';
 
 /** What decides about the look at a log. */
@@ -18,7 +17,7 @@ export interface LogOptions {
 /** What the log of a database says. */
 export interface LogFacts {
   readonly schema: SchemaState;
-  readonly notes: ShardNotes | undefined;
+  readonly shards: ShardRecord | undefined;
   /** Missing privileges, such as `insert on eventlog.events`. */
   readonly missingPrivileges: readonly string[];
   /** The partitions of this month and the next that are missing, by name. */
@@ -31,12 +30,12 @@ export async function logOf(client: pg.Client, { roles, migrationsFolder }: LogO
   const missingPrivileges = await missingIn(client, roles);
   if (missingPrivileges === undefined) {
     const schema = await schemaState(client, migrationsFolder);
-    return { schema, notes: undefined, missingPrivileges: [], missingPartitions: [], hasDefaultRows: false };
+    return { schema, shards: undefined, missingPrivileges: [], missingPartitions: [], hasDefaultRows: false };
   }
   const may = (text: string): boolean => !missingPrivileges.includes(text);
   if (!may('usage on schema eventlog')) {
     const schema = { pending: [], unknown: [], edited: [] };
-    return { schema, notes: undefined, missingPrivileges, missingPartitions: [], hasDefaultRows: false };
+    return { schema, shards: undefined, missingPrivileges, missingPartitions: [], hasDefaultRows: false };
   }
   const { rows } = await client.query<TablesRow>(tablesText);
   const [{ missing, hasDefaultRows, hasShards } = { missing: [], hasDefaultRows: false, hasShards: false }] =
@@ -45,7 +44,7 @@ export async function logOf(client: pg.Client, { roles, migrationsFolder }: LogO
     schema: may('select on eventlog.migrations')
       ? await schemaState(client, migrationsFolder)
       : { pending: [], unknown: [], edited: [] },
-    notes: hasShards && may('select on eventlog.shards') ? await shardNotes(client) : undefined,
+    shards: hasShards && may('select on eventlog.shards') ? await readShards(client) : undefined,
     missingPrivileges,
     missingPartitions: missing,
     hasDefaultRows,

@@ -51,6 +51,11 @@ export function streamOf(client: pg.Client): Socket {
   return (client as unknown as { readonly connection: { readonly stream: Socket } }).connection.stream;
 }
 
+/** Whether the client has lost its connection. What it has sent may still arrive at the server. */
+export function isDisconnected(client: pg.Client): boolean {
+  return streamOf(client).destroyed;
+}
+
 /** The function of the server that waits for standbys; unlike its warning, its name is not translated. */
 const waitForStandbys = 'SyncRepWaitForLSN';
 

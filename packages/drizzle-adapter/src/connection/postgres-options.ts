@@ -145,11 +145,11 @@ export interface OperatorCommands {
   readonly adopt?: (shards: readonly ShardIdentifier[]) => string;
 }
 
-/** The default commands: calls of this package's functions. */
+/** The default commands: calls of functions. */
 export const defaultCommands: Required<OperatorCommands> = {
   migrate: 'migrateShards(sharding, migrationsFolder)',
   adopt: (shards) => {
     const list = shards.map(({ group, member }) => `ShardIdentifier.of(${group}, ${member})`);
-    return `adoptShards(sharding, [${list.join(', ')}])`;
+    return `adoptShards(sharding, [${list.join(', ')}]) of @framework/postgres-admin`;
   },
 };

@@ -188,7 +188,7 @@ export function isCancelled(error: unknown): boolean {
 }
 
 /** Whether a statement was refused because it did not get a lock within its lock timeout. */
-export function isLockedOut(error: unknown): boolean {
+function isLockedOut(error: unknown): boolean {
   return error instanceof pg.DatabaseError && error.code === lockedState;
 }
 

@@ -6,6 +6,7 @@ import type pg from 'pg';
 import { ClosingClient, streamOf } from '../connection/client.js';
 import { connectionSettings } from '../connection/connection-pool.js';
 import { databasePlace } from '../connection/postgres-address.js';
+import { refuseWithoutWrites } from '../connection/server-role.js';
 import { SilenceWatch } from '../connection/silence-watch.js';
 
 const connectionTimeoutMs = 10_000;
@@ -61,6 +62,24 @@ export async function inDatabase<Result>(
     signal?.removeEventListener('abort', giveUp);
     await sessionEnd;
   }
+}
+
+/**
+ * Runs an operator's work on its own connection to a server that accepts writes, as {@link inDatabase} does.
+ *
+ * @param purpose the start of the connection's name in `pg_stat_activity`; a unique suffix is added
+ * @throws FrameworkError unchanged; any other error as the cause of an Error with the database's path and address
+ */
+export function inWritableDatabase<Result>(
+  config: DatabaseConfig,
+  purpose: string,
+  work: (client: pg.Client) => Promise<Result>,
+): Promise<Result> {
+  const checked = async (client: pg.Client): Promise<Result> => {
+    await refuseWithoutWrites(client);
+    return work(client);
+  };
+  return namingDatabase(config, inDatabase(config, undefined, checked, purpose));
 }
 
 /** Ends a session on the server. Otherwise it would keep its locks and finish a statement whose result nobody needs. */

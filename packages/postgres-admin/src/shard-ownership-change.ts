@@ -5,15 +5,21 @@ import {
   configuredDatabases,
   primaryConfig,
 } from '@framework/core/adapter';
+import {
+  type ShardRecord,
+  databasePlace,
+  inShortTransaction,
+  inWritableDatabase,
+  isDisconnected,
+  lockingShards,
+  parsePostgresAddress,
+  readShards,
+  recordAdopted,
+  recordReleased,
+  sqlStateOf,
+} from '@framework/drizzle-adapter/operation';
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
-
-import { streamOf } from '../connection/client.js';
-import { databasePlace, parsePostgresAddress } from '../connection/postgres-address.js';
-import { refuseWithoutWrites } from '../connection/server-role.js';
-import { isLockedOut, sqlStateOf } from '../connection/storage-error.js';
-import { type ShardNotes, adopt, changingShards, release, shardNotes } from './held-shards.js';
-import { inDatabase, inShortTransaction, namingDatabase } from './in-database.js';
 
 /**
  * How long a change may take, and how long a lock is kept for a process that may be gone. The process sends a statement
@@ -27,12 +33,14 @@ const lockKeptMs = 60_000;
  */
 const commitMaxMs = 5_000;
 const purpose = 'framework shards';
+/** SQLSTATE of a lock that was not available in time. */
+const lockNotAvailable = '55P03';
 
 /** The databases' records of their shards before a change; `undefined` for a database without a record. */
-export type Holdings = ReadonlyMap<ConfiguredDatabase, ShardNotes | undefined>;
+export type ShardRecords = ReadonlyMap<ConfiguredDatabase, ShardRecord | undefined>;
 
-/** Tries the changes that are planned for a database; everything it does is rolled back. */
-export type Trial = (client: pg.ClientBase, database: ConfiguredDatabase) => Promise<unknown>;
+/** Executes the changes that are planned for a database; everything it does is rolled back. */
+export type DryRun = (client: pg.ClientBase, database: ConfiguredDatabase) => Promise<unknown>;
 
 /** A connection that keeps a database's lock during a change. */
 interface Keeper {
@@ -44,7 +52,7 @@ interface Keeper {
 /** A change of the shards that databases hold. Locks keep others from changing them at the same time. */
 export class ShardOwnershipChange {
   readonly #databases: readonly ConfiguredDatabase[];
-  readonly #holdings = new Map<ConfiguredDatabase, ShardNotes | undefined>();
+  readonly #records = new Map<ConfiguredDatabase, ShardRecord | undefined>();
   readonly #keepers: Keeper[] = [];
   readonly #done = Promise.withResolvers<void>();
 
@@ -54,20 +62,20 @@ export class ShardOwnershipChange {
   }
 
   /**
-   * Locks the databases, tries the planned changes, and then runs the work. Each database has a connection that keeps
+   * Locks the databases, makes a dry run of the planned changes, and then runs the work. Each database has a connection that keeps
    * its lock for all transactions of the work, even behind a pooler.
    *
-   * @throws Error naming the database that cannot be reached, is not migrated, refuses the trial, or is being changed
+   * @throws Error naming the database that cannot be reached, is not migrated, refuses the dry run, or is being changed
    * by somebody else. Its cause says why. Nothing has been changed then
    */
   static async run<Result>(
     databases: readonly ConfiguredDatabase[],
-    trial: Trial,
+    dryRun: DryRun,
     work: (change: ShardOwnershipChange) => Promise<Result>,
   ): Promise<Result> {
     const change = new ShardOwnershipChange(databases);
     try {
-      for (const database of change.#databases) await change.#lock(database, trial);
+      for (const database of change.#databases) await change.#lock(database, dryRun);
       return await work(change);
     } finally {
       change.#done.resolve();
@@ -76,8 +84,8 @@ export class ShardOwnershipChange {
   }
 
   /** The databases' records before the change. */
-  get holdings(): Holdings {
-    return this.#holdings;
+  get records(): ShardRecords {
+    return this.#records;
   }
 
   /** Assigns shards to a database. */
@@ -87,7 +95,9 @@ export class ShardOwnershipChange {
     { onlyFirst }: { readonly onlyFirst: boolean },
   ): Promise<void> {
     if (shards.length === 0) return;
-    await within(database, (client) => this.#change(client, () => adopt(client, shards, { onlyFirst })));
+    await inWritableDatabase(database.config, purpose, (client) =>
+      this.#change(client, () => recordAdopted(client, shards, { onlyFirst })),
+    );
   }
 
   /**
@@ -101,9 +111,9 @@ export class ShardOwnershipChange {
     shards: readonly ShardIdentifier[],
   ): Promise<readonly string[]> {
     if (shards.length === 0) return [];
-    return within(database, async (client) => {
-      const noted = await this.#change(client, () => release(client, shards));
-      return noted.length > 0 ? endSessions(client, purpose) : [];
+    return inWritableDatabase(database.config, purpose, async (client) => {
+      const recorded = await this.#change(client, () => recordReleased(client, shards));
+      return recorded.length > 0 ? endSessions(client, purpose) : [];
     });
   }
 
@@ -118,15 +128,15 @@ export class ShardOwnershipChange {
       });
     } catch (error) {
       // Its commit may still arrive at the server, so the locks must be kept until it cannot succeed any more.
-      if (streamOf(client).destroyed) await delay(commitMaxMs);
+      if (isDisconnected(client)) await delay(commitMaxMs);
       throw error;
     }
   }
 
-  async #lock(database: ConfiguredDatabase, trial: Trial): Promise<void> {
+  async #lock(database: ConfiguredDatabase, dryRun: DryRun): Promise<void> {
     const locked = Promise.withResolvers<pg.ClientBase>();
-    const keep = within(database, (client) =>
-      changingShards(client, async () => {
+    const keep = inWritableDatabase(database.config, purpose, (client) =>
+      lockingShards(client, async () => {
         // Overrides the role's settings: the lock is kept while the connection is idle, but not if its process is gone.
         await client.query(
           `select set_config(name, timeout, true) from pg_settings
@@ -134,14 +144,14 @@ export class ShardOwnershipChange {
              on name = its_name`,
           [String(lockKeptMs), String(changeMaxMs)],
         );
-        this.#holdings.set(database, await shardNotes(client));
-        await client.query('savepoint trial');
-        await trial(client, database);
-        await client.query('rollback to savepoint trial');
+        this.#records.set(database, await readShards(client));
+        await client.query('savepoint dry_run');
+        await dryRun(client, database);
+        await client.query('rollback to savepoint dry_run');
         locked.resolve(client);
         await this.#done.promise;
       }).catch((error: unknown) => {
-        if (!isLockedOut(error)) throw error;
+        if (sqlStateOf(error) !== lockNotAvailable) throw error;
         throw new Error(
           'somebody else is changing which shards it holds; nothing was changed, try again later',
           {
@@ -179,9 +189,9 @@ export class ShardOwnershipChange {
  *
  * @throws UnknownShardError `unknown-shard` when one of the given shards is not configured
  */
-export function holdersIn(
+export function primaryDatabases(
   sharding: ShardingConfig,
-  shards: readonly ShardIdentifier[],
+  shards: readonly ShardIdentifier[] = [],
 ): readonly ConfiguredDatabase[] {
   const databases = configuredDatabases(sharding, { parseAddress: parsePostgresAddress }).filter(
     ({ config }) => config.name === primaryConfig,
@@ -189,18 +199,6 @@ export function holdersIn(
   for (const shard of shards)
     if (!databases.some((database) => database.shards.includes(shard))) throw new UnknownShardError(shard);
   return databases;
-}
-
-/** Runs the work on its own connection to a primary server; errors name the database. */
-function within<Result>(
-  { config }: ConfiguredDatabase,
-  work: (client: pg.Client) => Promise<Result>,
-): Promise<Result> {
-  const worked = async (client: pg.Client): Promise<Result> => {
-    await refuseWithoutWrites(client);
-    return work(client);
-  };
-  return namingDatabase(config, inDatabase(config, undefined, worked, purpose));
 }
 
 function byPlace({ config: one }: ConfiguredDatabase, { config: other }: ConfiguredDatabase): number {

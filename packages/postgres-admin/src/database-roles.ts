@@ -1,10 +1,8 @@
 import { ConfigurationError } from '@framework/core';
 import { type OptionNames, type ShardingConfig, refuseUnknownOptions } from '@framework/core/adapter';
+import { inShortTransaction, inWritableDatabase } from '@framework/drizzle-adapter/operation';
 import pg from 'pg';
 
-import { refuseWithoutWrites } from '../connection/server-role.js';
-import { holdersIn } from './holdings-change.js';
-import { inDatabase, inShortTransaction, namingDatabase } from './in-database.js';
 import {
   type DatabaseRole,
   type TablePrivilege,
@@ -13,6 +11,7 @@ import {
   ownNameOf,
   wantedOn,
 } from './role-privileges.js';
+import { primaryDatabases } from './shard-ownership-change.js';
 
 const { escapeIdentifier, escapeLiteral } = pg;
 
@@ -99,17 +98,15 @@ async function onEachDatabase(
     throw new ConfigurationError([{ path: 'roles.prefix', message }]);
   }
   const results: RoleStatements[] = [];
-  for (const { config } of holdersIn(sharding, [])) {
-    const inOne = async (client: pg.Client): Promise<readonly string[]> => {
-      await refuseWithoutWrites(client);
-      return inShortTransaction(client, async () => {
+  for (const { config } of primaryDatabases(sharding)) {
+    const statements = await inWritableDatabase(config, 'framework roles', (client) =>
+      inShortTransaction(client, async () => {
         // Names with their schema everywhere, and no two changes of the same privileges at once.
         await client.query(`set local search_path = pg_catalog;
           select pg_advisory_xact_lock(hashtextextended('eventlog.roles', 0))`);
         return work(client, () => missingIn(client, (role) => `${prefix}_${role}`, options));
-      });
-    };
-    const statements = await namingDatabase(config, inDatabase(config, undefined, inOne, 'framework roles'));
+      }),
+    );
     results.push({ database: config.path, statements });
   }
   return results;

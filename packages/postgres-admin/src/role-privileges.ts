@@ -1,8 +1,14 @@
-/** The roles of a database, from the most powerful one to the one that only reads. */
-export const databaseRoles = ['migrator', 'application', 'delivery', 'relay', 'operator'] as const;
-
 /** What a process or a person does with a database. */
-export type DatabaseRole = (typeof databaseRoles)[number];
+export type DatabaseRole = 'migrator' | 'application' | 'delivery' | 'relay' | 'operator';
+
+/** The roles of a database, from the most powerful one to the one that only reads. */
+export const databaseRoles: readonly DatabaseRole[] = [
+  'migrator',
+  'application',
+  'delivery',
+  'relay',
+  'operator',
+];
 
 /** What a role may do with a table. */
 export type TablePrivilege = 'select' | 'insert' | 'update' | 'delete';

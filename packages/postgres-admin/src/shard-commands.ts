@@ -1,62 +1,14 @@
 import type { ShardIdentifier } from '@framework/core';
+import type { ConfiguredDatabase, ShardingConfig } from '@framework/core/adapter';
 import {
-  type ConfiguredDatabase,
-  type ShardingConfig,
-  configuredDatabases,
-  primaryConfig,
-} from '@framework/core/adapter';
+  type ShardRecord,
+  namedShards,
+  readShards,
+  recordAdopted,
+  recordReleased,
+} from '@framework/drizzle-adapter/operation';
 
-import { parsePostgresAddress } from '../connection/postgres-address.js';
-import { type OperatorCommands, defaultCommands, printWarning } from '../connection/postgres-options.js';
-import { EpochGuard } from '../delivery/pg-handler-cursors.js';
-import { OwnedShards, type ShardNotes, adopt, namedShards, release, shardNotes } from './held-shards.js';
-import { ShardOwnershipChange, type Trial, holdersIn } from './holdings-change.js';
-import { namingDatabase } from './in-database.js';
-import { migrateDatabase } from './migrate-database.js';
-
-/** The migrations that were applied to one database. */
-export interface ShardMigration {
-  /** The database's path in the configuration. */
-  readonly database: string;
-  /** The migrations by name and owner, in order; empty if none was missing. */
-  readonly applied: readonly string[];
-}
-
-/**
- * Migrates the databases of all shards one after the other. For a separate deployment step; see `migrate` of the
- * driver.
- *
- * @param migrationsFolder the application's migrations, as `drizzle-kit generate` writes them
- * @param commands the commands that error messages suggest to operators
- * @throws Error naming the database, with the error of `pg` or Drizzle's migrator as its cause. The databases before it
- * have been migrated
- */
-export async function migrateShards(
-  sharding: ShardingConfig,
-  migrationsFolder?: string,
-  commands: OperatorCommands = {},
-): Promise<readonly ShardMigration[]> {
-  const migrations: ShardMigration[] = [];
-  for (const database of configuredDatabases(sharding, { parseAddress: parsePostgresAddress })) {
-    const { config } = database;
-    if (config.name !== primaryConfig) continue;
-    const guards = [
-      new EpochGuard(config.path, printWarning),
-      new OwnedShards(database, commands).whenOpening,
-    ];
-    const warn = (kind: 'newer-schema' | 'log-partitions', message: string): void =>
-      printWarning({ kind, database: config.path, message });
-    const opening = {
-      migrationsFolder,
-      guards,
-      migrateCommand: commands.migrate ?? defaultCommands.migrate,
-      warn,
-    };
-    const applied = await namingDatabase(config, migrateDatabase(config, opening));
-    migrations.push({ database: config.path, applied });
-  }
-  return migrations;
-}
+import { type DryRun, ShardOwnershipChange, primaryDatabases } from './shard-ownership-change.js';
 
 /** How adopting shards changed one database. */
 export interface ShardAdoption extends ShardRelease {
@@ -83,24 +35,24 @@ export async function adoptShards(
   shards: readonly ShardIdentifier[],
 ): Promise<readonly ShardAdoption[]> {
   const wanted = [...new Set(shards)];
-  const databases = holdersIn(sharding, wanted);
+  const databases = primaryDatabases(sharding, wanted);
   const adoptedBy = ({ shards: those }: ConfiguredDatabase): readonly ShardIdentifier[] =>
     wanted.filter((shard) => those.includes(shard));
   const releasedBy = ({ shards: those }: ConfiguredDatabase): readonly ShardIdentifier[] =>
     wanted.filter((shard) => !those.includes(shard));
-  const trial: Trial = async (client, database) => {
-    await release(client, releasedBy(database));
-    await adopt(client, adoptedBy(database), { onlyFirst: false });
+  const dryRun: DryRun = async (client, database) => {
+    await recordReleased(client, releasedBy(database));
+    await recordAdopted(client, adoptedBy(database), { onlyFirst: false });
   };
-  return ShardOwnershipChange.run(databases, trial, async (change) => {
+  return ShardOwnershipChange.run(databases, dryRun, async (change) => {
     const adoptions: ShardAdoption[] = [];
     // All databases release before any adopts, so that no two databases hold a shard at the same time.
     for (const database of databases) {
       const others = releasedBy(database);
-      const holdings = change.holdings.get(database);
+      const before = change.records.get(database);
       // Without a record, the next process to open it would assign all shards of its own, possibly old, configuration
       // to it.
-      if (holdings === undefined)
+      if (before === undefined)
         await change.adopt(
           database,
           database.shards.filter((shard) => !wanted.includes(shard)),
@@ -110,7 +62,7 @@ export async function adoptShards(
       adoptions.push({
         database: database.config.path,
         adopted: adoptedBy(database),
-        released: others.filter((shard) => holdings?.held.includes(shard)),
+        released: others.filter((shard) => before?.owned.includes(shard)),
         sessionsLeft,
       });
     }
@@ -155,19 +107,19 @@ export async function releaseShards(
 ): Promise<readonly ShardRelease[]> {
   const releasedBy = ({ shards: those }: ConfiguredDatabase): readonly ShardIdentifier[] =>
     those.filter((shard) => shards.includes(shard));
-  const databases = holdersIn(sharding, shards).filter((database) => releasedBy(database).length > 0);
-  const trial: Trial = async (client, database) => {
-    refuseOthers(releasedBy(database), await shardNotes(client));
-    await adopt(client, database.shards, { onlyFirst: true });
-    await release(client, releasedBy(database));
+  const databases = primaryDatabases(sharding, shards).filter((database) => releasedBy(database).length > 0);
+  const dryRun: DryRun = async (client, database) => {
+    refuseOthers(releasedBy(database), await readShards(client));
+    await recordAdopted(client, database.shards, { onlyFirst: true });
+    await recordReleased(client, releasedBy(database));
   };
-  return ShardOwnershipChange.run(databases, trial, async (change) => {
+  return ShardOwnershipChange.run(databases, dryRun, async (change) => {
     const releases: ShardRelease[] = [];
     for (const database of databases) {
       const released = releasedBy(database);
       // A database without a record of its shards would record all of them when it is next opened, including the
       // released ones.
-      if (change.holdings.get(database) === undefined)
+      if (change.records.get(database) === undefined)
         await change.adopt(database, database.shards, { onlyFirst: true });
       const sessionsLeft = await change.release(database, released);
       releases.push({ database: database.config.path, released, sessionsLeft });
@@ -177,12 +129,12 @@ export async function releaseShards(
 }
 
 /** Refuses to release shards that the database never held, because it is then probably the wrong database. */
-function refuseOthers(shards: readonly ShardIdentifier[], notes: ShardNotes | undefined): void {
-  if (notes === undefined) return;
-  const unknown = shards.filter((shard) => !notes.held.includes(shard) && !notes.released.includes(shard));
+function refuseOthers(shards: readonly ShardIdentifier[], record: ShardRecord | undefined): void {
+  if (record === undefined) return;
+  const unknown = shards.filter((shard) => !record.owned.includes(shard) && !record.released.includes(shard));
   if (unknown.length === 0) return;
   throw new Error(
-    `the database holds ${namedShards(notes.held)}, and never held ${namedShards(unknown)}; nothing was changed: ` +
+    `the database holds ${namedShards(record.owned)}, and never held ${namedShards(unknown)}; nothing was changed: ` +
       'correct the jdbc-url',
   );
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
-import { emptyDatabase } from './fixtures/empty-database.js';
-import { query } from './fixtures/query.js';
+import { emptyDatabase } from '../../drizzle-adapter/test/fixtures/empty-database.js';
+import { query } from '../../drizzle-adapter/test/fixtures/query.js';
 import { RoleLogins } from './fixtures/role-logins.js';
 import { runAs } from './fixtures/role-operations.js';
 

@@ -1,18 +1,19 @@
 import { ShardIdentifier } from '@framework/core';
+import { migrateShards } from '@framework/drizzle-adapter';
 import type { FaultProxy } from '@framework/testing';
 import type { TestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { adoptShards, migrateShards } from '../src/index.js';
-import { emptyDatabase } from './fixtures/empty-database.js';
-import { LimitedRole } from './fixtures/limited-role.js';
-import { lockWaiters } from './fixtures/lock-waiters.js';
-import { migrationsFolder } from './fixtures/migrations-folder.js';
-import { openRegistry, suiteOn } from './fixtures/open-registry.js';
-import { proxied } from './fixtures/proxied.js';
-import { query } from './fixtures/query.js';
-import { at, heldBy, opened } from './fixtures/shard-notes.js';
-import { shardingConfig } from './fixtures/sharding-config.js';
+import { adoptShards } from '../src/index.js';
+import { emptyDatabase } from '../../drizzle-adapter/test/fixtures/empty-database.js';
+import { LimitedRole } from '../../drizzle-adapter/test/fixtures/limited-role.js';
+import { lockWaiters } from '../../drizzle-adapter/test/fixtures/lock-waiters.js';
+import { migrationsFolder } from '../../drizzle-adapter/test/fixtures/migrations-folder.js';
+import { openRegistry, suiteOn } from '../../drizzle-adapter/test/fixtures/open-registry.js';
+import { proxied } from '../../drizzle-adapter/test/fixtures/proxied.js';
+import { query } from '../../drizzle-adapter/test/fixtures/query.js';
+import { at, heldBy, opened } from '../../drizzle-adapter/test/fixtures/shard-record.js';
+import { shardingConfig } from '../../drizzle-adapter/test/fixtures/sharding-config.js';
 
 const [first, second, third] = [[0, 0] as const, [0, 1] as const, [1, 0] as const];
 const shard = ShardIdentifier.of(0, 1);
@@ -211,24 +212,4 @@ describe('a shard that is adopted', () => {
       { '0/1': true, '1/0': true },
     ]);
   });
-});
-
-test('a database without a record of its shards is not mistaken for the one that was opened', async () => {
-  const one = await emptyDatabase();
-  const registry = openRegistry([at(first, one)]);
-  await registry.ready();
-  const suite = suiteOn(registry);
-  await suite.openAccount(ShardIdentifier.of(0, 0));
-  await query(
-    one.url,
-    `delete from eventlog.shards;
-     select pg_terminate_backend(pid, 5000) from pg_stat_activity
-     where datname = current_database() and pid <> pg_backend_pid()`,
-  );
-  await expect(suite.openAccount(ShardIdentifier.of(0, 0))).rejects.toMatchObject({
-    code: 'shard-unavailable',
-  });
-  await expect(suite.openAccount(ShardIdentifier.of(0, 0))).rejects.toMatchObject({ kind: 'not-migrated' });
-  expect(await registry.status()).toMatchObject([{ ready: false, reason: { kind: 'not-migrated' } }]);
-  expect(await heldBy(one)).toEqual({});
 });

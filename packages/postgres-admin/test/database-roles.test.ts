@@ -1,18 +1,22 @@
-import { openDatabases } from '@framework/core';
+import { openDatabases, systemClock } from '@framework/core';
+import { postgres } from '@framework/drizzle-adapter';
+import { EmbeddedPostgres } from '@framework/embedded-postgres';
+import { logicalReplication } from '@framework/logical-replication';
+import { TestPostgres } from '@framework/testing/postgres';
 import { readFileSync } from 'node:fs';
 import { describe, expect, onTestFinished, test } from 'vitest';
 
-import { grantRoles, postgres, roleStatements } from '../src/index.js';
+import { grantRoles, roleStatements } from '../src/index.js';
 import {
   frameworkFunctions,
   frameworkSequences,
   frameworkTables,
   functionsForAll,
-} from '../src/migration/role-privileges.js';
-import { emptyDatabase } from './fixtures/empty-database.js';
-import { migrationsFolder } from './fixtures/migrations-folder.js';
-import { query } from './fixtures/query.js';
-import { shardingConfig } from './fixtures/sharding-config.js';
+} from '../src/role-privileges.js';
+import { emptyDatabase } from '../../drizzle-adapter/test/fixtures/empty-database.js';
+import { migrationsFolder } from '../../drizzle-adapter/test/fixtures/migrations-folder.js';
+import { query } from '../../drizzle-adapter/test/fixtures/query.js';
+import { shardingConfig } from '../../drizzle-adapter/test/fixtures/sharding-config.js';
 import { RoleLogins, type RoleName } from './fixtures/role-logins.js';
 
 describe('a role', () => {
@@ -123,6 +127,43 @@ test('a relay leaves dropping old partitions to others, and reports no error', a
   };
   expect(await dropAs('relay')).toEqual([]);
   expect(await dropAs('delivery')).toEqual(['events_2020_01']);
+});
+
+test('a relay may stream the log once the migrator has published it and its user may replicate', async () => {
+  const server = await EmbeddedPostgres.startTemporary({ settings: { fsync: 'off', wal_level: 'logical' } });
+  onTestFinished(() => server.stop());
+  const database = await new TestPostgres(server.url('postgres'), async () => undefined).createDatabase();
+  const logins = await RoleLogins.migrated(database);
+  const databases = openDatabases(
+    logins.shardingAs('relay'),
+    postgres({ migrate: 'check', migrationsFolder }),
+  );
+  onTestFinished(() => databases.close());
+  await databases.ready();
+  const source = logicalReplication();
+  const feeds = databases.deliveries().map((delivery) =>
+    source.open({
+      ...delivery,
+      handler: 'notify',
+      clock: systemClock,
+      eventBytesMax: 10_000,
+      checkMs: 200,
+      onCommitted: () => undefined,
+      onError: () => undefined,
+    }),
+  );
+  onTestFinished(() => Promise.all(feeds.map((feed) => feed.close())).then(() => undefined));
+  const reasonIs = (reason: RegExp): Promise<void> =>
+    expect
+      .poll(() => source.states)
+      .toMatchObject([{ kind: 'by-cursor', reason: expect.stringMatching(reason) as string }]);
+  await reasonIs(/give the role the attribute REPLICATION/);
+  await query(database.url, `alter role ${logins.prefix}_relay_user replication`);
+  await reasonIs(/refuses to create the publication framework_events .*: give the role/);
+  const page = readFileSync(new URL('../../../docs/operations/database-roles.md', import.meta.url), 'utf8');
+  const [publication = ''] = /^create publication .*;$/m.exec(page) ?? [];
+  await query(logins.urlAs('migrator'), publication);
+  await expect.poll(() => source.states).toMatchObject([{ kind: 'streaming' }]);
 });
 
 /** Grants a privilege on the log to everybody, which only leads to a warning if the role may not, and fails unless they have it. */
