@@ -148,6 +148,7 @@ export {
   UnknownEventTypeError,
   UnreadableEventError,
   UnreadableMessageError,
+  UnreadableValueError,
   InvalidPageLimitError,
   UnstorableValueError,
 } from './errors/value-errors.js';

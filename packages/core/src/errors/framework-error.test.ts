@@ -66,6 +66,7 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkError>> = {
     { path: 'amount', reason: 'it is missing' },
     { cause },
   ),
+  'unreadable-value': new values.UnreadableValueError('wallets.due_date', 'id', { cause }),
   'unreadable-message': new values.UnreadableMessageError('id', 'is missing', { cause }),
   'unknown-event-type': new values.UnknownEventTypeError('com.example.Opened', ['com.example.Closed']),
   'limit-exceeded': new LimitExceededError('changesMax', 1_000, 'too many'),

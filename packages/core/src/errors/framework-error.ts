@@ -36,6 +36,7 @@ export const errorCodes = {
   'invalid-model': false,
   'invalid-configuration': false,
   'unstorable-value': false,
+  'unreadable-value': false,
   'unreadable-event': false,
   'unreadable-message': false,
   'unknown-event-type': false,

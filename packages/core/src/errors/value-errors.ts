@@ -55,6 +55,27 @@ export class UnstorableValueError extends FrameworkError {
   }
 }
 
+/** A row holds a value that a model cannot hold; the framework has not written it. */
+export class UnreadableValueError extends FrameworkError {
+  /** The table and the column, such as `wallets.due_date`. */
+  readonly path: string;
+  /** The id of the row. */
+  readonly rowId: string;
+
+  /** @param options its cause says why */
+  constructor(path: string, rowId: string, options: { readonly cause: unknown }) {
+    const { cause } = options;
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    super(
+      'unreadable-value',
+      `${path} of the row ${rowId} cannot be read: ${reason}. Correct the row, or declare another type of column.`,
+      options,
+    );
+    this.path = path;
+    this.rowId = rowId;
+  }
+}
+
 /** An event in the log does not fit what its class declares now: the class has changed since the row was written. */
 export class UnreadableEventError extends FrameworkError {
   /** The `event_type` in the log. */

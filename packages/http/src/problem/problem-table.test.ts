@@ -52,6 +52,7 @@ const internal: readonly ErrorCode[] = [
   'unstorable-value',
   'unreadable-event',
   'unreadable-message',
+  'unreadable-value',
   'unknown-event-type',
   'limit-exceeded',
   'handler-timeout',
