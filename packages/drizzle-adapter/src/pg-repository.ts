@@ -165,7 +165,10 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
   readonly #modelOf: ToModel<M, T>;
   readonly #toRow: ToRow<M, T> | undefined;
 
-  /** @throws InvariantViolationError `invariant-violation` when the table or the registry does not fit */
+  /**
+   * @throws InvariantViolationError `invariant-violation` when the registry does not fit, or the table has a column of a type that is not
+   * supported
+   */
   constructor(options: PgRepositoryOptions<M, T>) {
     const { model, table, databases, strategy, toModel, toRow } = options as StoredModel<M, T> &
       Mappings<M, T>;
@@ -189,11 +192,10 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return this.#rowOf(model, true);
   }
 
-  /** How many characters and bytes the values of an encoded row have that can be long. */
+  /** How many characters the values of an encoded row have that can be long. */
   sizeOf(encoded: unknown): number {
     let size = 0;
-    for (const value of (encoded as Row).values)
-      if (typeof value === 'string' || Buffer.isBuffer(value)) size += value.length;
+    for (const value of (encoded as Row).values) if (typeof value === 'string') size += value.length;
     return size;
   }
 
@@ -213,8 +215,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
    * How a model is written as JSON beside an idempotency key: with the keys of the table's columns, and each value in the form in
    * which it is sent to the database.
    *
-   * @throws InvariantViolationError `invariant-violation` when only the database knows the value of a column, or a column has a
-   * custom type
+   * @throws InvariantViolationError `invariant-violation` when only the database knows the values of a column
    */
   jsonCodec(): ModelJsonCodec<M> {
     const json = new RowJson(modelNameOf(this.model), this.table, this.#toRow === undefined);

@@ -2,11 +2,9 @@
 import type { DatabaseRegistry } from '@framework/core';
 import { UnstorableValueError } from '@framework/core/adapter';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { pgTable, real } from 'drizzle-orm/pg-core';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 
-import { columnGuard } from '../src/column/column-guard.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { changeSetOf, persist, persistInGroup } from './fixtures/persist.js';
 import { query } from './fixtures/query.js';
@@ -41,18 +39,8 @@ const kept: readonly (readonly [SampleColumn, readonly unknown[]])[] = [
   ['dayText', ['2026-03-04', '2024-02-29', '0001-01-01', '9999-12-31']],
   ['at', ['07:05:00', '23:59:59.999999', '00:00:00', '24:00:00', '07:05:00.1']],
   ['atSecond', ['07:05:59']],
-  ['atZone', ['07:05:00+00', '07:05:00.5+05:30', '23:00:00-15:59', '24:00:00+01', '07:05:00-00:30']],
-  [
-    'span',
-    ['00:00:00', '01:30:00', '-01:30:00.000001', '1 year 2 mons 3 days 04:05:06.5', '-1 years +2 days'],
-  ],
-  ['span', ['-1 years -1 mons', '1 mon', '-1 days +02:03:00', '123456:00:00', '2147483647 days']],
-  ['spanMs', ['00:00:00.123']],
-  ['net', ['10.0.0.1', '10.0.0.1/8', '2001:db8::1', '2001:db8::/32', '::ffff:1.2.3.4', '0.0.0.0/0', '::']],
-  ['block', ['10.0.0.0/8', '10.0.0.1/32', '2001:db8::/32', '::1/128']],
-  ['mac', ['08:00:2b:01:02:03']],
-  ['mac8', ['08:00:2b:01:02:03:04:05']],
   ['moment', [new Date('2026-03-04T15:16:17.123Z')]],
+  ['local', [new Date('0001-01-01T00:00:00.001Z'), new Date('9999-12-31T23:59:59.999Z')]],
   ['momentText', ['2026-03-04 15:16:17.123456+00', '2026-07-04 15:16:17+00']],
   ['localText', ['2026-03-08 02:30:00.123']],
   ['owner', ['018f3c00-0000-7abc-8000-00000000000a']],
@@ -63,33 +51,18 @@ const kept: readonly (readonly [SampleColumn, readonly unknown[]])[] = [
   ['code', ['a  ', 'abc', '   ']],
   ['amount', ['1.50', '0.000', `${'9'.repeat(400)}.${'1'.repeat(400)}`]],
   ['score', [0.1 + 0.2, 5e-324, Number.MAX_VALUE]],
-  ['weight', [0.1, 0.00024414062, 1.2621775e-29, 1.5474251e26, 1e-45, 8.999999e9]],
+  ['weight', [0.1, -0.000244141, 1.26218e-29, 1.54743e26, 1.1755e-38, 16_777_215]],
   ['doc', [{ b: 1, a: [0.1, 1e21, 1e-7] }, 'text', '12']],
   ['data', [{ b: 1, a: [0.1 + 0.2, 1e300, 5e-324, Number.MAX_SAFE_INTEGER] }, ['null', null], '12']],
   ['data', [JSON.parse('{"__proto__":{"a":1}}')]],
+  ['content', [Buffer.from([0, 92, 120, 255]), Buffer.alloc(0)]],
   ['notes', [['a', null, 'NULL', 'null', '', '{}', ',', '"', '\\'], [null], []]],
   ['moods', [['calm', null, 'NULL']]],
-  ['parts', [[{ a: 1 }, null, 'null', 'NULL', [null]], [null]]],
-  ['amounts', [['1.50', null]]],
-  ['moments', [[new Date(0), null]]],
-  ['days', [[new Date('2026-03-04'), null]]],
   ['counts', [[1, null, -1]]],
   ['quotas', [[2n ** 63n - 1n, null]]],
   ['safe', [[Number.MAX_SAFE_INTEGER, null, 0]]],
-  ['scores', [[0.1 + 0.2, null]]],
   ['flags', [[true, null, false]]],
   ['owners', [['018f3c00-0000-7abc-8000-00000000000a', null]]],
-  ['nets', [['10.0.0.1/8', null]]],
-  [
-    'grid',
-    [
-      [
-        ['a', null],
-        ['NULL', ''],
-      ],
-      [],
-    ],
-  ],
 ];
 
 describe.each([
@@ -114,17 +87,6 @@ const refused: readonly (readonly [SampleColumn, readonly unknown[]])[] = [
   ['dayText', ['2026-3-4', '04.03.2026', 'today', '2026-02-30', '10000-01-01', '0000-01-01', new Date(0)]],
   ['at', ['7:5', '07:05', '07:05:00.10', '07:05:00.1234567', '07:05:60', '25:00:00', '7pm', '24:00:01']],
   ['atSecond', ['07:05:59.6']],
-  ['atZone', ['07:05:00', '07:05:00Z', '07:05:00+0', '07:05:00-00', '07:05:00+05:00', '07:05:00+16']],
-  [
-    'span',
-    ['90 minutes', 'PT90M', '1 day 24:00:00x', '13 mons', '1 years', '1 day 1:00:00', '00:00:00.10', ''],
-  ],
-  ['span', ['-00:00:00', '1 day 00:00:00', '-1 days 02:03:00', '001:00:00', '2147483648 days']],
-  ['spanMs', ['00:00:00.1234']],
-  ['net', ['10.0.0.1/32', '10.0.0.01', '2001:DB8::1', '2001:db8:0:0:0:0:0:1', '::1/128', 'localhost', '']],
-  ['block', ['10.0.0.0', '10/8', '2001:db8::', '10.0.0.1/8', '2001:db8::1/32']],
-  ['mac', ['08-00-2b-01-02-03', '08:00:2B:01:02:03']],
-  ['mac8', ['08:00:2b:01:02:03']],
   ['momentText', ['2026-03-04T15:16:17Z', '2026-03-04 15:16:17', '2026-03-04 15:16:17+01']],
   [
     'momentText',
@@ -139,10 +101,7 @@ const refused: readonly (readonly [SampleColumn, readonly unknown[]])[] = [
   ['amount', [1.5, `0.${'1'.repeat(20_000)}`]],
   ['count', ['1']],
   ['notes', [['a', undefined], Object.assign([], { 1: 'a' }), 'a', [5]]],
-  ['parts', [[undefined], [Number.NaN], [new Date()]]],
-  ['days', [[new Date('2026-03-04T15:16:17Z')]]],
   ['owners', [['X']]],
-  ['grid', [[['a'], ['b', 'c']], [[]], [['a'], null], ['a']]],
 ];
 
 test.each(refused)(
@@ -196,29 +155,6 @@ const zone = fc.constantFrom(
   '-00:30',
   '+00:00',
 );
-const unit = fc.constantFrom('year', 'years', 'mon', 'mons', 'month', 'day', 'days', 'hour', 'week');
-const signed = fc.oneof(fc.integer({ min: -30, max: 30 }), fc.integer()).map(String);
-const spanParts = fc.array(
-  fc.tuple(fc.constantFrom('', '+'), signed, unit).map(([s, n, u]) => `${s}${n} ${u}`),
-  {
-    maxLength: 3,
-  },
-);
-const span = fc
-  .tuple(spanParts, fc.constantFrom('', '-', '+'), fc.option(clock, { nil: '' }))
-  .map(([parts, sign, at]) => [...parts, ...(at === '' ? [] : [sign + at])].join(' '));
-const address = fc.oneof(
-  fc.ipV4(),
-  fc.ipV4Extended(),
-  fc.ipV6(),
-  fc
-    .array(fc.constantFrom('0', '0', '1', 'a', '00ab'), { minLength: 8, maxLength: 8 })
-    .map((w) => w.join(':')),
-  fc.array(fc.constantFrom('0', '1', 'f'), { maxLength: 7 }).map((w) => `::${w.join(':')}`),
-);
-const prefixed = fc
-  .tuple(address, fc.constantFrom('', '/0', '/8', '/31', '/32', '/33', '/127', '/128', '/08'))
-  .map(([ip, prefix]) => ip + prefix);
 const element = fc.option(
   fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom('NULL', 'null', '{}', '"', '\\')),
 );
@@ -234,11 +170,6 @@ const messy: readonly (readonly [SampleColumn, fc.Arbitrary<unknown>])[] = [
   ['dayText', fc.oneof(validDay, fc.constantFrom('infinity', 'epoch'))],
   ['at', clock],
   ['atSecond', clock],
-  ['atZone', fc.tuple(clock, zone).map((parts) => parts.join(''))],
-  ['span', span],
-  ['spanMs', span],
-  ['net', prefixed],
-  ['block', prefixed],
   // Only those in UTC are stored as they are.
   [
     'momentText',
@@ -256,16 +187,22 @@ const messy: readonly (readonly [SampleColumn, fc.Arbitrary<unknown>])[] = [
   ['code', fc.string({ maxLength: 4, unit: 'grapheme' })],
   ['short', fc.string({ maxLength: 5, unit: 'grapheme' })],
   ['score', fc.double()],
-  // Few doubles survive as single-precision numbers; whole numbers are among them.
-  ['weight', fc.oneof(fc.float(), fc.double(), fc.integer({ min: -(2 ** 24), max: 2 ** 24 }))],
+  [
+    'weight',
+    fc.oneof(
+      fc.double(),
+      fc.integer({ min: -(2 ** 25), max: 2 ** 25 }),
+      fc
+        .tuple(fc.integer({ min: -1_000_000, max: 1_000_000 }), fc.integer({ min: -44, max: 33 }))
+        .map(([n, e]) => Number(`${n}e${e}`)),
+    ),
+  ],
+  ['content', fc.uint8Array().map((bytes) => Buffer.from(bytes))],
+  ['local', fc.date()],
   ['data', readableJson],
   ['doc', readableJson],
   ['notes', fc.array(element)],
-  ['parts', fc.array(fc.option(readableJson))],
-  ['scores', fc.array(fc.option(fc.double()))],
   ['quotas', fc.array(fc.option(fc.bigInt({ min: -(2n ** 64n), max: 2n ** 64n })))],
-  ['days', fc.array(fc.option(fc.date().map((date) => new Date(date.setUTCHours(0, 0, 0, 0)))))],
-  ['grid', fc.array(fc.array(element, { maxLength: 2 }), { maxLength: 3 })],
 ];
 
 test.each(messy)(
@@ -298,24 +235,7 @@ function isStorable(sample: Sample): boolean {
 function plain(value: unknown): unknown {
   if (value === 0) return 0;
   if (Array.isArray(value)) return value.map(plain);
-  if (typeof value !== 'object' || value === null || value instanceof Date) return value;
+  if (typeof value !== 'object' || value === null || value instanceof Date || Buffer.isBuffer(value))
+    return value;
   return Object.fromEntries(Object.entries(value).map(([key, field]) => [key, plain(field)]));
 }
-
-test('a real that the database returns is accepted by its column', async () => {
-  const bits = fc.sample(fc.integer({ min: 0, max: 2 ** 32 - 1 }), { seed, numRuns: 5_000 });
-  const singles = [
-    ...Array.from({ length: 277 }, (_power, index) => 2 ** (index - 149)),
-    ...fc.sample(fc.integer({ min: 2 ** 24, max: 2 ** 36 }), { seed, numRuns: 1_000 }),
-    ...Array.from(new Float32Array(Uint32Array.from(bits).buffer)).filter(Number.isFinite),
-  ];
-  const url = new URL(database.url);
-  url.searchParams.set('options', '-c extra_float_digits=1');
-  const rows = await query<{ given: number }>(
-    url.href,
-    `select x::real as given from unnest(array[${singles.join()}]::float8[]) x where x::real <> 0`,
-  );
-  const guard = columnGuard(pgTable('weighed', { weight: real() }).weight);
-  for (const { given } of rows) expect(() => guard(given, 'weight')).not.toThrow();
-  expect(rows.length).toBeGreaterThan(5_000);
-});

@@ -15,13 +15,16 @@ import { type TestDatabase, createTestDatabase } from '@framework/testing/postgr
 import {
   type PgColumnBuilderBase,
   bigint,
+  boolean,
   date,
   doublePrecision,
+  integer,
   numeric,
   pgEnum,
   pgTable,
   real,
   text,
+  time,
   timestamp,
   varchar,
 } from 'drizzle-orm/pg-core';
@@ -62,49 +65,21 @@ const letters = ['ä', 'Z', 'b', '_', 'B', 'a', '\u{1f600}', 'ﬀ', '-b', 'é'] 
 
 describe('pages by a column', () => {
   test.each<[type: string, column: PgColumnBuilderBase, values: readonly string[]]>([
-    [
-      'numeric',
-      numeric('value').notNull(),
-      ['-Infinity', '-5', '1.5', '1.50', `1${'0'.repeat(131_071)}`, 'Infinity', 'NaN'],
-    ],
-    ['real', real('value').notNull(), ['-Infinity', '-1e-45', '0.1', '3.4028235e38', 'Infinity', 'NaN']],
-    [
-      'float8',
-      doublePrecision('value').notNull(),
-      ['-Infinity', '-0', '0', '5e-324', '1e300', 'Infinity', 'NaN'],
-    ],
-    [
-      'date',
-      date('value').notNull(),
-      [
-        '-infinity',
-        '4714-11-24 BC',
-        '4713-12-31 BC',
-        '0044-03-15 BC',
-        '0001-01-01',
-        '2026-01-01',
-        '12026-02-28',
-        '5874897-12-31',
-        'infinity',
-      ],
-    ],
+    ['numeric', numeric('value').notNull(), ['-5', '1.5', '1.50', `1${'0'.repeat(131_071)}`]],
+    ['real', real('value').notNull(), ['-3.4028235e38', '-1e-45', '0.1', '0.10000001', '3.4028235e38']],
+    ['float8', doublePrecision('value').notNull(), ['-1e300', '-0', '0', '5e-324', '1e300']],
+    ['date', date('value').notNull(), ['0001-01-01', '2026-01-01', '9999-12-31']],
+    ['time', time('value').notNull(), ['00:00:00', '07:05:00', '07:05:00.000001', '24:00:00']],
+    ['boolean', boolean('value').notNull(), ['false', 'true']],
     [
       'timestamp',
       timestamp('value', { mode: 'string' }).notNull(),
-      ['-infinity', '0044-03-15 BC', '0045-02-28 BC', '2026-01-01', '2026-01-01 00:00:00.000001', 'infinity'],
+      ['0001-01-01', '2026-01-01', '2026-01-01 00:00:00.000001', '2026-01-01 00:00:00.1'],
     ],
     [
       'timestamptz',
       timestamp('value', { withTimezone: true }).notNull(),
-      [
-        '-infinity',
-        '4714-11-24 BC',
-        '0005-02-28 BC',
-        '2026-01-01',
-        '2026-01-01 00:00:00.000001',
-        '294276-12-31 23:59:59.999999',
-        'infinity',
-      ],
+      ['0001-01-01', '2026-01-01', '2026-01-01 00:00:00.000001', '9999-12-31 23:59:59.999999'],
     ],
   ])('of type %s continue after any value, over several databases', async (type, column, values) => {
     await createTable(`, value ${type} not null`);
@@ -179,10 +154,13 @@ async function open(...members: readonly { readonly shard: ShardIdentifier; read
 }
 
 test.each<[type: string, column: PgColumnBuilderBase, values: readonly string[]]>([
-  ['real', real('value').notNull(), ['0b11', ' 1', '1e-50', '1e39', '']],
+  ['integer', integer('value').notNull(), ['', '1.5', '2147483648', 'x']],
+  ['bigint', bigint('value', { mode: 'bigint' }).notNull(), ['9223372036854775808', '1e2']],
+  ['real', real('value').notNull(), ['0b11', '1e-50', '1e39', '']],
   ['float8', doublePrecision('value').notNull(), ['0o7', '1\ufeff', '1e-400', '1e400', '']],
-  ['numeric', numeric('value').notNull(), ['1e2', '1'.repeat(131_073), `0.${'1'.repeat(16_384)}`, '1.', '-']],
-  ['date', date('value').notNull(), ['4714-11-23 BC', '5874898-01-01', '2026-02-29']],
+  ['numeric', numeric('value').notNull(), ['1'.repeat(131_073), '-', '']],
+  ['boolean', boolean('value').notNull(), ['maybe', '']],
+  ['date', date('value').notNull(), ['4714-11-23 BC', '5874898-01-01', '2026-02-29', '']],
   [
     'timestamp',
     timestamp('value', { mode: 'string' }).notNull(),

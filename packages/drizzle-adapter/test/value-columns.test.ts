@@ -12,9 +12,10 @@ import {
 import { Account, firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { eq, getTableColumns, sql } from 'drizzle-orm';
-import { type PgColumn, customType, numeric, pgTable, text, timestamp, uuid } from 'drizzle-orm/pg-core';
+import { type PgColumn, numeric, pgTable, text, timestamp, uuid } from 'drizzle-orm/pg-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { PgRepository, bigDecimal, entityColumns, shardedId, textId } from '../src/index.js';
+import { RowDecoder } from '../src/column/row-decoder.js';
 import type { Row } from '../src/write/row-encoder.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { persist, persistInGroup } from './fixtures/persist.js';
@@ -144,8 +145,8 @@ test('a staged row reads as the database will return it', () => {
   expect(repository.decode(repository.encode(bill), firstShard)).toBeUndefined();
   // The query that reads staged rows first asks the database about the table, so this test decodes only the row.
   const { shape, values } = repository.encode(bill) as Row;
-  const staged = values.map((value, index) => shape.staged?.[index]?.(value));
-  expect(staged).toEqual([bill.id, 'OPEN', 1, bill.accountId, bill.shopId, bill.amount, bill.tip, null]);
+  expect(shape.isWhole).toBe(true);
+  expect(new RowDecoder(bills).decode(values)).toEqual({ ...bill, note: null });
 });
 
 test('conditions accept the values of a column', async () => {
@@ -279,7 +280,7 @@ describe('a model stored as JSON beside an idempotency key', () => {
       version: 1,
       accountId: bill.accountId.value,
       shopId: 'shop no. 1',
-      amount: '25.5',
+      amount: '25.5000',
       tip: '3',
       note: null,
     });
@@ -298,15 +299,15 @@ describe('a model stored as JSON beside an idempotency key', () => {
     );
   });
 
-  test('holds values of every type that the adapter knows', () => {
+  test('holds values of every supported type', () => {
     const samples = new PgSampleRepository(databases);
     const values = {
       day: new Date('2026-03-04'),
       dayText: '2026-03-04',
       at: '07:05:00.25',
-      span: '1 year 2 mons',
       moment: new Date('2026-03-04T07:05:00.250Z'),
       momentText: '2026-03-04 07:05:00.25+00',
+      local: new Date('0001-01-01T00:00:00.001Z'),
       mood: 'wild',
       isOpen: true,
       amount: '1.50',
@@ -315,20 +316,12 @@ describe('a model stored as JSON beside an idempotency key', () => {
       score: 0.1,
       weight: 0.5,
       doc: { a: ['12', null] },
-      parts: [{ a: [1] }, '12', 12],
-      scores: [0.5, -1e300],
+      content: Buffer.from([0, 92, 255]),
       counts: [1, null],
       data: '12',
       notes: ['a', null, 'null', '{"b"}'],
-      amounts: ['1.50', null],
-      moments: [new Date('2026-03-04T07:05:00.250Z'), null],
-      days: [new Date('2026-03-04')],
       quotas: [-1n],
       flags: [true, false],
-      grid: [
-        ['a', 'b'],
-        ['c', null],
-      ],
     };
     const codec = samples.jsonCodec();
     const { id: _id, state: _state, version: _version, ...columns } = getTableColumns(sampleTable);
@@ -336,16 +329,17 @@ describe('a model stored as JSON beside an idempotency key', () => {
     expect(codec.decode(codec.encode(Sample.of(all))).values).toEqual(all);
   });
 
-  test.each([
-    ['a column that only the database fills in', numericTable().generated, /total/],
-    ['a column of a custom type', numericTable().custom, /total/],
-  ])('is refused by name for %s', (_what, table, name) => {
+  test('is refused by name for a column that only the database fills in', () => {
+    const table = pgTable('bills', {
+      ...entityColumns(Bill),
+      total: text('total').generatedAlwaysAs(sql`'none'`),
+    });
     const options = { model: Bill, table, databases, toModel: () => Bill.of(), toRow: () => ({}) };
     const incomplete = new PgRepository<Bill, typeof bills>(options as never);
     expect(() => incomplete.jsonCodec()).toThrow(
       expect.objectContaining({
         code: 'invariant-violation',
-        message: expect.stringMatching(name) as string,
+        message: expect.stringContaining('total') as string,
       }) as Error,
     );
   });
@@ -364,14 +358,3 @@ describe('a model stored as JSON beside an idempotency key', () => {
     );
   });
 });
-
-function numericTable() {
-  const money = customType<{ data: string }>({ dataType: () => 'money' });
-  return {
-    generated: pgTable('bills', {
-      ...entityColumns(Bill),
-      total: text('total').generatedAlwaysAs(sql`'none'`),
-    }),
-    custom: pgTable('bills', { ...entityColumns(Bill), total: money('total') }),
-  };
-}

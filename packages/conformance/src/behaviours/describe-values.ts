@@ -16,7 +16,7 @@ const exact: { readonly [Field in keyof AccountFields]: readonly AccountFields[F
     new Date(0),
     new Date('1850-06-01T12:34:56.789Z'),
     new Date('2024-02-29T23:59:59.999Z'),
-    new Date('1000-01-01T00:00:00.000Z'),
+    new Date('0001-01-01T00:00:00.000Z'),
     new Date('9999-12-31T23:59:59.999Z'),
   ],
   note: [null, '', ' ', text, 'x'.repeat(100_000), 'null', '0123'],

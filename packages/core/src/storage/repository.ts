@@ -236,32 +236,17 @@ function partsOf(cursor: string): readonly unknown[] {
 
 const comparers: Readonly<Record<ValueKind, (one: string, other: string) => number>> = {
   text: compareTexts,
-  number: (one, other) => compareSpecial(one, other) ?? Number(one) - Number(other),
+  number: (one, other) => Number(one) - Number(other),
   decimal: (one, other) => {
-    const special = compareSpecial(one, other);
-    if (special !== undefined) return special;
     const scale = Math.max(decimalsOf(one), decimalsOf(other));
     const difference = scaled(one, scale) - scaled(other, scale);
     return difference === 0n ? 0 : difference < 0n ? -1 : 1;
   },
 };
 
-/** The values without digits: NaN comes last, and an infinity comes before or after all numbers. */
-const ranks: ReadonlyMap<string, number> = new Map([
-  ['-Infinity', -1],
-  ['Infinity', 1],
-  ['NaN', 2],
-]);
-
-/** Compares two values if at least one of them has no digits; returns `undefined` if both have digits. */
-function compareSpecial(one: string, other: string): number | undefined {
-  const [rank, otherRank] = [ranks.get(one), ranks.get(other)];
-  return rank === undefined && otherRank === undefined ? undefined : (rank ?? 0) - (otherRank ?? 0);
-}
-
 /** Whether a text stands for a value that can be compared with those of a kind. */
 function isOfKind(text: string, kind: ValueKind): boolean {
-  if (kind === 'text' || ranks.has(text)) return true;
+  if (kind === 'text') return true;
   if (kind === 'decimal') return /^-?\d+(\.\d+)?$/.test(text);
   return text.trim() !== '' && Number.isFinite(Number(text));
 }
@@ -340,5 +325,6 @@ function orderedValue(value: unknown): readonly [ValueKind, string] | undefined 
   if (value instanceof Date) return ['text', value.toISOString()];
   if (value instanceof Id) return ['text', value.value];
   if (typeof value !== 'object' || value === null || !('toFixed' in value)) return undefined;
-  return ['decimal', (value as { toFixed(): string }).toFixed()];
+  const digits = (value as { toFixed(): string }).toFixed();
+  return isOfKind(digits, 'decimal') ? ['decimal', digits] : undefined;
 }

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 
 import { readOf, setRead } from '@framework/core/adapter';
-import { is } from 'drizzle-orm';
-import { PgArray, type PgColumn, PgCustomColumn } from 'drizzle-orm/pg-core';
+
+import type { TableColumn } from './column-type.js';
 
 /** The texts of a row that may say more than the values which they were read as, by the keys of their columns. */
 type ExactTexts = ReadonlyMap<string, string>;
@@ -17,33 +17,6 @@ export interface StoredForm {
 const noTexts: ExactTexts = new Map();
 const nothing: ReadonlySet<string> = new Set();
 
-/** Microseconds, no year of four digits, or a year that `Date` takes for one of another century. */
-const unusualTime = /\.\d{4}|infinity|BC|(?<!\d)00\d\d-|\d{5}-/;
-/** More digits than a number is sure to hold, digits that it writes in another way, or none. */
-const unusualNumber = /[\d.]{16}|\.\d*0(?!\d)|0\.0{6}|[IN]/;
-/** The same within JSON, and JSON's own null. */
-const unusualJson = /[\d.]{16}|\.\d*0(?!\d)|^null$/;
-const anyText = /(?:)/;
-
-/**
- * Matches those texts of a column that may say more than the value which they are read as, such as timestamps with microseconds, numbers
- * with many digits, and all texts of `json` and of a custom type. `undefined` for a column whose values say everything.
- */
-function inexactTexts(column: PgColumn): RegExp | undefined {
-  if (is(column, PgArray)) return inexactTexts(column.baseColumn);
-  if (is(column, PgCustomColumn)) return anyText;
-  switch (column.dataType) {
-    case 'date':
-      return unusualTime;
-    case 'json':
-      return column.getSQLType() === 'json' ? anyText : unusualJson;
-    case 'number':
-      return /^(?:numeric|big)/.test(column.getSQLType()) ? unusualNumber : undefined;
-    default:
-      return undefined;
-  }
-}
-
 /** The exact texts of rows that were read, until a model is made from each row. */
 const textsOfRows = new WeakMap<object, ExactTexts>();
 
@@ -52,11 +25,10 @@ export class ExactTextMemory {
   readonly #columns: readonly (readonly [key: string, index: number, inexact: RegExp])[];
 
   /** @param columns in the order in which the values of a row are given */
-  constructor(columns: readonly (readonly [key: string, column: PgColumn])[]) {
-    this.#columns = columns.flatMap(([key, column], index) => {
-      const inexact = inexactTexts(column);
-      return inexact === undefined ? [] : [[key, index, inexact] as const];
-    });
+  constructor(columns: readonly TableColumn[]) {
+    this.#columns = columns.flatMap(({ key, type: { inexact } }, index) =>
+      inexact === undefined ? [] : [[key, index, inexact] as const],
+    );
   }
 
   /** Remembers those of a row that was read from texts and other values. */
@@ -106,43 +78,8 @@ export class FormOfVersion {
   }
 }
 
-/**
- * Whether a value is still the one that was read. Instances may hide what distinguishes them, so they must also be written in the same
- * way. A value that cannot be written has not changed if it looks the same.
- */
-export function isUnchanged(read: unknown, now: unknown, write: (value: unknown) => unknown): boolean {
-  if (Object.is(read, now)) return true;
-  if (read instanceof Date && now instanceof Date) return Object.is(read.getTime(), now.getTime());
-  if (typeof read !== 'object' || typeof now !== 'object' || !isDeepStrictEqual(read, now)) return false;
-  const written = attempted(() => write(now));
-  return (
-    written === undefined ||
-    isDeepStrictEqual(
-      attempted(() => write(read)),
-      written,
-    )
-  );
-}
-
-/** The result of a function; `undefined` if it throws. */
-function attempted(work: () => unknown): unknown {
-  try {
-    return work();
-  } catch {
-    return undefined;
-  }
-}
-
-/** Copies a value that the driver has returned if a column may pass it on unchanged: bytes, and objects such as points. */
-export function ownValue(value: unknown): unknown {
-  if (Buffer.isBuffer(value)) return Buffer.from(value);
-  if (Array.isArray(value)) return value.map(ownValue);
-  const isPlain =
-    typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
-  return isPlain ? structuredClone(value) : value;
-}
-
-/** Copies bytes that are to be sent: the caller may use them for something else before the commit. */
-export function ownBytes(sent: unknown): unknown {
-  return sent instanceof Uint8Array ? Buffer.from(sent) : sent;
+/** Whether a value is still the one that was read. */
+export function isUnchanged(read: unknown, now: unknown): boolean {
+  if (read instanceof Date && now instanceof Date) return read.getTime() === now.getTime();
+  return isDeepStrictEqual(read, now);
 }

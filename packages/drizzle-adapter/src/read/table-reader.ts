@@ -1,4 +1,4 @@
-import { InvalidIdError, type ModelClass } from '@framework/core';
+import { InvalidCursorError, InvalidIdError, type ModelClass } from '@framework/core';
 import {
   type AnyEntity,
   type ModelRead,
@@ -7,26 +7,22 @@ import {
   type TransactionManager,
   isStorableText,
 } from '@framework/core/adapter';
-import { type SQL, and, count, getTableColumns, is, ne, sql } from 'drizzle-orm';
-import {
-  PgArray,
-  type PgColumn,
-  PgCustomColumn,
-  PgEnumColumn,
-  type PgTable,
-  QueryBuilder,
-} from 'drizzle-orm/pg-core';
-import pg from 'pg';
-import { parse } from 'postgres-array';
+import { type SQL, and, count, getTableColumns, ne, sql } from 'drizzle-orm';
+import { type PgColumn, QueryBuilder } from 'drizzle-orm/pg-core';
+import type pg from 'pg';
 
 import type { Connection } from '../connection/connection.js';
-import { queryOf } from '../connection/storage-error.js';
+import { queryOf, sqlStateOf } from '../connection/storage-error.js';
 import type { ModelTable } from '../model-columns.js';
 import { ColumnOrder, idOrder } from '../column/column-order.js';
-import { ExactTextMemory, ownValue } from '../column/stored-form.js';
+import { isEnum } from '../column/column-type.js';
+import { RowDecoder } from '../column/row-decoder.js';
 
 const deletedState = 'DELETED';
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** The SQLSTATEs of a text that is no value of its type, or is out of the type's range. */
+const textRefusals = new Set(['22P02', '22003', '22007', '22008']);
 
 let readerCount = 0;
 
@@ -81,7 +77,7 @@ export class TableReader<T extends ModelTable> {
       rows.map((values) => {
         let first: T['$inferSelect'] | undefined = this.#decoder.decode(values);
         const decode = (): T['$inferSelect'] => {
-          const row = first ?? this.#decoder.decode(values.map(ownValue));
+          const row = first ?? this.#decoder.decode(values);
           first = undefined;
           return row;
         };
@@ -115,7 +111,11 @@ export class TableReader<T extends ModelTable> {
     return new ColumnOrder(this.table, this.#idOrder, request);
   }
 
-  /** Reads the first matching rows after a position. */
+  /**
+   * Reads the first matching rows after a position.
+   *
+   * @throws InvalidCursorError `invalid-cursor` when no value of the ordered column can have the position's text
+   */
   async page(
     manager: Connection,
     { where, limit, after, order }: PageQuery,
@@ -126,7 +126,10 @@ export class TableReader<T extends ModelTable> {
       .where(and(where, after && order.beyond(after), this.#present))
       .orderBy(...order.orderBy)
       .limit(limit);
-    const rows = await rowsOf(manager, query);
+    const rows = await rowsOf(manager, query).catch((error: unknown) => {
+      const isRefused = after !== undefined && textRefusals.has(sqlStateOf(error) ?? '');
+      throw isRefused ? new InvalidCursorError(order.cursorOf(after)) : error;
+    });
     return rows.map((values) => ({ row: this.#decoder.decode(values), place: order.placeOfRow(values) }));
   }
 
@@ -166,7 +169,7 @@ function preparedSelect(
     .where(condition)
     .toSQL();
   const name = `framework_read_${readerCount++}`;
-  return { query: { name, text, rowMode: 'array', types: drizzleTypes }, constants: params.slice(1) };
+  return { query: { name, text, rowMode: 'array', types: columnTypes }, constants: params.slice(1) };
 }
 
 /** All columns with the name of the table, which PostgreSQL then repeats in its message about a column that does not exist. */
@@ -177,7 +180,7 @@ function qualifiedColumns(table: ModelTable): Record<string, SQL> {
 
 /** Excludes deleted rows. An enum without DELETED needs no condition, and would refuse the comparison. */
 function presentCondition({ state }: ModelTable): SQL | undefined {
-  const canBeDeleted = !is(state, PgEnumColumn) || state.enumValues.includes(deletedState);
+  const canBeDeleted = !isEnum(state) || state.enumValues.includes(deletedState);
   return canBeDeleted ? ne(state, deletedState) : undefined;
 }
 
@@ -191,73 +194,12 @@ async function rowsOf(
   query: { toSQL(): { readonly sql: string; readonly params: unknown[] } },
 ): Promise<readonly unknown[][]> {
   const { sql: text, params: values } = query.toSQL();
-  const { rows } = await manager.query<unknown[]>({ text, values, rowMode: 'array', types: drizzleTypes });
+  const { rows } = await manager.query<unknown[]>({ text, values, rowMode: 'array', types: columnTypes });
   return rows;
 }
 
-/**
- * The OIDs of the types that Drizzle's columns parse from text: dates, times, intervals, JSON and arrays of these. If the driver
- * parsed JSON first, it would be parsed twice, and a string such as `"12"` would become a number.
- */
-const textTypes = new Set<number>([
-  1082, 1114, 1184, 1186, 1115, 1182, 1185, 1187, 1231, 114, 199, 3802, 3807,
-]);
-
-/** Leaves those types as text for Drizzle's columns. */
-const drizzleTypes: pg.CustomTypesConfig = {
-  getTypeParser: (type, format) => (textTypes.has(type) ? asText : pg.types.getTypeParser(type, format)),
-};
-
-/** Decodes rows of one table, selected in the order of its columns. */
-class RowDecoder {
-  readonly #columns: readonly (readonly [key: string, read: (value: unknown) => unknown])[];
-  readonly #exactTexts: ExactTextMemory;
-
-  constructor(table: PgTable) {
-    const columns = Object.entries(getTableColumns(table) as Record<string, PgColumn>);
-    this.#columns = columns.map(([key, column]) => [key, readerOf(column)]);
-    this.#exactTexts = new ExactTextMemory(columns);
-  }
-
-  /** Returns the row as Drizzle's `$inferSelect` types it. */
-  decode(values: readonly unknown[]): Record<string, unknown> {
-    const row: Record<string, unknown> = {};
-    this.#columns.forEach(([key, read], index) => {
-      const value = values[index];
-      row[key] = value === null || value === undefined ? null : read(value);
-    });
-    this.#exactTexts.remember(row, values);
-    return row;
-  }
-}
-
-/** Reads what the driver returns for a column. */
-export function readerOf(column: PgColumn): (value: unknown) => unknown {
-  if (!is(column, PgArray)) return valueReader(column);
-  const read = readerOf(column.baseColumn);
-  return (value) => readArray(value, read);
-}
-
-/**
- * Reads what the driver returns for a column that is not one of Drizzle's arrays. A custom type that is stored as JSON receives
- * parsed JSON, as it would from Drizzle's own driver; Drizzle's own JSON columns parse the text themselves.
- */
-export function valueReader(column: PgColumn): (value: unknown) => unknown {
-  const custom = is(column, PgCustomColumn) ? column.getSQLType() : '';
-  if (/^jsonb?$/.test(custom)) return (value) => column.mapFromDriverValue(parsed(value));
-  if (/^jsonb?\[\]$/.test(custom)) return (value) => column.mapFromDriverValue(readArray(value, parsed));
-  return (value) => column.mapFromDriverValue(value);
-}
-
-function parsed(value: unknown): unknown {
-  return typeof value === 'string' ? JSON.parse(value) : value;
-}
-
-/** Decodes an array whose elements may be null, which Drizzle itself would decode as values. */
-export function readArray(value: unknown, read: (element: unknown) => unknown): readonly unknown[] {
-  const elements: readonly unknown[] = typeof value === 'string' ? parse(value) : (value as unknown[]);
-  return elements.map((element) => (element === null ? null : read(element)));
-}
+/** Leaves every value as the text of the server, which the types of the columns read. */
+const columnTypes: pg.CustomTypesConfig = { getTypeParser: () => asText };
 
 function asText(value: string): string {
   return value;

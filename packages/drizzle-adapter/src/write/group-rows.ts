@@ -39,9 +39,9 @@ export interface ShapeKnowledge {
 /**
  * Combines the rows of many plans: a row that several plans change in turn is written once, if that is allowed.
  *
- * A plan is written alone in any of these cases: it has a value that a text array cannot carry; it changes a row of an
- * earlier plan and the row may not be written only once, has other columns in this plan, or does not have the expected
- * version; or it changes a row of another plan that is written alone.
+ * A plan is written alone in any of these cases: rows of one of its shapes may not be part of a group; it changes a row of an earlier
+ * plan and the row may not be written only once, has other columns in this plan, or does not have the expected version; or it changes
+ * a row of another plan that is written alone.
  */
 export function groupRows(group: readonly ChangeSet[], { isRefused, isMerged }: ShapeKnowledge): GroupRows {
   const rows = new Map<string, GroupRow>();
@@ -69,8 +69,7 @@ function fits(
   before: GroupRow | undefined,
   isMerged: ShapeKnowledge['isMerged'],
 ): boolean {
-  const { shape, values } = row as Row;
-  if (shape.casts === undefined || !values.every(isPlain)) return false;
+  const { shape } = row as Row;
   if (before === undefined) return true;
   return before.shape === shape && before.version === expectedVersion && isMerged(shape);
 }
@@ -107,11 +106,6 @@ function rootOf(plan: number, parents: number[]): number {
 
 function rowKey({ row, model }: Change): string {
   return `${(row as Row).shape.table} ${model.id.value}`;
-}
-
-/** Whether a value has exactly one text, whatever its column's type. */
-function isPlain(value: unknown): boolean {
-  return value === null || typeof value !== 'object';
 }
 
 const headerBytes = 20;

@@ -80,7 +80,7 @@ export function groupStatement(shape: GroupShape): string {
   const additionUnits = additions.map((each, index) => {
     const units = `$${parameter}::text[]`;
     const names = ['unit', ...valueNames(each)];
-    const values = valueNames(each).map((name, column) => cast(`g.${name}`, each.casts?.[column]));
+    const values = valueNames(each).map((name, column) => cast(`g.${name}`, each.casts[column]));
     clauses.push(
       `a${index} as (insert into ${each.table} (${each.columns.join(', ')}) ` +
         `select ${values.join(', ')} from ${given(names, 'g')} where ${isTimed} and ${notBad} order by g.n returning 1)`,
@@ -123,7 +123,7 @@ function lockClause(shape: RowShape, index: number, before: string): string {
 
 function updateClause(shape: RowShape, index: number, conditions: readonly (string | undefined)[]): string {
   const assignments = shape.columns
-    .map((column, position) => `${column} = ${cast(`g.c${position}`, shape.casts?.[position])}`)
+    .map((column, position) => `${column} = ${cast(`g.c${position}`, shape.casts[position])}`)
     .filter((_assignment, position) => position !== shape.idIndex);
   const where = [...guards(shape), ...conditions.filter((condition) => condition !== undefined)];
   return (
@@ -134,7 +134,7 @@ function updateClause(shape: RowShape, index: number, conditions: readonly (stri
 
 function guards({ columns, idIndex, casts, versionColumn }: RowShape): readonly string[] {
   return [
-    `t.${columns[idIndex] ?? ''} = ${cast(`g.c${idIndex}`, casts?.[idIndex])}`,
+    `t.${columns[idIndex] ?? ''} = ${cast(`g.c${idIndex}`, casts[idIndex])}`,
     `t.${versionColumn} = g.expected::bigint`,
   ];
 }

@@ -12,7 +12,7 @@ const shape: RowShape = {
   idIndex: 0,
   versionColumn: '"version"',
   casts: ['uuid'],
-  staged: [],
+  isWhole: true,
   declared: [],
 };
 
@@ -78,7 +78,7 @@ describe('the check for a plain table', () => {
     await answer(false);
     nowMs = 6_000;
     expect([isKnownPlain(), asked.length]).toEqual([false, 1]);
-    expect(tables.isKnownPlain({ ...shape, staged: undefined }, lookUp)).toBe(false);
+    expect(tables.isKnownPlain({ ...shape, isWhole: false }, lookUp)).toBe(false);
     expect(asked.length).toBe(1);
   });
 });

@@ -84,7 +84,7 @@ export class PlainTables {
   /** Whether the table of a shape is plain; `undefined` when the database must be asked. */
   isPlain(shape: RowShape): boolean | undefined {
     // The shape has values that only the database can compute.
-    if (shape.staged === undefined) return false;
+    if (!shape.isWhole) return false;
     return this.#factsOf(shape)?.isPlain;
   }
 

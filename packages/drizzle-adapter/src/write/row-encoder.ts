@@ -1,18 +1,16 @@
 import { InvariantViolationError, Model } from '@framework/core';
 import { type AnyEntity, UnstorableValueError } from '@framework/core/adapter';
-import { getTableColumns } from 'drizzle-orm';
 import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
 
-import { type ColumnWriter, columnWriter } from '../column/column-guard.js';
 import {
   type DeclaredColumn,
-  type StagedValue,
+  type TableColumn,
   declaredColumn,
-  groupType,
-  stagedValue,
+  tableColumns,
 } from '../column/column-type.js';
-import { ExactTextMemory, FormOfVersion, formOf, isUnchanged } from '../column/stored-form.js';
-import { readerOf } from '../read/table-reader.js';
+import { RowDecoder } from '../column/row-decoder.js';
+import { FormOfVersion, formOf, isUnchanged } from '../column/stored-form.js';
+import type { Sent } from '../column/value-type.js';
 
 /** The columns for which a row has values; rows with the same columns share one object. */
 export interface RowShape {
@@ -28,13 +26,10 @@ export interface RowShape {
   readonly idIndex: number;
   /** The version column's name, quoted. */
   readonly versionColumn: string;
-  /** The types to which the columns' texts are cast; `undefined` when rows of this shape cannot be in a group. */
-  readonly casts: readonly string[] | undefined;
-  /**
-   * Converts each value into what a read will return once the row is written; `undefined` when only the database knows the whole
-   * row.
-   */
-  readonly staged: readonly StagedValue[] | undefined;
+  /** The types to which the columns' texts are cast when a group is written. */
+  readonly casts: readonly string[];
+  /** Whether it has all columns of the table. If not, only the database knows the whole row. */
+  readonly isWhole: boolean;
   /** The column declarations that the values were checked against. */
   readonly declared: readonly DeclaredColumn[];
 }
@@ -42,17 +37,14 @@ export interface RowShape {
 /** A row in the form in which it is sent: the values in the order of its shape's columns. */
 export interface Row {
   readonly shape: RowShape;
-  readonly values: readonly unknown[];
+  readonly values: readonly (Sent | null)[];
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-interface ColumnEncoder {
-  readonly key: string;
+interface ColumnEncoder extends TableColumn {
+  /** The column's name, quoted. */
   readonly name: string;
-  readonly column: PgColumn;
-  readonly write: ColumnWriter;
-  readonly read: (sent: unknown) => unknown;
   /** Names the column in errors. */
   readonly path: string;
 }
@@ -66,34 +58,27 @@ export class RowEncoder {
   readonly #columns: readonly ColumnEncoder[];
   /** The keys of all columns, including those that the database generates. */
   readonly #keys: readonly string[];
-  readonly #exactTexts: ExactTextMemory;
+  readonly #decoder: RowDecoder;
   readonly #shapes = new Map<string, RowShape>();
 
   /**
    * @throws InvariantViolationError `invariant-violation` when the table lacks a column `id`, `state` or `version`, or
-   * has a column whose values could never be read
+   * has a column of a type that is not supported
    */
   constructor(modelName: string, table: PgTable) {
     const { schema, name } = getTableConfig(table);
     this.#modelName = modelName;
     this.#table = schema === undefined ? quoted(name) : `${quoted(schema)}.${quoted(name)}`;
-    const columns = getTableColumns(table) as Record<string, PgColumn>;
+    const columns = tableColumns(table);
     for (const key of ['id', 'state', 'version']) {
-      if (columns[key] === undefined)
+      if (!columns.some((column) => column.key === key))
         throw new InvariantViolationError(`Table ${name} has no column ${key}: add entityColumns`);
     }
-    this.#keys = Object.keys(columns);
-    this.#exactTexts = new ExactTextMemory(Object.entries(columns));
-    this.#columns = Object.entries(columns)
-      .filter(([, column]) => !isGenerated(column))
-      .map(([key, column]) => ({
-        key,
-        name: quoted(column.name),
-        column,
-        write: columnWriter(column),
-        read: readerOf(column),
-        path: `${modelName}.${key}`,
-      }));
+    this.#keys = columns.map(({ key }) => key);
+    this.#decoder = new RowDecoder(table, columns);
+    this.#columns = columns
+      .filter(({ column }) => !isGenerated(column))
+      .map((each) => ({ ...each, name: quoted(each.column.name), path: `${modelName}.${each.key}` }));
   }
 
   /**
@@ -141,7 +126,7 @@ export class RowEncoder {
     const kind = model.version === 1 ? 'add' : 'update';
     const form = kind === 'update' && isForTable ? formOf(model) : undefined;
     const next = form || kind === 'add' ? new FormOfVersion() : undefined;
-    const values: unknown[] = [];
+    const values: (Sent | null)[] = [];
     let present = '';
     for (const encoder of this.#columns) {
       const { key, column } = encoder;
@@ -155,7 +140,7 @@ export class RowEncoder {
       if (omitted && isWhole) next?.leave(key);
       if (omitted) continue;
       const text = form?.texts.get(key);
-      if (text === undefined || !isStillRead(encoder, text, value)) {
+      if (text === undefined || !isUnchanged(encoder.type.read(text), value ?? null)) {
         values.push(encodeValue(encoder, value));
       } else {
         values.push(text);
@@ -182,13 +167,7 @@ export class RowEncoder {
 
   /** The row as it will be read back once it is written; `undefined` if only the database knows that. */
   decode({ shape, values }: Row): Record<string, unknown> | undefined {
-    const { staged } = shape;
-    if (staged === undefined) return undefined;
-    const row: Record<string, unknown> = {};
-    // If `staged` is known, the shape has every column of the table.
-    this.#keys.forEach((key, index) => (row[key] = staged[index]?.(values[index])));
-    this.#exactTexts.remember(row, values);
-    return row;
+    return shape.isWhole ? this.#decoder.decode(values) : undefined;
   }
 
   #shape(present: string): RowShape {
@@ -208,18 +187,15 @@ export class RowEncoder {
       columns: columns.map(({ name }) => name),
       idIndex: columns.findIndex(({ key }) => key === 'id'),
       versionColumn: columns.find(({ key }) => key === 'version')?.name ?? '',
-      casts: allOf(columns.map(({ column }) => groupType(column))),
-      staged:
-        columns.length === this.#keys.length
-          ? allOf(columns.map(({ column }) => stagedValue(column)))
-          : undefined,
+      casts: columns.map(({ type }) => type.cast),
+      isWhole: columns.length === this.#keys.length,
       declared: columns.map(({ column }) => declaredColumn(column)),
     };
   }
 }
 
-function encodeValue({ column, write, path }: ColumnEncoder, value: unknown): unknown {
-  if (value !== null && value !== undefined) return write(value, path);
+function encodeValue({ column, type, path }: ColumnEncoder, value: unknown): Sent | null {
+  if (value !== null && value !== undefined) return type.write(value, path);
   if (column.notNull) throw new UnstorableValueError(path, 'it is null, but its column is declared not null');
   return null;
 }
@@ -229,20 +205,9 @@ function declaredValue({ defaultFn, onUpdateFn }: PgColumn, kind: 'add' | 'updat
   return kind === 'add' && defaultFn !== undefined ? defaultFn() : onUpdateFn?.();
 }
 
-/** Whether a value is still the one that was read from a text. */
-function isStillRead({ write, read, path }: ColumnEncoder, text: string, value: unknown): boolean {
-  return isUnchanged(read(text), value ?? null, (each) => write(each, path));
-}
-
 /** Whether the database generates every value of a column, and accepts none. */
 function isGenerated({ generated, generatedIdentity }: PgColumn): boolean {
   return generated !== undefined || generatedIdentity?.type === 'always';
-}
-
-/** The list if no element is missing, otherwise `undefined`. */
-function allOf<T>(list: readonly (T | undefined)[]): readonly T[] | undefined {
-  const present = list.filter((item) => item !== undefined);
-  return present.length === list.length ? present : undefined;
 }
 
 function quoted(name: string): string {

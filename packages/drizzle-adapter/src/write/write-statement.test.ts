@@ -10,8 +10,8 @@ const shape: RowShape = {
   columns: ['"id"', '"version"', '"note"'],
   idIndex: 0,
   versionColumn: '"version"',
-  casts: undefined,
-  staged: undefined,
+  casts: [],
+  isWhole: false,
   declared: [],
 };
 const update = { kind: 'update', shape } as const;
