@@ -35,7 +35,7 @@ const tailLimits: TailLimits = { transactionsMax: 50_000, bytesMax: 32 * 1_048_5
  */
 const inProgressMax = 256;
 
-/** How many cursors are remembered; each handler has at most one per slot. */
+/** The maximum number of cursors that are kept; each handler has at most one per slot. */
 const knownMax = 64;
 
 interface KnownCursor {
@@ -176,7 +176,7 @@ export class LogTail {
   }
 
   /**
-   * Forgets what no cursor needs any more, given the saved cursors of the handler in all slots.
+   * Drops what no cursor needs any more, given the saved cursors of the handler in all slots.
    *
    * @param receivedLsn what the stream had delivered before the cursors were read
    * @returns up to where the write-ahead log is no longer needed; `undefined` when that is not known yet

@@ -21,7 +21,7 @@ const rowOverheadBytes = 500;
 export class LogStreamPlugin extends PgoutputPlugin {
   readonly #prepare: (client: pg.Client) => Promise<void>;
 
-  /** @param prepare called with the connection, before the server is asked to stream */
+  /** @param prepare called with the connection, before the stream begins */
   constructor(publication: string, prepare: (client: pg.Client) => Promise<void>) {
     // The names are a list of SQL identifiers within a literal.
     super({ protoVersion: 1, publicationNames: [escapeIdentifier(publication).replaceAll("'", "''")] });
@@ -69,8 +69,8 @@ export interface StreamedCommit {
   /** The position behind it in the write-ahead log. */
   readonly endLsn: bigint;
   /**
-   * `undefined` if it wrote nothing to the log; `left-out` if only readers with SQL know what it wrote, because it wrote more than is
-   * kept, because decoding would change it, or because the server has described the log anew: then the publication may have changed, and
+   * `undefined` if it wrote nothing to the log; `left-out` if only readers with SQL get what it wrote, because it wrote more than is
+   * kept, because decoding would change it, or because the server has described the log again: then the publication may have changed, and
    * lack some of its rows.
    */
   readonly transaction: StreamedTransaction | 'left-out' | undefined;

@@ -15,7 +15,7 @@ import type { StreamedCommit } from './pgoutput-rows.js';
 import { ReplicationSession } from './replication-session.js';
 import { type SlotSettings, StreamRefusedError } from './replication-slot.js';
 
-/** A server that answers nothing for so long is left. */
+/** The time without any message after which a stream is ended. */
 const silentMaxMs = 60_000;
 /** The waits before the stream is tried again. */
 const retryMinMs = 500;
@@ -24,8 +24,8 @@ const retryMaxMs = 5_000;
 const visibleMinMs = 1;
 const visibleMaxMs = 200;
 
-/** How often the lag of the stream is looked at between two checks. */
-const looksPerCheck = 10;
+/** The number of times that the lag of the stream is measured between two checks. */
+const pollsPerCheck = 10;
 const behindReason = 'The server is still decoding older parts of its write-ahead log';
 
 /** How far a stream has come. */
@@ -38,7 +38,7 @@ export interface StreamProgress {
   readonly isReleased: boolean;
 }
 
-/** Feeds one handler from the stream of one database, and from its log with SQL whenever the stream does not have what is asked for. */
+/** Feeds one handler from the stream of one database, and from its log with SQL whenever the stream lacks the requested part. */
 export class ReplicationFeed implements EventFeed {
   readonly log: EventFeed['log'] = {
     read: (slots, cursor, limit, bytesMax) => this.#read(slots, cursor, limit, bytesMax),
@@ -51,7 +51,7 @@ export class ReplicationFeed implements EventFeed {
   readonly #running: Promise<void>;
   #session: ReplicationSession | undefined;
   #tail: LogTail | undefined;
-  /** Whether the server is still decoding what is older than the last look: until it has, the tail lacks what was committed since. */
+  /** Whether the server is still decoding what is older than the last poll: until it has, the tail lacks what was committed since. */
   #isBehind = true;
   /** Where the tail is valid. */
   #place: Pick<LogPlace, 'epoch' | 'history'> = { epoch: 0, history: '' };
@@ -177,17 +177,17 @@ export class ReplicationFeed implements EventFeed {
     return known && parsePlace(known.cursor).history;
   }
 
-  /** Looks how far behind the stream is, often at first, and checks the tail once in ten looks. */
+  /** Measures the lag of the stream, often at first, and checks the tail once in ten polls. */
   async #follow(session: ReplicationSession, ended: AbortSignal): Promise<void> {
     const { checkMs } = this.#target;
     let checkedMs = this.#clock.elapsedMs();
-    let lookMs = visibleMinMs;
+    let pollMs = visibleMinMs;
     while (!ended.aborted) {
       const lsn = await session.flushedLsn();
-      await this.#clock.sleep(lookMs, ended);
+      await this.#clock.sleep(pollMs, ended);
       if (ended.aborted) return;
       this.#setBehind(session.receivedLsn < lsn);
-      lookMs = Math.min(lookMs * 2, checkMs / looksPerCheck);
+      pollMs = Math.min(pollMs * 2, checkMs / pollsPerCheck);
       if (this.#clock.elapsedMs() - checkedMs < checkMs) continue;
       await this.#checkUp(session);
       checkedMs = this.#clock.elapsedMs();
@@ -207,8 +207,8 @@ export class ReplicationFeed implements EventFeed {
   }
 
   /**
-   * Begins a tail, with everything that is committed from now on. If the publication changes after it was looked at, the server
-   * describes the log anew before the next event, and a tail is begun again.
+   * Begins a tail, with everything that is committed from now on. If the publication changes after it was checked, the server
+   * describes the log again before the next event, and a new tail begins.
    */
   async #begin(session: ReplicationSession, place: Pick<LogPlace, 'epoch' | 'history'>): Promise<void> {
     const tail = new LogTail(place);
@@ -232,7 +232,7 @@ export class ReplicationFeed implements EventFeed {
     if (tail.needsSettling && this.#settling !== session) void this.#settleEarly(session);
   }
 
-  /** One question at a time covers all commits that arrived before it. */
+  /** Each query covers all commits that arrived before it. */
   async #releaseVisible(session: ReplicationSession): Promise<void> {
     this.#releasing = session;
     let waitMs = visibleMinMs;
@@ -268,7 +268,7 @@ export class ReplicationFeed implements EventFeed {
     }
   }
 
-  /** Checks that the stream is what it was, tells the server what it need not keep, and has each cursor read with SQL once. */
+  /** Checks that the stream is unchanged, confirms what the server need not keep, and has each cursor read with SQL once. */
   async #checkUp(session: ReplicationSession): Promise<void> {
     if (session.silentMs > silentMaxMs) throw new Error('The server has been silent for too long');
     this.#assertUnchanged(await session.place());
@@ -279,7 +279,7 @@ export class ReplicationFeed implements EventFeed {
     this.#target.onCommitted();
   }
 
-  /** Tells the server what it need not keep, and forgets it. */
+  /** Drops what no cursor needs, and confirms to the server that it need not keep that either. */
   async #settle(session: ReplicationSession): Promise<void> {
     const { store, handler } = this.#target;
     const { receivedLsn } = session;

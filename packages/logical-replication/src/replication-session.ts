@@ -30,8 +30,8 @@ const { LogicalReplicationService } = pgLogicalReplication;
 /** How long the server may take to connect or to answer. */
 const answerTimeoutMs = 10_000;
 
-/** The server's run to which a connection leads. */
-const historyQuestion = {
+/** Reads the server's run to which a connection leads. */
+const historyQuery = {
   text: 'select eventlog.server_history() as history',
   query_timeout: answerTimeoutMs,
 };
@@ -60,9 +60,9 @@ export interface SessionOptions {
 }
 
 /**
- * One stream of the log from one server: a connection for replication, and one beside it for questions.
+ * One stream of the log from one server: a connection for replication, and one beside it for queries.
  *
- * It confirms only what it is told to. The client could confirm by itself, but would then confirm what it has received.
+ * It confirms only positions that {@link confirm} receives: the client's own confirmations would cover all that it has received.
  */
 export class ReplicationSession {
   readonly #options: SessionOptions;
@@ -72,8 +72,8 @@ export class ReplicationSession {
   #socket: DatabaseSocket | undefined;
   #assembler: TransactionAssembler | undefined;
   #begunAt: Pick<LogPlace, 'epoch' | 'history'> = { epoch: 0, history: '' };
-  /** Settles after the last question. */
-  #asked: Promise<unknown> = Promise.resolve();
+  /** Settles after the last query. */
+  #queried: Promise<unknown> = Promise.resolve();
   #receivedLsn = 0n;
   #confirmedLsn = 0n;
   #hasEnded = false;
@@ -89,7 +89,7 @@ export class ReplicationSession {
       keepAlive: true,
       options: `${client.options ?? ''} ${sessionSettings}`.trim(),
     };
-    // Nobody waits for it once the stream has begun.
+    // After the beginning of the stream, no caller waits for it.
     this.#started.promise.catch(() => undefined);
     this.#side = new ClosingClient({ ...common, query_timeout: answerTimeoutMs });
     this.#side.on('error', (error) => this.#end(error));
@@ -139,14 +139,14 @@ export class ReplicationSession {
     return this.#confirmedLsn;
   }
 
-  /** How long nothing has been heard from the server, in milliseconds. */
+  /** The time since the last message of the server, in milliseconds. */
   get silentMs(): number {
     return performance.now() - this.#heardMs;
   }
 
   /** The present state of the log, as readers with SQL see it. */
   async place(): Promise<LogPlace> {
-    const { rows } = await this.#ask((side) =>
+    const { rows } = await this.#query((side) =>
       side.query<{ place: string }>(`select ${presentText} as place`),
     );
     return parsePlace(rows[0]?.place ?? '');
@@ -154,7 +154,7 @@ export class ReplicationSession {
 
   /** The server's flushed LSN: a stream that is not behind has delivered it. */
   async flushedLsn(): Promise<bigint> {
-    const { rows } = await this.#ask((side) =>
+    const { rows } = await this.#query((side) =>
       side.query<{ lsn: string }>('select pg_current_wal_flush_lsn()::text as lsn'),
     );
     return parseLsn(rows[0]?.lsn ?? null);
@@ -162,7 +162,7 @@ export class ReplicationSession {
 
   /** Assigns a transaction number: whatever gets a higher one is committed from now on. */
   async newXid(): Promise<bigint> {
-    const { rows } = await this.#ask((side) =>
+    const { rows } = await this.#query((side) =>
       side.query<{ xid: string }>('select pg_current_xact_id()::text as xid'),
     );
     const [{ xid }] = rows as [{ readonly xid: string }];
@@ -175,15 +175,15 @@ export class ReplicationSession {
    * @throws StreamRefusedError when the publication, or a setting of the server, has changed
    */
   async assertStreamable(): Promise<void> {
-    await this.#ask((side) => assertStreamable(side, this.#options.settings.publication));
+    await this.#query((side) => assertStreamable(side, this.#options.settings.publication));
   }
 
   /** What the server keeps for the slot. */
   async retained(): Promise<RetainedLog | undefined> {
-    return this.#ask((side) => retainedBy(side, this.#options.settings.slot));
+    return this.#query((side) => retainedBy(side, this.#options.settings.slot));
   }
 
-  /** Tells the server up to where the write-ahead log is no longer needed, and asks it for an answer. */
+  /** Confirms to the server up to where the write-ahead log is no longer needed, and requests an answer. */
   confirm(lsn: bigint): void {
     if (lsn > this.#confirmedLsn) this.#confirmedLsn = lsn;
     this.#answer(true);
@@ -216,7 +216,7 @@ export class ReplicationSession {
     this.#assembler = new TransactionAssembler(place.epoch, eventBytesMax);
     onRetained(await this.retained());
     // The server may refuse the connection without these reasons.
-    await this.#ask((side) => assertAvailable(side, settings.slot));
+    await this.#query((side) => assertAvailable(side, settings.slot));
     const plugin = new LogStreamPlugin(settings.publication, (client) => this.#prepare(client));
     this.#service.on('start', () => this.#started.resolve());
     this.#service.subscribe(plugin, settings.slot, '0/0').then(
@@ -232,10 +232,10 @@ export class ReplicationSession {
    */
   async #prepare(client: pg.Client): Promise<void> {
     const { settings, onRecreated } = this.#options;
-    const { rows } = await client.query<{ history: string }>(historyQuestion);
+    const { rows } = await client.query<{ history: string }>(historyQuery);
     if (rows[0]?.history !== this.#begunAt.history)
       throw new StreamRefusedError('The address leads to several servers, or the server has just restarted');
-    this.#confirmedLsn = parseLsn(await this.#ask((side) => prepareSlot(side, settings, onRecreated)));
+    this.#confirmedLsn = parseLsn(await this.#query((side) => prepareSlot(side, settings, onRecreated)));
     this.#receivedLsn = this.#confirmedLsn;
     const silence = new Error(`The server did not begin to stream within ${answerTimeoutMs} ms`);
     const deadline = setTimeout(() => this.#started.reject(silence), answerTimeoutMs);
@@ -243,10 +243,10 @@ export class ReplicationSession {
     this.#started.promise.then(onAnswered, onAnswered);
   }
 
-  /** Asks on the second connection when what was asked before is answered: `pg` takes one statement at a time. */
-  #ask<Answer>(question: (side: pg.Client) => Promise<Answer>): Promise<Answer> {
-    const answer = this.#asked.then(() => question(this.#side));
-    this.#asked = answer.catch(() => undefined);
+  /** Queries the second connection after the queries before: `pg` takes one statement at a time. */
+  #query<Answer>(send: (side: pg.Client) => Promise<Answer>): Promise<Answer> {
+    const answer = this.#queried.then(() => send(this.#side));
+    this.#queried = answer.catch(() => undefined);
     return answer;
   }
 

@@ -151,9 +151,9 @@ const objectsText = `
       where a.grantee <> o.owner and (a.grantee = 0 or r.rolname = any($1))), '[]') as held
   from objects o order by o.kind, o.sql`;
 
-/** What somebody may do with an object now. */
+/** A privilege that is granted on an object now. */
 interface HeldPrivilege {
-  /** The name of the role; `''` for everybody. */
+  /** The name of the role; `''` for `public`. */
   readonly grantee: string;
   readonly privilege: string;
   /** Whether it is for one column only. Revoking it for the table takes away those for columns. */
@@ -166,7 +166,7 @@ interface FoundObject extends RoleObject {
   readonly held: readonly HeldPrivilege[];
 }
 
-/** What must change in a database, in order: roles that are missing, privileges that are, and privileges beyond the decided ones. */
+/** The statements that a database lacks, in order: missing roles, missing privileges, and the revocation of all others. */
 async function missingIn(
   client: pg.Client,
   nameOf: (role: DatabaseRole) => string,
@@ -211,7 +211,7 @@ function creation(name: string): string {
   return `do ${escapeLiteral(`begin ${statement}; exception when duplicate_object or unique_violation then null; end`)}`;
 }
 
-/** Before PostgreSQL 15, everybody may create tables in the schema `public`. */
+/** Before PostgreSQL 15, every role may create tables in the schema `public`. */
 function refusedToAll({ kind, held }: FoundObject): readonly string[] {
   const isOpen = held.some(({ grantee, privilege }) => grantee === '' && privilege === 'create');
   return kind === 'schema' && isOpen ? ['create'] : [];

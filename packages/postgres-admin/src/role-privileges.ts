@@ -18,7 +18,7 @@ export type Privileges<Privilege extends string> = Readonly<
   Partial<Record<DatabaseRole, readonly Privilege[]>>
 >;
 
-/** What every process asks of a database that it opens. */
+/** The privileges that every process needs to open a database. */
 const readByProcesses = { application: ['select'], delivery: ['select'], relay: ['select'] } as const;
 
 /** The tables that delivery fills and empties. Relays have them in common with handlers. */
@@ -49,7 +49,7 @@ export const frameworkTables: Readonly<Record<string, Privileges<TablePrivilege>
     delivery: ['select', 'insert', 'update', 'delete'],
     relay: ['select', 'insert'],
   },
-  // A process that answers requests tells how far relays are, by their names.
+  // A process that answers requests reports the progress of relays by their names.
   handler_names: { application: ['select'], delivery: ['select', 'insert'], relay: ['select', 'insert'] },
   cursors: {
     application: ['select'],
@@ -57,7 +57,7 @@ export const frameworkTables: Readonly<Record<string, Privileges<TablePrivilege>
     relay: ['select', 'insert', 'update'],
   },
   blocked_models: { application: ['select'], ...keptByDelivery },
-  // Whoever may change delivery records it; no role may change the record.
+  // A role that may change delivery records its changes; no role may change the record.
   operator_audit: { delivery: ['select', 'insert'] },
 };
 

@@ -23,7 +23,7 @@ export interface ShardAdoption extends ShardRelease {
  * Moves no rows. Ends all sessions of databases that release a shard, so that processes with the old configuration are
  * refused when they reconnect; other processes continue. A database that is no longer in the configuration releases
  * nothing: see `releaseShards`. Nothing is changed if one of the configured databases cannot be reached or refuses the
- * change, or while somebody else is changing which shards it holds. After a later failure, a shard may be released and
+ * change, or while another operator is changing which shards it holds. After a later failure, a shard may be released and
  * not adopted yet. It is refused everywhere then, until this function is called again.
  *
  * @returns the changes, in the order of the configuration
@@ -95,7 +95,7 @@ export interface ShardRelease {
  * (`other-shards`), for all shards that it has there, including processes that start later. They do not adopt the
  * shards again on their own: call `adoptShards` with this configuration to take the shards back. Other databases of the
  * configuration are not contacted. Nothing is changed if one of the databases cannot be reached, never held the shard,
- * or is being changed by somebody else. Calling it again ends the sessions again.
+ * or is being changed by another operator. Calling it again ends the sessions again.
  *
  * @returns the changes, in the order of the configuration
  * @throws UnknownShardError `unknown-shard` when a shard is not configured; nothing is changed then

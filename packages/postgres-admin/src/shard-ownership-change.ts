@@ -66,7 +66,7 @@ export class ShardOwnershipChange {
    * its lock for all transactions of the work, even behind a pooler.
    *
    * @throws Error naming the database that cannot be reached, is not migrated, refuses the dry run, or is being changed
-   * by somebody else. Its cause says why. Nothing has been changed then
+   * by another operator. Its cause says why. Nothing has been changed then
    */
   static async run<Result>(
     databases: readonly ConfiguredDatabase[],
@@ -153,7 +153,7 @@ export class ShardOwnershipChange {
       }).catch((error: unknown) => {
         if (sqlStateOf(error) !== lockNotAvailable) throw error;
         throw new Error(
-          'somebody else is changing which shards it holds; nothing was changed, try again later',
+          'another operator is changing which shards it holds; nothing was changed, try again later',
           {
             cause: error,
           },
@@ -169,7 +169,7 @@ export class ShardOwnershipChange {
   }
 
   /**
-   * A lock is lost with its connection, for example when the server restarts. Somebody else may have changed something
+   * A lock is lost with its connection, for example when the server restarts. Another operator may have changed something
    * since then.
    */
   async #assertKept(): Promise<void> {
