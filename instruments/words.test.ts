@@ -19,7 +19,7 @@ const refused: readonly (readonly [old: RegExp, now: string, where?: RegExp])[] 
   [/hint/i, 'notification'],
   [/surroundings/i, 'dependencies'],
   [/\bretries\(|\bretries: \(/, 'isRetryable'],
-  [/idempotencyKeySearch|'everywhere'/, 'searchKeyOnAllDatabases'],
+  [/idempotencyKeySearch|'everywhere'/, 'checkKeyEverywhere'],
   [/\bworlds?\b|World/, 'test environment'],
   [/\bsides?\b(?<!\bside by side)(?! by side)|Sides?\b/, 'contender', /^apps\/bench\//],
   [

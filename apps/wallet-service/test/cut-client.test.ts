@@ -1,4 +1,4 @@
-import { FaultProxy, type Passage, type PassageOutcome } from '@framework/testing';
+import { FaultProxy, type ProxyMessage, type MessageOutcome } from '@framework/testing';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type Problem, walletClient } from 'wallet-client';
 
@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => stopTestService(service));
 
 /** The published client, behind a network that does what `judge` says. */
-async function clientBehind(judge: (passage: Passage) => PassageOutcome) {
+async function clientBehind(judge: (message: ProxyMessage) => MessageOutcome) {
   const { hostname: host, port } = new URL(service.url);
   const proxy = await FaultProxy.to({ host, port: Number(port) });
   onTestFinished(() => proxy.close());
@@ -31,9 +31,9 @@ async function clientBehind(judge: (passage: Passage) => PassageOutcome) {
 
 test('every write through a network that cuts has one effect', async () => {
   let count = 0;
-  const cuts: PassageOutcome[] = ['cut', 'forward-and-cut'];
+  const cuts: MessageOutcome[] = ['cut', 'forward-and-cut'];
   const { GET, POST, open, proxy } = await clientBehind(() =>
-    // Every third passage is cut: requests and answers alike, before and after they have arrived.
+    // Every third message is cut: requests and answers alike, before and after they have arrived.
     ++count % 3 === 0 ? (cuts[(count / 3) % 2] ?? 'cut') : 'forward',
   );
   const id = await open();

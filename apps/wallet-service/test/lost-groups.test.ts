@@ -1,4 +1,4 @@
-import type { FaultProxy, PassageOutcome } from '@framework/testing';
+import type { FaultProxy, MessageOutcome } from '@framework/testing';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { TransferClient } from './delivery/transfer-client.js';
 import { startProxiedService } from './start-proxied-service.js';
@@ -65,7 +65,7 @@ describe('a network that fails during a group commit', () => {
     const wallets = await openWallets();
     const client = new TransferClient(async () => service.url);
     let turn = 0;
-    const verdicts: readonly PassageOutcome[] = ['cut', 'forward-and-cut', 'forward'];
+    const verdicts: readonly MessageOutcome[] = ['cut', 'forward-and-cut', 'forward'];
     judgeGroups(proxy, () => verdicts[turn++ % 3]!);
     const deposits = Array.from({ length: depositsPerWallet }, () => wallets).flat();
     await Promise.all(deposits.map(({ id }) => client.post(`/wallets/${id}/deposit`, { amount: '1' })));
@@ -77,7 +77,7 @@ describe('a network that fails during a group commit', () => {
 });
 
 /** Decides about messages with a group of deposits to the server, and forwards everything else. */
-function judgeGroups(proxy: FaultProxy, verdictOf: () => PassageOutcome): void {
+function judgeGroups(proxy: FaultProxy, verdictOf: () => MessageOutcome): void {
   proxy.judge = ({ direction, bytes }) =>
     direction === 'to-server' && bytes.includes('framework_group') ? verdictOf() : 'forward';
 }

@@ -44,7 +44,7 @@ export const timeoutOption = new Option(
   .env('FRAMEWORK_CLI_TIMEOUT_MS');
 
 /** The values of the four options that every command has. */
-export interface AskOptions {
+export interface CommonOptions {
   readonly config?: string | undefined;
   readonly output?: OutputFormat | undefined;
   readonly json?: true | undefined;
@@ -52,14 +52,14 @@ export interface AskOptions {
 }
 
 /** Adds the four options that every command has. */
-export function asking<Args extends unknown[], Values extends OptionValues>(
+export function withCommonOptions<Args extends unknown[], Values extends OptionValues>(
   command: Command<Args, Values>,
-): Command<Args, Values & AskOptions> {
+): Command<Args, Values & CommonOptions> {
   return command
     .addOption(configOption)
     .addOption(timeoutOption)
     .addOption(outputOption)
-    .addOption(jsonOption) as unknown as Command<Args, Values & AskOptions>;
+    .addOption(jsonOption) as unknown as Command<Args, Values & CommonOptions>;
 }
 
 /**

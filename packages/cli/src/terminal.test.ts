@@ -41,8 +41,8 @@ test('the password of a URL is not shown even if nobody has named it', () => {
 
 test('progress and tables are for people, and JSON is for programs', () => {
   const [person, program] = [opened(true), opened(false)];
-  for (const { terminal } of [person, program]) terminal.progress('asking …');
-  expect([person.written(), program.written()]).toEqual(['asking …\n', '']);
+  for (const { terminal } of [person, program]) terminal.progress('querying …');
+  expect([person.written(), program.written()]).toEqual(['querying …\n', '']);
   expect([person.terminal.defaultFormat, program.terminal.defaultFormat]).toEqual(['table', 'json']);
 });
 

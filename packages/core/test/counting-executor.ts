@@ -12,7 +12,7 @@ import { type TestExecutor, executorOf, mexico, principal } from './test-executo
 
 export const key: ExecutionConfiguration = { idempotencyKey: 'key-1' };
 /** Like {@link key}, without a search for other requests with it before the action is performed. */
-export const unsearched: ExecutionConfiguration = { ...key, searchKeyOnAllDatabases: false };
+export const unsearched: ExecutionConfiguration = { ...key, checkKeyEverywhere: false };
 export const unavailable: ShardUnavailableError = new ShardUnavailableError(mexico, 'it is down');
 
 /** Counts how often it was performed, and returns that with the amount. */

@@ -47,8 +47,8 @@ test('a database is retried when the network goes silent while a refused connect
 /** Silences the network when the next client says goodbye, which the server does not receive. */
 function fallSilentAtGoodbye(proxy: FaultProxy): { readonly isSilent: () => boolean } {
   let silent = false;
-  proxy.judge = (passage) => {
-    if (silent || !isSent(passage, goodbye)) return 'forward';
+  proxy.judge = (message) => {
+    if (silent || !isSent(message, goodbye)) return 'forward';
     silent = true;
     proxy.silence();
     return 'drop';

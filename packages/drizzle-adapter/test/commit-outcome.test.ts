@@ -1,5 +1,5 @@
 // @module-tag postgres
-import type { PassageOutcome } from '@framework/testing';
+import type { MessageOutcome } from '@framework/testing';
 import { type SuiteContext, Tag, decimal, firstShard, sameDatabaseShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
@@ -59,9 +59,9 @@ describe('a commit whose connection breaks', () => {
     let questions = 0;
     // The first write waits only for a moment.
     let writes = 0;
-    proxy.judge = (passage) => {
-      if (isSent(passage, 'pg_stat_activity where pid = $1')) questions++;
-      return isSent(passage, write) && ++writes === 2 ? 'forward-and-cut' : 'forward';
+    proxy.judge = (message) => {
+      if (isSent(message, 'pg_stat_activity where pid = $1')) questions++;
+      return isSent(message, write) && ++writes === 2 ? 'forward-and-cut' : 'forward';
     };
     const credited = suite.credit(account, '5');
     await vi.waitFor(() => expect(questions).toBeGreaterThan(1), 30_000);
@@ -95,9 +95,9 @@ describe('a commit whose connection breaks', () => {
     await holder.query(`begin; select from owners where name = 'held' for update`);
     let questions = 0;
     let writes = 0;
-    through.proxy.judge = (passage) => {
-      if (isSent(passage, 'pg_stat_activity where pid = $1')) questions++;
-      return isSent(passage, write) && ++writes === 2 ? 'forward-and-cut' : 'forward';
+    through.proxy.judge = (message) => {
+      if (isSent(message, 'pg_stat_activity where pid = $1')) questions++;
+      return isSent(message, write) && ++writes === 2 ? 'forward-and-cut' : 'forward';
     };
     const opened = hidden.openAccount(firstShard, { owner: 'held' });
     // Either the outcome was queried again, or a second write is waiting.
@@ -137,7 +137,7 @@ describe('a commit whose connection breaks', () => {
     await open();
     const account = await suite.openAccount(firstShard);
     let turn = 0;
-    const verdicts: readonly PassageOutcome[] = ['cut', 'forward-and-cut', 'forward'];
+    const verdicts: readonly MessageOutcome[] = ['cut', 'forward-and-cut', 'forward'];
     proxy.judge = ({ direction, bytes }) =>
       direction === 'to-server' && bytes.includes(write) ? verdicts[turn++ % 3]! : 'forward';
     for (let count = 0; count < 6; count++) await suite.credit(account, '1');
@@ -149,7 +149,7 @@ describe('a commit whose connection breaks', () => {
     await open();
     const [one, other] = [await suite.openAccount(firstShard), await suite.openAccount(sameDatabaseShard)];
     let writes = 0;
-    proxy.judge = (passage) => (isSent(passage, write) && ++writes === 2 ? 'cut' : 'forward');
+    proxy.judge = (message) => (isSent(message, write) && ++writes === 2 ? 'cut' : 'forward');
     const partial = suite.stage((plan) => plan.updateAll([one.credit('1'), other.credit('1')]), {
       allowCrossShard: true,
     });
@@ -172,8 +172,8 @@ describe('a commit whose connection breaks', () => {
   test('for good is reported as unknown within a deadline', async () => {
     await open(hasty);
     const account = await suite.openAccount(firstShard);
-    proxy.judge = (passage) => {
-      if (!isSent(passage, write)) return 'forward';
+    proxy.judge = (message) => {
+      if (!isSent(message, write)) return 'forward';
       void proxy.refuse();
       return 'cut';
     };

@@ -215,9 +215,9 @@ test('no commit waits for a process that goes silent while it drops a partition'
   await query(url, addOldMonth);
   const [delivery] = registry.deliveries();
   let isSilent = false;
-  proxy.judge = (passage) => {
+  proxy.judge = (message) => {
     if (isSilent) return 'drop';
-    isSilent = isSent(passage, 'select eventlog.drop_partition');
+    isSilent = isSent(message, 'select eventlog.drop_partition');
     return 'forward';
   };
   const dropped = delivery!.store.partitions.drop(30 * dayMs);

@@ -45,9 +45,9 @@ describe('a group commit whose connection breaks', () => {
     const release = await lockRows(database, [accounts[3]!]);
     let questions = 0;
     let cut = false;
-    proxy.judge = (passage) => {
-      if (isSent(passage, 'pg_stat_activity where pid = $1')) questions++;
-      if (cut || !isSent(passage, groupMarker)) return 'forward';
+    proxy.judge = (message) => {
+      if (isSent(message, 'pg_stat_activity where pid = $1')) questions++;
+      if (cut || !isSent(message, groupMarker)) return 'forward';
       cut = true;
       return 'forward-and-cut';
     };
@@ -61,8 +61,8 @@ describe('a group commit whose connection breaks', () => {
 
   test('for good is reported as unknown, for each action, within a deadline', async () => {
     const accounts = await open(hasty);
-    proxy.judge = (passage) => {
-      if (!isSent(passage, groupMarker)) return 'forward';
+    proxy.judge = (message) => {
+      if (!isSent(message, groupMarker)) return 'forward';
       void proxy.refuse();
       return 'cut';
     };
@@ -101,6 +101,6 @@ describe('a group commit whose connection breaks', () => {
 function loseTwoOfThree(proxy: ProxiedDatabase['proxy']): void {
   let turn = 0;
   const verdicts = ['cut', 'forward-and-cut', 'forward'] as const;
-  proxy.judge = (passage) =>
-    writes.some((marker) => isSent(passage, marker)) ? verdicts[turn++ % 3]! : 'forward';
+  proxy.judge = (message) =>
+    writes.some((marker) => isSent(message, marker)) ? verdicts[turn++ % 3]! : 'forward';
 }

@@ -100,7 +100,7 @@ describe('group commit', () => {
       suite.withdraw(account, '0', {
         ...once,
         idempotencyKey: `k-${index}`,
-        searchKeyOnAllDatabases: false,
+        checkKeyEverywhere: false,
       });
     const executions = await queueTogether(suite, () => accounts.map(credit));
     const waitingEnded = countEnded([executions[3]!]);

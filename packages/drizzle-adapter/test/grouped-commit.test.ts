@@ -144,7 +144,7 @@ describe('group commit', () => {
       keys.map((idempotencyKey, index) =>
         suite.withdraw(accounts[index === 2 ? 0 : index]!, '1', {
           idempotencyKey,
-          searchKeyOnAllDatabases: false,
+          checkKeyEverywhere: false,
           ...once,
         }),
       ),
@@ -165,7 +165,7 @@ describe('group commit', () => {
         suite.stage((plan) => plan.update((index === 1 ? stale : account).credit('1')), {
           ...once,
           idempotencyKey: `k-${index}`,
-          searchKeyOnAllDatabases: false,
+          checkKeyEverywhere: false,
         }),
       ),
     );

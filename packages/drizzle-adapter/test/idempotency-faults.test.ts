@@ -1,5 +1,5 @@
 // @module-tag postgres
-import type { PassageOutcome } from '@framework/testing';
+import type { MessageOutcome } from '@framework/testing';
 import {
   type SuiteContext,
   type SuiteOptions,
@@ -41,7 +41,7 @@ describe('an idempotency key', () => {
     await suite.fixture.clear();
   };
 
-  test.each<[title: string, verdict: PassageOutcome]>([
+  test.each<[title: string, verdict: MessageOutcome]>([
     ['after the commit arrived', 'forward-and-cut'],
     ['before the commit arrived', 'cut'],
   ])('makes a repeat harmless when the database was lost %s', async (_title, verdict) => {
@@ -69,7 +69,7 @@ describe('an idempotency key', () => {
     await open();
     const account = await suite.openAccount(firstShard, { balance: decimal('10') });
     let turn = 0;
-    const verdicts: readonly PassageOutcome[] = ['cut', 'forward-and-cut', 'forward'];
+    const verdicts: readonly MessageOutcome[] = ['cut', 'forward-and-cut', 'forward'];
     proxy.judge = ({ direction, bytes }) =>
       direction === 'to-server' && bytes.includes('framework_write') ? verdicts[turn++ % 3]! : 'forward';
     for (let index = 0; index < 6; index++)

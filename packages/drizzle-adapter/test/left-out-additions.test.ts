@@ -45,7 +45,7 @@ async function counts(): Promise<unknown> {
   return row;
 }
 
-const key = { ...once, idempotencyKey: 'k', searchKeyOnAllDatabases: false } as const;
+const key = { ...once, idempotencyKey: 'k', checkKeyEverywhere: false } as const;
 const nothing = { tags: 0, accounts: 0, trace: 0, events: 0, keys: 0 };
 
 describe('an addition that a trigger suppresses', () => {

@@ -152,7 +152,7 @@ describe('a network that goes silent', () => {
 
 /** Ends the connections; new ones get no answer to the first statement, as from a pooler whose server is frozen. */
 function dropStatements(proxy: FaultProxy): void {
-  proxy.judge = (passage) => (isSent(passage, 'pg_stat_activity') ? 'drop' : 'forward');
+  proxy.judge = (message) => (isSent(message, 'pg_stat_activity') ? 'drop' : 'forward');
   proxy.cut();
 }
 

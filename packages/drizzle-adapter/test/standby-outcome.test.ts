@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { CommitOutcomeUnknownError, ShardedId } from '@framework/core';
 import type { TransactionManager } from '@framework/core/adapter';
 import { EmbeddedPostgres } from '@framework/embedded-postgres';
-import type { PassageOutcome } from '@framework/testing';
+import type { MessageOutcome } from '@framework/testing';
 import { Tag, firstShard } from '@framework/conformance';
 import { TestDatabase } from '@framework/testing/postgres';
 import { expect, onTestFinished, test } from 'vitest';
@@ -63,7 +63,7 @@ async function lostCommits(
   const registry = openRegistry([{ group: 0, member: 0, url }]);
   await registry.ready();
   const tags = new PgTagRepository(registry);
-  const lose = async (verdict: PassageOutcome): Promise<CommitOutcomeUnknownError> => {
+  const lose = async (verdict: MessageOutcome): Promise<CommitOutcomeUnknownError> => {
     proxy.judge = ({ direction, bytes }) =>
       direction === 'to-server' && bytes.includes('framework_write') ? verdict : 'forward';
     const tag = new Tag({

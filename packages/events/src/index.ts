@@ -41,4 +41,4 @@ export { DeliveryOperator, type ShardLag, type ShardLeases } from './operator/de
 export type { BlockedFilter, BlockedRow } from '@framework/core/adapter';
 export type { StartFailure } from './database-worker.js';
 export type { DatabaseAnswers, DatabaseFailure, BlockedPage } from './operator/blocked-page.js';
-export type { EventExplanation, HandlerStanding } from './operator/explain-event.js';
+export type { EventExplanation, HandlerStatus } from './operator/explain-event.js';

@@ -12,7 +12,7 @@ import type {
   TrackedEvent,
 } from '@framework/core/adapter';
 import { OperatorRequestError, UnknownHandlerError } from '@framework/core/adapter';
-import { DeliveryOperator, type HandlerStanding } from '@framework/events';
+import { DeliveryOperator, type HandlerStatus } from '@framework/events';
 
 import {
   type OfShards,
@@ -58,7 +58,7 @@ export interface EventSearch extends LogFilter {
 /** An event of the log, and why each handler has not handled it yet. */
 export interface ExplainedEvent {
   readonly event: DeliverableEvent;
-  readonly standings: readonly HandlerStanding[];
+  readonly standings: readonly HandlerStatus[];
   /** The shards of the database, as `group/member`. */
   readonly shards: readonly string[];
 }

@@ -1,5 +1,5 @@
 import type { DatabaseDelivery, LoggedAction, TrackedEvent } from '@framework/core/adapter';
-import { DeliveryOperator, type EventExplanation, type HandlerStanding } from '@framework/events';
+import { DeliveryOperator, type EventExplanation, type HandlerStatus } from '@framework/events';
 
 import { type OperatorFailure, ask, failureOf, operatorStoreOf } from './answers.js';
 import type { Explanation, ExplanationSide, OperatorExtension } from './extension.js';
@@ -94,11 +94,11 @@ function explainedEvent(explanation: LoggedExplanation): Explanation {
     waiting.length === 0
       ? `${about}: every handler has passed it; nothing stands in its way.`
       : `${about}: ${waiting.length} of ${standings.length} handlers have not passed it.`;
-  return { sentences: [first, ...waiting.map(standingText)], data: { event, standings } };
+  return { sentences: [first, ...waiting.map(statusText)], data: { event, standings } };
 }
 
 /** One sentence on why a handler has not passed an event. */
-function standingText(standing: HandlerStanding): string {
+function statusText(standing: HandlerStatus): string {
   const { handler, paused } = standing;
   const pause = paused ? ' The handler is paused: resume it.' : '';
   if (standing.kind === 'dead-letter')

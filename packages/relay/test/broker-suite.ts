@@ -43,7 +43,7 @@ export function faultsOf(
     speak: () => proxy.resume(),
     deafen: () => {
       const { connectionCount: deafCount, judge } = proxy;
-      proxy.judge = (passage) => (passage.connection <= deafCount ? 'drop' : judge(passage));
+      proxy.judge = (message) => (message.connection <= deafCount ? 'drop' : judge(message));
     },
   };
 }

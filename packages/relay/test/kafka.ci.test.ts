@@ -207,9 +207,9 @@ describe.skipIf(server === undefined)('Kafka', () => {
     const messages = [messageFor(topic, 'w', 1), messageFor(topic, 'w', 2)];
     const { judge } = proxy;
     let cutCount = 0;
-    proxy.judge = (passage) => {
-      const verdict = judge(passage);
-      if (cutCount > 0 || !passage.bytes.includes(messages[1]?.id ?? '')) return verdict;
+    proxy.judge = (message) => {
+      const verdict = judge(message);
+      if (cutCount > 0 || !message.bytes.includes(messages[1]?.id ?? '')) return verdict;
       cutCount += 1;
       return 'forward-and-cut';
     };
@@ -227,8 +227,8 @@ describe.skipIf(server === undefined)('Kafka', () => {
     const seed = Date.now() % 1_000_000;
     const random = seededRandom(seed);
     let cutCount = 0;
-    proxy.judge = (passage) => {
-      const verdict = judge(passage);
+    proxy.judge = (message) => {
+      const verdict = judge(message);
       const number = random();
       if (number > 0.16) return verdict;
       cutCount += 1;

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, type Server, type Socket, connect, createServer } from 'node:net';
 
 /** Bytes on their way through a {@link FaultProxy}, from one read of a socket. */
-export interface Passage {
+export interface ProxyMessage {
   readonly direction: 'to-server' | 'to-client';
   readonly bytes: Buffer;
   /** The number of its connection in the proxy, from 1. */
@@ -10,11 +10,11 @@ export interface Passage {
 }
 
 /**
- * What happens to a passage: `forward` passes it on; `cut` ends its connection instead, so that the other side never sees it;
+ * What happens to a message: `forward` passes it on; `cut` ends its connection instead, so that the other side never sees it;
  * `forward-and-cut` passes it on and then ends the connection, so that no answer comes back; `drop` passes nothing on and leaves
  * the connection open, so that the sender waits for an answer.
  */
-export type PassageOutcome = 'forward' | 'cut' | 'forward-and-cut' | 'drop';
+export type MessageOutcome = 'forward' | 'cut' | 'forward-and-cut' | 'drop';
 
 interface Link {
   readonly client: Socket;
@@ -36,8 +36,8 @@ export class FaultProxy {
   readonly host = '127.0.0.1';
   /** The port to which clients connect; it stays the same, even while the proxy refuses connections. */
   readonly port: number;
-  /** Decides about every passage; by default all are forwarded. */
-  judge: (passage: Passage) => PassageOutcome = () => 'forward';
+  /** Decides about every message; by default all are forwarded. */
+  judge: (message: ProxyMessage) => MessageOutcome = () => 'forward';
   readonly #target: { readonly host: string; readonly port: number };
   readonly #links = new Set<Link>();
   #listener: Server;
@@ -108,7 +108,7 @@ export class FaultProxy {
     if (this.#silent) pause(link);
   }
 
-  #forward(link: Link, direction: Passage['direction'], connection: number): void {
+  #forward(link: Link, direction: ProxyMessage['direction'], connection: number): void {
     const [from, to] = direction === 'to-server' ? [link.client, link.server] : [link.server, link.client];
     from.setNoDelay(true);
     from.on('data', (bytes: Buffer) => {

@@ -1,3 +1,3 @@
 export { VirtualClock } from './virtual-clock.js';
 export { seededRandom } from './simulation/choices.js';
-export { FaultProxy, type Passage, type PassageOutcome } from './fault-proxy.js';
+export { FaultProxy, type ProxyMessage, type MessageOutcome } from './fault-proxy.js';

@@ -3,7 +3,7 @@ import type { InvariantViolation, OperatorFailure, OperatorInvariant } from '@fr
 import { FrameworkError } from '@framework/core';
 import { writeFile } from 'node:fs/promises';
 
-import { type CommandGroup, asking, wholeNumber } from '../command-group.js';
+import { type CommandGroup, withCommonOptions, wholeNumber } from '../command-group.js';
 import { type ExitCode, UsageError, exitCode } from '../exit-code.js';
 import { type PageValues, afterOption, limitOption, readAll, writeAnswer } from '../operation/answer.js';
 import { moduleName } from '../operation/open-application.js';
@@ -20,7 +20,7 @@ const violationsOption = new Option(
 
 /** `framework view`, `transfers`, `check`, `openapi` and `asyncapi`: what the application adds. */
 export const application: CommandGroup = (program, context) => {
-  asking(
+  withCommonOptions(
     program
       .command('view [name]')
       .description("show a view of the application, or list the application's views; changes nothing")
@@ -31,14 +31,14 @@ export const application: CommandGroup = (program, context) => {
       name === undefined ? listViews(session) : showView(session, name, options),
     ),
   );
-  asking(
+  withCommonOptions(
     program
       .command('transfers')
       .description("show the application's view transfers, as view transfers does; changes nothing")
       .addOption(limitOption)
       .addOption(afterOption),
   ).action((options) => withOperator(options, context, (session) => showView(session, 'transfers', options)));
-  asking(
+  withCommonOptions(
     program
       .command('check [invariant...]')
       .description("check the application's invariants over all databases, step by step; changes nothing")
@@ -50,7 +50,7 @@ export const application: CommandGroup = (program, context) => {
     ['openapi', 'OpenAPI document of its HTTP interface'],
     ['asyncapi', 'AsyncAPI document of what it publishes'],
   ] as const)
-    asking(
+    withCommonOptions(
       program
         .command(`${name} [file]`)
         .description(`write the application's ${title} to a file or to standard output`),

@@ -2,7 +2,7 @@ import { ConfigurationError, type FrameworkConfig } from '@framework/core';
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 
-import { type CommandGroup, asking, fileOf, formatOf } from '../command-group.js';
+import { type CommandGroup, withCommonOptions, fileOf, formatOf } from '../command-group.js';
 import { UsageError, exitCode } from '../exit-code.js';
 import { loadConfig } from '../loaded-config.js';
 import type { Terminal } from '../terminal.js';
@@ -17,7 +17,7 @@ const listenerSchema = z.object({
 
 /** `framework console`: says where the service listens for its operators, and whether it answers. */
 export const consoleCommand: CommandGroup = (program, { environment, terminal, end }) => {
-  asking(
+  withCommonOptions(
     program
       .command('console')
       .description("say where the service's console is, and whether it answers; opens nothing"),

@@ -1,7 +1,7 @@
 import { Option } from '@commander-js/extra-typings';
 import type { ChangeAnswer, Consumer } from '@framework/operator';
 
-import { type CommandGroup, asking } from '../command-group.js';
+import { type CommandGroup, withCommonOptions } from '../command-group.js';
 import type { ExitCode } from '../exit-code.js';
 import { type Columns, writeAnswer } from '../operation/answer.js';
 import { byOption, dryRunOption, makeChange, reasonOption, yesOption } from '../operation/change.js';
@@ -15,12 +15,12 @@ const discardOption = new Option(
 
 /** `framework consumers`, `relays`, `pause`, `resume` and `retire`: how far handlers and relays are, and whether they work. */
 export const consumers: CommandGroup = (program, context) => {
-  asking(
+  withCommonOptions(
     program
       .command('consumers')
       .description('show how far each handler and relay is in each database; changes nothing'),
   ).action((options) => withOperator(options, context, (session) => list(session, () => true)));
-  asking(
+  withCommonOptions(
     program
       .command('relays')
       .description('show how far each relay of the configuration is in each database; changes nothing'),
@@ -29,7 +29,7 @@ export const consumers: CommandGroup = (program, context) => {
     ['pause', 'pause a handler or a relay; nothing is lost'],
     ['resume', 'resume a handler or a relay where it was'],
   ] as const)
-    asking(
+    withCommonOptions(
       program
         .command(`${name} <handler>`)
         .description(description)
@@ -46,7 +46,7 @@ export const consumers: CommandGroup = (program, context) => {
         }),
       ),
     );
-  asking(
+  withCommonOptions(
     program
       .command('retire <handler>')
       .description('remove a handler that no code has any more')

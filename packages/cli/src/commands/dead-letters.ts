@@ -1,7 +1,7 @@
 import { Option } from '@commander-js/extra-typings';
 import type { BlockedFilter, BlockedRow } from '@framework/core/adapter';
 
-import { type CommandGroup, asking } from '../command-group.js';
+import { type CommandGroup, withCommonOptions } from '../command-group.js';
 import { type Columns, afterOption, codeOf, limitOption, readAll, writeAnswer } from '../operation/answer.js';
 import {
   type ChangeValues,
@@ -37,7 +37,7 @@ export const deadLetters: CommandGroup = (program, context) => {
   const group = program
     .command('dead-letters')
     .description('list events that handlers could not handle, replay or skip them');
-  asking(
+  withCommonOptions(
     group
       .command('list')
       .description('list dead letters by handler and error; with --events single ones; changes nothing')
@@ -50,7 +50,7 @@ export const deadLetters: CommandGroup = (program, context) => {
       .addOption(limitOption)
       .addOption(afterOption),
   ).action((options) => withOperator(options, context, (session) => list(session, options)));
-  asking(
+  withCommonOptions(
     group
       .command('show <event-id>')
       .description('show everything about an event that blocks its model; changes nothing'),
@@ -72,11 +72,11 @@ export const deadLetters: CommandGroup = (program, context) => {
       .addOption(dryRunOption)
       .addOption(yesOption);
     if (name === 'replay')
-      asking(command).action((options) =>
+      withCommonOptions(command).action((options) =>
         withOperator(options, context, (session) => change(session, name, options)),
       );
     else
-      asking(command.addOption(stateOption)).action((options) =>
+      withCommonOptions(command.addOption(stateOption)).action((options) =>
         withOperator(options, context, (session) => change(session, name, options)),
       );
   }

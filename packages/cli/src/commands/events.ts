@@ -5,7 +5,13 @@ import { type EventSearch, type OfShards, Operator } from '@framework/operator';
 import { openRelays } from '@framework/relay/config';
 import { setTimeout as delay } from 'node:timers/promises';
 
-import { type AskOptions, type CommandGroup, asking, pointInTime, wholeNumber } from '../command-group.js';
+import {
+  type CommonOptions,
+  type CommandGroup,
+  withCommonOptions,
+  pointInTime,
+  wholeNumber,
+} from '../command-group.js';
 import { type ExitCode, UsageError, exitCode } from '../exit-code.js';
 import { afterOption, codeOf, limitOption, readAll, writeAnswer } from '../operation/answer.js';
 import {
@@ -63,7 +69,7 @@ const intervalOption = new Option('--interval-ms <ms>', 'how long to wait before
 export const events: CommandGroup = (program, context) => {
   const group = program.command('events').description('look at the logs; changes nothing');
   const { shard, model, action, type, principal } = searchOptions;
-  asking(
+  withCommonOptions(
     group
       .command('tail')
       .description('show the newest events, and then those that follow, until Ctrl-C')
@@ -89,7 +95,7 @@ export const events: CommandGroup = (program, context) => {
       return writeAnswer(session, answer, eventColumns);
     }),
   );
-  asking(
+  withCommonOptions(
     group.command('show <id>').description('show one event, and why handlers have not passed it'),
   ).action((id, options) => withOperator(options, context, (session) => show(session, id)));
   searching(
@@ -113,9 +119,9 @@ export const events: CommandGroup = (program, context) => {
 /** Adds the options that say which events are meant, and those of every command. */
 function searching<Args extends unknown[], Values extends OptionValues>(
   command: Command<Args, Values>,
-): Command<Args, Values & AskOptions & SearchValues> {
+): Command<Args, Values & CommonOptions & SearchValues> {
   for (const option of Object.values(searchOptions)) command.addOption(option);
-  return asking(command);
+  return withCommonOptions(command);
 }
 
 /** Opens the relay for this command, without the source that only a running relay reads from; others may be broken. */

@@ -1,7 +1,7 @@
 import { Option } from '@commander-js/extra-typings';
 import type { ExplanationSide, OperatorFailure, WhyAnswer } from '@framework/operator';
 
-import { type CommandGroup, asking } from '../command-group.js';
+import { type CommandGroup, withCommonOptions } from '../command-group.js';
 import { type ExitCode, exitCode } from '../exit-code.js';
 import { afterOption, codeOf, limitOption, readAll, writeAnswer } from '../operation/answer.js';
 import { eventColumns } from '../operation/event-columns.js';
@@ -19,7 +19,7 @@ const principalOption = new Option('--principal <name>', 'only those of this pri
 
 /** `framework model`, `action`, `key`, `why` and `audit`: what the databases know under an id, and what operators have changed. */
 export const lookUps: CommandGroup = (program, context) => {
-  asking(
+  withCommonOptions(
     program
       .command('model <id>')
       .description('show the history of a model, by version; changes nothing')
@@ -34,10 +34,10 @@ export const lookUps: CommandGroup = (program, context) => {
       return codeOf(answer);
     }),
   );
-  asking(program.command('action <id>').description('show what an action committed; changes nothing')).action(
-    (id, options) => withOperator(options, context, (session) => showAction(session, id)),
-  );
-  asking(
+  withCommonOptions(
+    program.command('action <id>').description('show what an action committed; changes nothing'),
+  ).action((id, options) => withOperator(options, context, (session) => showAction(session, id)));
+  withCommonOptions(
     program
       .command('key <idempotency-key>')
       .description('show what was committed under an idempotency key; changes nothing')
@@ -45,14 +45,14 @@ export const lookUps: CommandGroup = (program, context) => {
   ).action((key, options) =>
     withOperator(options, context, (session) => showKey(session, key, options.principal)),
   );
-  asking(
+  withCommonOptions(
     program
       .command('why <id>')
       .description(
         'say what stands in the way of an event, a model, an action or something of the application',
       ),
   ).action((id, options) => withOperator(options, context, (session) => explain(session, id)));
-  asking(
+  withCommonOptions(
     program
       .command('audit')
       .description('list what operators have changed, the newest first of each database')

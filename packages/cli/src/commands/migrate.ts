@@ -87,7 +87,7 @@ async function statesOf(
   terminal: Terminal,
 ): Promise<readonly DatabaseState[]> {
   const states = primariesOf(config).map(async ({ config: database, where }): Promise<DatabaseState> => {
-    terminal.progress(`asking ${where} …`);
+    terminal.progress(`querying ${where} …`);
     try {
       const state = await onConnection(database, timeoutMs, (client) => schemaState(client, migrations));
       return { database: where, state, reason: null };

@@ -74,14 +74,14 @@ interface SlotFacts {
 }
 
 /** What decides about the look at a database. */
-export interface LookOptions extends LogOptions {
+export interface InspectOptions extends LogOptions {
   readonly timeoutMs: number;
   /** The age at which a transaction is long. */
   readonly longTransactionMs: number;
 }
 
 /** @throws errors of `pg` and system errors when it cannot be reached or refuses a question */
-export function lookAt(config: DatabaseConfig, options: LookOptions): Promise<DatabaseFacts> {
+export function inspect(config: DatabaseConfig, options: InspectOptions): Promise<DatabaseFacts> {
   return onConnection(config, options.timeoutMs, async (client) => {
     const clock = await clockOf(client);
     const server = { ...(await serverOf(client)), ...(await identityOf(client)) };

@@ -5,12 +5,12 @@ import { type ListedDatabase, databasesOf, loadConfig } from '../loaded-config.j
 import type { Terminal } from '../terminal.js';
 import { configFindings, faultFindings } from './config-checks.js';
 import { databaseFindings } from './database-checks.js';
-import { type DatabaseFacts, type LookOptions, lookAt } from './database-facts.js';
+import { type DatabaseFacts, type InspectOptions, inspect } from './database-facts.js';
 import { type Finding, type FindingName, finding } from './finding.js';
 import { type FleetOptions, fleetFindings } from './fleet-checks.js';
 
 /** How a service is examined. */
-export interface ExamineOptions extends LookOptions, FleetOptions {
+export interface ExamineOptions extends InspectOptions, FleetOptions {
   readonly configFile: string;
 }
 
@@ -63,10 +63,10 @@ interface Look {
   readonly failure?: Finding;
 }
 
-async function look(database: ListedDatabase, options: LookOptions, terminal: Terminal): Promise<Look> {
-  terminal.progress(`asking ${database.where} …`);
+async function look(database: ListedDatabase, options: InspectOptions, terminal: Terminal): Promise<Look> {
+  terminal.progress(`querying ${database.where} …`);
   try {
-    return { database, facts: await lookAt(database.config, options) };
+    return { database, facts: await inspect(database.config, options) };
   } catch (error) {
     if (error instanceof ConfigurationError) throw error;
     return { database, failure: failureOf(database, error) };

@@ -15,7 +15,7 @@ const seenMax = 100_000;
 const slackMs = 120_000;
 
 /** What a look at the newest events has found. */
-export interface TailLook {
+export interface PolledEvents {
   /** The oldest first. */
   readonly items: readonly OfShards<TrackedEvent>[];
   readonly failures: readonly OperatorFailure[];
@@ -40,7 +40,7 @@ export class EventTail {
   }
 
   /** The newest events that were there before. */
-  async past(count: number): Promise<TailLook> {
+  async past(count: number): Promise<PolledEvents> {
     const look = merged(await Promise.all(this.#tails.map((tail) => tail.past())));
     const newestMs = Math.max(...this.#tails.map((tail) => tail.sinceMs ?? -Infinity));
     for (const tail of this.#tails) tail.assumeSince(newestMs);
@@ -48,13 +48,13 @@ export class EventTail {
   }
 
   /** The events that have come since the last look. */
-  async look(): Promise<TailLook> {
+  async look(): Promise<PolledEvents> {
     return merged(await Promise.all(this.#tails.map((tail) => tail.look())));
   }
 }
 
 /** The events of several databases by their dates, and those of each one in its order. */
-function merged(looks: readonly TailLook[]): TailLook {
+function merged(looks: readonly PolledEvents[]): PolledEvents {
   const timed = looks.flatMap(({ items }) => {
     let ms = -Infinity;
     return items.map((item) => {
@@ -83,7 +83,7 @@ class DatabaseTail {
     this.#filter = filter;
   }
 
-  async past(): Promise<TailLook> {
+  async past(): Promise<PolledEvents> {
     const { items, failures } = await readAll(
       { limit: pastMax },
       (page) => this.#logs.events(this.#asked, page),
@@ -101,7 +101,7 @@ class DatabaseTail {
     if (!this.#hasAnswered && Number.isFinite(sinceMs)) this.sinceMs ??= sinceMs;
   }
 
-  async look(): Promise<TailLook> {
+  async look(): Promise<PolledEvents> {
     // No database has said yet what there was before.
     if (!this.#hasAnswered && this.sinceMs === undefined) return { ...(await this.past()), items: [] };
     const fresh: OfShards<TrackedEvent>[] = [];

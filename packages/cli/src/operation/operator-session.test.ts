@@ -49,7 +49,7 @@ test('a command reports each missing database once, however often it is missing'
 test('a command without a configuration, or with one that cannot be read, queries no database', async () => {
   commands.renew();
   const requests: unknown[] = [];
-  commands.databases.takeDown(0, (passage) => requests.push(passage) > 0);
+  commands.databases.takeDown(0, (message) => requests.push(message) > 0);
   expect(await runHere(['consumers'])).toMatchObject({ code: 2, stdout: '' });
   expect(await runHere(['consumers', '--config', '/nowhere.yaml'])).toEqual({
     code: 1,

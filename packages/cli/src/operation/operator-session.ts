@@ -8,7 +8,7 @@ import {
 } from '@framework/operator';
 import { setTimeout as delay } from 'node:timers/promises';
 
-import { type AskOptions, type CommandContext, fileOf, formatOf } from '../command-group.js';
+import { type CommonOptions, type CommandContext, fileOf, formatOf } from '../command-group.js';
 import { type ExitCode, UsageError, exitCode } from '../exit-code.js';
 import { loadConfig } from '../loaded-config.js';
 import { type OutputFormat, type Terminal, plain } from '../terminal.js';
@@ -48,7 +48,7 @@ export interface OperatorSession {
  * @throws UsageError when the operator says that the command is wrong
  */
 export async function withOperator(
-  options: AskOptions,
+  options: CommonOptions,
   { environment, terminal, end }: CommandContext,
   work: (session: OperatorSession) => Promise<ExitCode>,
 ): Promise<void> {

@@ -20,13 +20,13 @@ export function describeIdempotency(context: SuiteContext): void {
   describe.each<[title: string, isSearched: boolean]>([
     ['an idempotency key', true],
     ['an idempotency key that is not searched for', false],
-  ])('%s', (_title, searchKeyOnAllDatabases) => {
+  ])('%s', (_title, checkKeyEverywhere) => {
     const replays = new WeakMap<ExecutionConfiguration, number>();
     const replaysOf = (configuration: ExecutionConfiguration): number => replays.get(configuration) ?? 0;
     const keyed = (idempotencyKey: string): ExecutionConfiguration => {
       const configuration: ExecutionConfiguration = {
         idempotencyKey,
-        searchKeyOnAllDatabases,
+        checkKeyEverywhere,
         onReplayed: () => void replays.set(configuration, replaysOf(configuration) + 1),
       };
       return configuration;

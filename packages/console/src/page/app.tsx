@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 
 import { to } from './address.js';
-import { asApiError } from './asking.js';
+import { asApiError } from './use-answer.js';
 import { PresentChange } from './change-dialog.js';
 import { follow, isConnected } from './live.js';
 import { Palette, isPaletteOpen } from './palette.js';

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { to } from './address.js';
 import { type Change, boundOf } from './answers.js';
-import { asApiError } from './asking.js';
+import { asApiError } from './use-answer.js';
 import { count, counted } from './format.js';
 import { Facts, Failures, Problem } from './parts.js';
 import { type ApiError, about, change } from './session.js';

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 
 import { to } from './address.js';
 import type { Failure } from './answers.js';
-import type { Asked } from './asking.js';
+import type { Query } from './use-answer.js';
 import { fieldTime, instantOf, isDate, isUuid, localTime, shortId, valueText } from './format.js';
 import { go, route } from './route.js';
 
@@ -99,11 +99,11 @@ export function Problem({
 
 /** Shows an answer, or that it is awaited, or why there is none. */
 export function Answered<Answer extends object>(props: {
-  asked: Asked<Answer>;
+  asked: Query<Answer>;
   children: (answer: Answer) => ComponentChildren;
 }): JSX.Element | null {
-  const { answer, error, isLoading, askAgain } = props.asked;
-  if (error !== undefined) return <Problem error={error} again={askAgain} />;
+  const { answer, error, isLoading, refetch } = props.asked;
+  if (error !== undefined) return <Problem error={error} again={refetch} />;
   if (answer !== undefined)
     return (
       <div aria-busy={isLoading} class={isLoading ? 'loading' : undefined}>

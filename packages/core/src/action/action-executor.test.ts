@@ -290,7 +290,7 @@ describe('a listener of commits', () => {
     executor.onCommit((shard) => heard.push(shard));
     const configuration: ExecutionConfiguration = {
       idempotencyKey: 'key-1',
-      searchKeyOnAllDatabases: false,
+      checkKeyEverywhere: false,
     };
     await execute(null, configuration);
     await execute(null, configuration);

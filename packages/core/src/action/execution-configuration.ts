@@ -23,7 +23,7 @@ export interface ExecutionConfiguration {
    * for keys that are derived from the request and never used for anything else. In either case a shard stores a key only once,
    * and before the commit, the shards that may have recorded the same request are asked. Default true.
    */
-  readonly searchKeyOnAllDatabases?: boolean;
+  readonly checkKeyEverywhere?: boolean;
   /**
    * The event for which a handler executes the action; set by delivery. The key is then one of handlers: no client can
    * use it, and it is kept until the event cannot be delivered again.
@@ -39,7 +39,7 @@ export const executionConfigurationNames: OptionNames<ExecutionConfiguration> = 
   retry: true,
   headers: true,
   idempotencyKey: true,
-  searchKeyOnAllDatabases: true,
+  checkKeyEverywhere: true,
   handledEvent: true,
   onReplayed: true,
 };

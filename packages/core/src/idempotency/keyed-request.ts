@@ -51,7 +51,7 @@ export interface ResultCodec {
 interface KeyConfiguration {
   /** The event for which a handler executes the action, if one does. */
   readonly handledEvent?: HandledEvent;
-  readonly searchKeyOnAllDatabases?: boolean;
+  readonly checkKeyEverywhere?: boolean;
   readonly onReplayed?: () => void;
 }
 
@@ -71,10 +71,10 @@ export class KeyedRequest<Result> {
     key: string,
     action: ActionRecord,
     registered: KeyedAction,
-    { handledEvent, searchKeyOnAllDatabases = true, onReplayed }: KeyConfiguration,
+    { handledEvent, checkKeyEverywhere = true, onReplayed }: KeyConfiguration,
   ) {
     this.scope = keyScope(action, key, handledEvent !== undefined);
-    this.isSearchedEverywhere = searchKeyOnAllDatabases;
+    this.isSearchedEverywhere = checkKeyEverywhere;
     this.#action = action;
     this.#fingerprint = fingerprintOf(action, registered.paramsSchema);
     this.#registered = registered;

@@ -53,7 +53,7 @@ export async function findCommit(
 ): Promise<boolean> {
   const deadline = performance.now() + waitMs + pollMs;
   do {
-    const look = await lookAt(pool, unknown);
+    const look = await inspect(pool, unknown);
     if (look === 'committed') return true;
     if (look === 'not-committed') return false;
     if (look === 'undecidable') break;
@@ -62,9 +62,9 @@ export async function findCommit(
   throw unknown;
 }
 
-async function lookAt(pool: CommitQuestions, unknown: CommitOutcomeUnknownError): Promise<Look> {
+async function inspect(pool: CommitQuestions, unknown: CommitOutcomeUnknownError): Promise<Look> {
   try {
-    return await pool.use(unknown.shard, (client) => lookBy(client, pool, unknown));
+    return await pool.use(unknown.shard, (client) => inspectBy(client, pool, unknown));
   } catch (error) {
     const failure = storageError(unknown.shard, error);
     if (FrameworkError.is(failure) && failure.retryable) return 'undecided';
@@ -76,7 +76,7 @@ async function lookAt(pool: CommitQuestions, unknown: CommitOutcomeUnknownError)
  * Uses one connection, and therefore one server, and checks the process before the log: a process that is gone can add
  * nothing to the log.
  */
-async function lookBy(
+async function inspectBy(
   client: pg.PoolClient,
   pool: CommitQuestions,
   unknown: CommitOutcomeUnknownError,

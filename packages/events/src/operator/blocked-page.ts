@@ -88,7 +88,7 @@ export interface DatabaseAnswers<Item> {
 }
 
 /** Queries all databases in parallel; a failed one leaves out only its own items. */
-export async function askDatabases<Item>(
+export async function queryAll<Item>(
   databases: readonly DatabaseDelivery[],
   question: (database: DatabaseDelivery) => Promise<readonly Item[]>,
 ): Promise<DatabaseAnswers<Item>> {

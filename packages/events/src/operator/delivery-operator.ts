@@ -15,7 +15,7 @@ import {
 import {
   type DatabaseAnswers,
   type BlockedPage,
-  askDatabases,
+  queryAll,
   filterIn,
   findBlockedPage,
   throwFailures,
@@ -60,14 +60,14 @@ export class DeliveryOperator {
 
   /** How far each handler is behind, per database. */
   lag(): Promise<DatabaseAnswers<ShardLag>> {
-    return askDatabases(this.#databases, async ({ store, shards }) =>
+    return queryAll(this.#databases, async ({ store, shards }) =>
       (await store.cursors.lag()).map((lag) => ({ ...lag, shards })),
     );
   }
 
   /** Which process holds which slots, per database. */
   leases(): Promise<DatabaseAnswers<ShardLeases>> {
-    return askDatabases(this.#databases, async ({ store, shards }) => [
+    return queryAll(this.#databases, async ({ store, shards }) => [
       { shards, slots: await store.leases.list() },
     ]);
   }
@@ -175,7 +175,7 @@ export class DeliveryOperator {
   #setPaused(handler: string, paused: boolean): Promise<void> {
     return this.#eachOf(handler, async (store, id) => {
       await store.cursors.setPaused(id, paused);
-      tellPause(store, id, paused);
+      notifyPaused(store, id, paused);
     });
   }
 
@@ -186,7 +186,7 @@ export class DeliveryOperator {
    * @throws the error of the database that failed, after all others are done, or an AggregateError if several failed
    */
   async #eachOf(handler: string, work: (store: DeliveryStore, id: string) => Promise<void>): Promise<void> {
-    const { items: known, failures } = await askDatabases(this.#databases, async ({ store }) => {
+    const { items: known, failures } = await queryAll(this.#databases, async ({ store }) => {
       const id = await store.cursors.find(handler);
       if (id !== undefined) await work(store, id);
       return id === undefined ? [] : [id];
@@ -206,7 +206,7 @@ export class DeliveryOperator {
     filter: BlockedFilter,
     change: (letters: DeadLetters, own: BlockedFilter, step: StepPlace) => Promise<DeadLettersStep>,
   ): Promise<number> {
-    const { items: counts, failures } = await askDatabases(this.#databases, async ({ store }) => {
+    const { items: counts, failures } = await queryAll(this.#databases, async ({ store }) => {
       const own = await filterIn(store, filter);
       if (own === undefined) return [];
       let count = 0;
@@ -244,6 +244,6 @@ export function onPause(store: DeliveryStore, listener: PauseListener): () => vo
  * Notifies the deliveries of this process immediately that a handler was paused or resumed; other processes see it at their next
  * lease renewal. Work that this triggers does not belong to the operator's request.
  */
-function tellPause(store: DeliveryStore, handler: string, paused: boolean): void {
+function notifyPaused(store: DeliveryStore, handler: string, paused: boolean): void {
   for (const listener of listenersByStore.get(store) ?? []) outsideRequests(() => listener(handler, paused));
 }

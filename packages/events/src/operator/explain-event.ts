@@ -23,11 +23,11 @@ async function standing(
   { store, shards }: Pick<DatabaseDelivery, 'store' | 'shards'>,
   event: DeliverableEvent,
   { handler, paused }: HandlerCursor,
-): Promise<HandlerStanding> {
+): Promise<HandlerStatus> {
   const asked = shards.slice(0, 1).map((shard) => ({ handler, eventId: event.id, shard }));
   if ((await store.blocked.mayComeAgain(asked)).length === 0) return { handler, paused, kind: 'passed' };
   const head = await store.deadLetters.headOf({ ...event, handler });
-  if (head !== undefined && holdsUp(head, event)) return blockedStanding(head, paused, event);
+  if (head !== undefined && holdsUp(head, event)) return blockedStatus(head, paused, event);
   const lease = (await store.leases.list()).find(
     (each) => each.handler === handler && each.slot === event.slot,
   );
@@ -47,7 +47,7 @@ function holdsUp(head: BlockedRow, event: DeliverableEvent): boolean {
   return isTried && comparePositions(head.event, event) <= 0;
 }
 
-function blockedStanding(head: BlockedRow, paused: boolean, { id }: DeliverableEvent): HandlerStanding {
+function blockedStatus(head: BlockedRow, paused: boolean, { id }: DeliverableEvent): HandlerStatus {
   const { handler, attempts, error, dead, nextAttemptDate } = head;
   const { id: behindEventId } = head.event;
   if (behindEventId !== id) return { handler, paused, kind: 'behind', behindEventId, behindDeadLetter: dead };
@@ -57,7 +57,7 @@ function blockedStanding(head: BlockedRow, paused: boolean, { id }: DeliverableE
 }
 
 /** The state of an event for one handler, and what it waits for. */
-export type HandlerStanding = { readonly handler: string; readonly paused: boolean } & (
+export type HandlerStatus = { readonly handler: string; readonly paused: boolean } & (
   | {
       /** The handler has handled it, or did not want it. */
       readonly kind: 'passed';
@@ -102,5 +102,5 @@ export type EventExplanation =
       readonly event: DeliverableEvent;
       /** The shards of the database whose log holds it. */
       readonly shards: readonly ShardIdentifier[];
-      readonly standings: readonly HandlerStanding[];
+      readonly standings: readonly HandlerStatus[];
     };

@@ -135,8 +135,8 @@ export class RelayLife {
 
   /** Lets nothing of the broker reach the relay any more, while the broker still gets what the relay sends. */
   deafen(): void {
-    this.#proxies.broker.judge = (passage) =>
-      passage.direction === 'to-client' ? 'drop' : this.#judge(passage);
+    this.#proxies.broker.judge = (message) =>
+      message.direction === 'to-client' ? 'drop' : this.#judge(message);
   }
 
   hear(): void {

@@ -15,7 +15,7 @@ export {
   type MemoryFault,
   MemoryFaults,
   type MemoryOperation,
-  type MemoryPassage,
+  type MemoryMessage,
   type MemoryRequest,
   type StoreMethod,
 } from './memory-faults.js';

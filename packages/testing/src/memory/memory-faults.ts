@@ -39,7 +39,7 @@ export interface MemoryRequest {
  * One direction of a request: `request` before anything is done, `answer` when it is done and the caller does not know
  * yet. Nothing else runs between the two. A notification has no answer.
  */
-export interface MemoryPassage extends MemoryRequest {
+export interface MemoryMessage extends MemoryRequest {
   readonly way: 'request' | 'answer';
   /** In the direction `answer`: the database's error if nothing was done, such as a StaleRecordError. */
   readonly error: unknown;
@@ -50,7 +50,7 @@ export interface MemoryPassage extends MemoryRequest {
  * promise. The connection is lost if the promise rejects with {@link ConnectionLostError}. If the promise never settles,
  * nothing more happens.
  */
-export type MemoryFault = (passage: MemoryPassage) => Promise<void> | undefined;
+export type MemoryFault = (message: MemoryMessage) => Promise<void> | undefined;
 
 /**
  * Thrown by a fault to lose the connection. A read then fails with `transient-storage`, and the outcome of a write is
@@ -76,7 +76,7 @@ export class ConnectionLostError extends Error {
 }
 
 /**
- * The faults on the way from one process to databases in memory: passages may be slow, and requests and answers may be
+ * The faults on the way from one process to databases in memory: messages may be slow, and requests and answers may be
  * lost. By default there are none.
  *
  * ```ts
@@ -96,7 +96,7 @@ export class MemoryFaults {
     this.#fault = fault;
   }
 
-  /** Sends every later passage through a fault, or through none. */
+  /** Sends every later message through a fault, or through none. */
   inject(fault: MemoryFault | undefined): void {
     this.#fault = fault;
   }
@@ -112,7 +112,7 @@ export class MemoryFaults {
   }
 
   /**
-   * Runs some work of the database, including the passages there and back.
+   * Runs some work of the database, including the messages there and back.
    *
    * @throws ConnectionLostError when a fault loses the connection
    * @throws any error of the work or of another fault
@@ -161,7 +161,7 @@ export class MemoryFaults {
     if (!this.#isDead) onNotification();
   }
 
-  #pass(request: MemoryRequest, way: MemoryPassage['way'], error?: unknown): Promise<void> | undefined {
+  #pass(request: MemoryRequest, way: MemoryMessage['way'], error?: unknown): Promise<void> | undefined {
     return this.#isDead ? silence() : this.#fault?.({ ...request, way, error });
   }
 }

@@ -58,8 +58,8 @@ describe('MemoryRepository', () => {
     const databases = openDatabases(memorySharding(shard, away), memory({ faults }));
     const repository = new MemoryRepository({ model: Basket, databases });
     const basket = await repository.put(Basket.of(['apple']));
-    faults.inject((passage) => {
-      if (passage.shard !== shard) throw new ConnectionLostError();
+    faults.inject((message) => {
+      if (message.shard !== shard) throw new ConnectionLostError();
       return undefined;
     });
     expect(await repository.findPage({ limit: 5, shard })).toEqual({ items: [basket], next: undefined });

@@ -3,7 +3,7 @@ import type { DatabaseDelivery, SlotLeases } from '@framework/core/adapter';
 import type { Delivery } from '@framework/events';
 
 import type { History } from './history.js';
-import { faultMaxMs } from './passage-faults.js';
+import { faultMaxMs } from './network-faults.js';
 import type { StepOwner } from './scheduler.js';
 import type { SimulatedServer } from './simulated-server.js';
 

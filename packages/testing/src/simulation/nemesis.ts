@@ -63,9 +63,9 @@ export class Nemesis {
     this.#handlers = options.handlers;
     this.#versionCount = options.versionCount;
     const { owner, server, watch } = options;
-    const watched = new MemoryFaults((passage) => {
-      if (passage.way === 'answer')
-        watch.answered({ owner, version: 0 }, passage, server.memory.tables(passage.shard));
+    const watched = new MemoryFaults((message) => {
+      if (message.way === 'answer')
+        watch.answered({ owner, version: 0 }, message, server.memory.tables(message.shard));
       return undefined;
     });
     this.#operator = new DeliveryOperator(openFaultless(server, watched));

@@ -6,7 +6,7 @@ import type { Choices } from './choices.js';
 import {
   type FaultKind,
   type NemesisKind,
-  type PassageFaultKind,
+  type NetworkFaultKind,
   type SimulationGiven,
   type SimulationOptions,
   nemesisKinds,
@@ -50,12 +50,12 @@ function possibleFaults<Given extends SimulationGiven>({
 export interface RunSettings {
   readonly processCount: number;
   readonly executor: Pick<ExecutorOptions, 'groupCommit' | 'modelLocks'>;
-  readonly passageKinds: readonly PassageFaultKind[];
+  readonly passageKinds: readonly NetworkFaultKind[];
   readonly nemesisKinds: readonly NemesisKind[];
-  /** The share of passages that have a fault, from 0 to 1. */
+  /** The share of messages that have a fault, from 0 to 1. */
   readonly share: number;
-  /** The share of the other passages that take a step of their own, from 0 to 1. */
-  readonly hopShare: number;
+  /** The share of the other messages that take a step of their own, from 0 to 1. */
+  readonly ownStepShare: number;
   /** The number of different times at which calls start. */
   readonly burstCount: number;
   /** The share of the possible calls that are made, from 0 to 1. */
@@ -79,7 +79,7 @@ export function chooseSettings<Given extends SimulationGiven>(
   };
   const kinds = choices.some(possibleFaults(options), 0.35);
   const share = choices.pick([0, 0.01, 0.03, 0.1]);
-  const hopShare = choices.pick([1, 0.5, 0.2]);
+  const ownStepShare = choices.pick([1, 0.5, 0.2]);
   const burstCount = choices.pick([2, 1, 4, 8]);
   const callShare = choices.pick([0.3, 0.9]);
   const own = {
@@ -95,7 +95,7 @@ export function chooseSettings<Given extends SimulationGiven>(
     passageKinds: passageFaultKinds.filter((kind) => kinds.includes(kind)),
     nemesisKinds: nemesisKinds.filter((kind) => kinds.includes(kind)),
     share,
-    hopShare,
+    ownStepShare,
     burstCount,
     callShare,
     delivery,

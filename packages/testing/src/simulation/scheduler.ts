@@ -1,6 +1,6 @@
 import type { Clock } from '@framework/core';
 
-import type { MemoryPassage } from '../memory/index.js';
+import type { MemoryMessage } from '../memory/index.js';
 import type { Choices } from './choices.js';
 
 // oxlint-disable-next-line no-restricted-globals -- this is what decides when everything else goes on
@@ -11,8 +11,8 @@ const nextTurn: (work: () => void) => void = setImmediate;
  */
 const turnsAtOnce = 64;
 
-/** Describes a step for the trace: a passage to or from a database, or a text. */
-export type StepLabel = string | MemoryPassage;
+/** Describes a step for the trace: a message to or from a database, or a text. */
+export type StepLabel = string | MemoryMessage;
 
 /** The owner of steps. While it is paused, none of its steps runs; when it is dead, none ever will. */
 export class StepOwner {

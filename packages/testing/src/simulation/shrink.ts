@@ -1,4 +1,4 @@
-import type { MemoryPassage } from '../memory/index.js';
+import type { MemoryMessage } from '../memory/index.js';
 import type { Script } from './choices.js';
 import type { StepLabel, StepOwner } from './scheduler.js';
 
@@ -144,7 +144,7 @@ export class Trace {
   }
 }
 
-function describePassage({ operation, shard, way, changes = [], error }: MemoryPassage): string {
+function describePassage({ operation, shard, way, changes = [], error }: MemoryMessage): string {
   const writes = changes.map((each) => {
     const models = each.changes.map(
       ({ model, expectedVersion }) => `${model.id.value} ${expectedVersion}→${model.version}`,

@@ -9,12 +9,12 @@ import {
 import type { ShardingConfig } from '@framework/core/adapter';
 import { Delivery } from '@framework/events';
 
-import { MemoryFaults, type MemoryPassage, memory } from '../memory/index.js';
+import { MemoryFaults, type MemoryMessage, memory } from '../memory/index.js';
 import { EnvironmentRepositories } from '../specification/test-environment.js';
 import { GracefulStop } from './graceful-stop.js';
 import type { HandlerVersions } from './handler-versions.js';
 import { type History, codeOf } from './history.js';
-import type { PassageFaults, PassingProcess } from './passage-faults.js';
+import type { NetworkFaults, NetworkPeer } from './network-faults.js';
 import type { DeliveryWatch } from './reference/delivery-watch.js';
 import type { RunSettings } from './run-settings.js';
 import { type Scheduler, SimulatedClock, StepOwner } from './scheduler.js';
@@ -30,7 +30,7 @@ export interface ProcessDependencies {
   readonly options: SimulationOptions<SimulationGiven>;
   readonly scheduler: Scheduler;
   readonly server: SimulatedServer;
-  readonly faults: PassageFaults;
+  readonly faults: NetworkFaults;
   readonly history: History;
   readonly watch: DeliveryWatch;
   readonly start: Date;
@@ -38,14 +38,14 @@ export interface ProcessDependencies {
   readonly delivery: RunSettings['delivery'];
   readonly versions: HandlerVersions;
   readonly randomOf: (name: string) => () => number;
-  /** Called when a fault on a passage to a database crashes a process. */
+  /** Called when a fault on a message to a database crashes a process. */
   readonly onCrash: (process: SimulatedProcess) => void;
   /** Called when a process requests a restart because it cannot continue by itself. */
   readonly onRestartNeeded: (process: SimulatedProcess) => void;
 }
 
 /** One process of the application: it executes actions and delivers events until it is killed. */
-export class SimulatedProcess implements PassingProcess {
+export class SimulatedProcess implements NetworkPeer {
   readonly owner: StepOwner;
   readonly clock: SimulatedClock;
   readonly executor: ActionExecutor;
@@ -82,7 +82,7 @@ export class SimulatedProcess implements PassingProcess {
       configOf(server.sharding, shards),
       memory({
         server: server.memory,
-        faults: new MemoryFaults((passage) => this.#pass(passage)),
+        faults: new MemoryFaults((message) => this.#pass(message)),
       }),
     );
     const repositories = new EnvironmentRepositories(options.models, databases);
@@ -162,9 +162,9 @@ export class SimulatedProcess implements PassingProcess {
     this.#stop.disturb(shard);
   }
 
-  doneLate(passage: MemoryPassage): void {
+  doneLate(message: MemoryMessage): void {
     const { watch, server } = this.#dependencies;
-    watch.answered(this, passage, server.memory.tables(passage.shard), true);
+    watch.answered(this, message, server.memory.tables(message.shard), true);
   }
 
   isCutOff(shard: ShardIdentifier): boolean {
@@ -210,16 +210,16 @@ export class SimulatedProcess implements PassingProcess {
     onEnded();
   }
 
-  #pass(passage: MemoryPassage): Promise<void> | undefined {
+  #pass(message: MemoryMessage): Promise<void> | undefined {
     const { faults, watch, server } = this.#dependencies;
-    const { operation, shard, way, error } = passage;
-    if (operation === 'notifications.hear') return faults.pass(this, passage);
+    const { operation, shard, way, error } = message;
+    if (operation === 'notifications.hear') return faults.pass(this, message);
     const tables = server.memory.tables(shard);
     const isRenewal = operation === 'leases.renew' && error === undefined;
     // The watch must see the answer even if the process has ended since its request.
-    if (way === 'answer' && error === undefined) watch.answered(this, passage, tables);
+    if (way === 'answer' && error === undefined) watch.answered(this, message, tables);
     if (way === 'request' && isRenewal) watch.asksForLeases(this.owner, tables);
-    const arrival = faults.pass(this, passage);
+    const arrival = faults.pass(this, message);
     if (way === 'answer' && isRenewal) {
       const arrived = (): void => watch.getsLeases(this.owner, tables);
       if (arrival === undefined) arrived();

@@ -4,7 +4,7 @@ import type { ShardingConfig } from '@framework/core/adapter';
 import { MemoryServer, type MemorySnapshot, type MemoryTables, waits } from '../memory/index.js';
 import type { DeliveredLog } from '../record/check-deliveries.js';
 import type { History } from './history.js';
-import type { PassedServer } from './passage-faults.js';
+import type { PassedServer } from './network-faults.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
 
 /** Few slots, so that each holds several models. */

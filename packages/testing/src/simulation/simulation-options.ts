@@ -33,7 +33,7 @@ export const nemesisKinds = [
 
 export type NemesisKind = (typeof nemesisKinds)[number];
 
-/** Faults of a single passage to a database or back. */
+/** Faults of a single message to a database or back. */
 export const passageFaultKinds = [
   'slow',
   'deadlock',
@@ -47,10 +47,10 @@ export const passageFaultKinds = [
   'crash-after',
 ] as const;
 
-export type PassageFaultKind = (typeof passageFaultKinds)[number];
+export type NetworkFaultKind = (typeof passageFaultKinds)[number];
 
 /** Everything that can go wrong in a run. */
-export type FaultKind = NemesisKind | PassageFaultKind;
+export type FaultKind = NemesisKind | NetworkFaultKind;
 
 /** What a simulated process offers to its actions and handlers. */
 export interface ProcessSetup {

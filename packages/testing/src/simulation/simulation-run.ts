@@ -5,13 +5,13 @@ import { memorySharding } from '../memory/index.js';
 import { checkDeliveries } from '../record/check-deliveries.js';
 import { isAtRest } from '../specification/delivery-run.js';
 import { EnvironmentRepositories } from '../specification/test-environment.js';
-import { Calm } from './calm.js';
+import { RecoveryPhase } from './recovery-phase.js';
 import { ChoiceStreams, type Script, randomBytesOf } from './choices.js';
 import { Fleet } from './fleet.js';
 import { HandlerVersions } from './handler-versions.js';
 import { History, codeOf } from './history.js';
 import { Nemesis } from './nemesis.js';
-import { PassageFaults, faultMaxMs } from './passage-faults.js';
+import { NetworkFaults, faultMaxMs } from './network-faults.js';
 import { checkEffects, checkVersions } from './reference/check-effects.js';
 import { DeliveryWatch } from './reference/delivery-watch.js';
 import { type RunSettings, chooseSettings } from './run-settings.js';
@@ -67,7 +67,7 @@ export class SimulationRun<Given extends SimulationGiven> {
   readonly #registry: DatabaseRegistry;
   readonly #repositories: EnvironmentRepositories;
   readonly #versions: HandlerVersions;
-  readonly #faults: PassageFaults;
+  readonly #faults: NetworkFaults;
   readonly #fleet: Fleet;
   readonly #nemesis: Nemesis;
   readonly #clients: SimulatedClients;
@@ -125,14 +125,14 @@ export class SimulationRun<Given extends SimulationGiven> {
       scheduler,
       history: this.#history,
     });
-    this.#faults = new PassageFaults({
+    this.#faults = new NetworkFaults({
       scheduler,
-      choices: this.#streams.of('passages'),
+      choices: this.#streams.of('messages'),
       history: this.#history,
       server: this.#server,
       kinds: settings.passageKinds,
       share: settings.share,
-      hopShare: settings.hopShare,
+      ownStepShare: settings.ownStepShare,
       latencyMs: options.latencyMs ?? 0,
     });
     this.#fleet = new Fleet(this.#shards, {
@@ -241,7 +241,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     await this.#until(() => areFaultsOver() && this.#clients.runningCount === 0, 'the calls do not end');
     await this.#rest();
     if (this.#isAnyBlocked()) await this.#outliveKeys();
-    await this.#calm(given).play();
+    await this.#recoveryPhase(given).play();
     for (let replay = 0; replay < replaysMax && (await this.#nemesis.replayDeadLetters()) > 0; replay++) {
       this.#history.count('dead letters replayed');
       await this.#rest();
@@ -279,8 +279,8 @@ export class SimulationRun<Given extends SimulationGiven> {
     }
   }
 
-  #calm(given: Given): Calm {
-    return new Calm({
+  #recoveryPhase(given: Given): RecoveryPhase {
+    return new RecoveryPhase({
       scheduler: this.#scheduler,
       owner: this.#owner,
       history: this.#history,

@@ -6,7 +6,7 @@ import {
   MemoryAccess,
   MemoryDeliveryStore,
   type MemoryFaults,
-  type MemoryPassage,
+  type MemoryMessage,
   MemoryServer,
 } from '../../src/memory/index.js';
 import { MemoryFixture, suiteSharding } from './memory-fixture.js';
@@ -18,25 +18,25 @@ function opened(): { readonly fixture: MemoryFixture; readonly context: SuiteCon
   return { fixture, context };
 }
 
-/** Loses the connection once, at a certain passage. */
+/** Loses the connection once, at a certain message. */
 function losing(
-  operation: MemoryPassage['operation'],
-  way: MemoryPassage['way'],
+  operation: MemoryMessage['operation'],
+  way: MemoryMessage['way'],
   loss: ConnectionLostError = new ConnectionLostError(),
 ) {
   let isLost = false;
-  return (passage: MemoryPassage): undefined => {
-    if (isLost || passage.operation !== operation || passage.way !== way) return;
+  return (message: MemoryMessage): undefined => {
+    if (isLost || message.operation !== operation || message.way !== way) return;
     isLost = true;
     throw loss;
   };
 }
 
 /** The requests to the databases of a process, in order. */
-function recording(faults: MemoryFaults): readonly MemoryPassage[] {
-  const passages: MemoryPassage[] = [];
-  faults.inject((passage) => void passages.push(passage));
-  return passages;
+function recording(faults: MemoryFaults): readonly MemoryMessage[] {
+  const messages: MemoryMessage[] = [];
+  faults.inject((message) => void messages.push(message));
+  return messages;
 }
 
 /** Whether something is over once everything that can run has run. */
@@ -52,7 +52,7 @@ describe('the connection to in-memory databases', () => {
   test('carries every request of a process and its answer', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
-    const passages = recording(fixture.faults);
+    const messages = recording(fixture.faults);
     const manager = fixture.databases.transactionManager(firstShard);
     const { delivery } = new MemoryServer(suiteSharding).tables(firstShard);
     const store = new MemoryDeliveryStore(new MemoryAccess(delivery, fixture.faults, firstShard));
@@ -66,8 +66,8 @@ describe('the connection to in-memory databases', () => {
     await fixture.databases.status();
     await store.cursors.lag();
     await store.leases.renew('one', [], 1_000);
-    const asked = (way: MemoryPassage['way']): readonly string[] =>
-      passages.filter((passage) => passage.way === way).map(({ operation }) => operation);
+    const asked = (way: MemoryMessage['way']): readonly string[] =>
+      messages.filter((message) => message.way === way).map(({ operation }) => operation);
     expect(new Set(asked('request'))).toEqual(
       new Set([
         'find-key',
@@ -85,7 +85,7 @@ describe('the connection to in-memory databases', () => {
       ]),
     );
     expect(asked('answer').toSorted()).toEqual(asked('request').toSorted());
-    const persist = passages.find(({ operation }) => operation === 'persist');
+    const persist = messages.find(({ operation }) => operation === 'persist');
     expect(persist?.changes).toMatchObject([{ action: { name: 'WithdrawAction' } }]);
   });
 
@@ -148,10 +148,10 @@ describe('the connection to in-memory databases', () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const stale = changeSetOf(fixture.accounts, account.variant({ version: 5 }), []);
-    const passages = recording(fixture.faults);
+    const messages = recording(fixture.faults);
     const manager = fixture.databases.transactionManager(firstShard);
     await expect(manager.persist(stale)).rejects.toMatchObject({ code: 'stale-record' });
-    expect(passages.map(({ error }) => error)).toMatchObject([undefined, { code: 'stale-record' }]);
+    expect(messages.map(({ error }) => error)).toMatchObject([undefined, { code: 'stale-record' }]);
     fixture.faults.inject(losing('persist', 'answer'));
     await expect(manager.persist(stale)).rejects.toMatchObject({ code: 'commit-outcome-unknown' });
   });

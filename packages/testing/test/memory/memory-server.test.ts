@@ -133,8 +133,8 @@ describe('an in-memory database that fails over', () => {
     const manager = fixture.databases.transactionManager(firstShard);
     const lost = async (way: 'request' | 'answer', base: Account): Promise<never> => {
       const next = base.credit('1').variant({ version: base.version + 1, events: [] });
-      fixture.faults.inject((passage) => {
-        if (passage.way === way) throw new ConnectionLostError();
+      fixture.faults.inject((message) => {
+        if (message.way === way) throw new ConnectionLostError();
         return undefined;
       });
       const error = await manager.persist(changeSetOf(fixture.accounts, next, [])).catch((each) => each);

@@ -15,7 +15,7 @@ import { MemoryFixture } from './memory-fixture.js';
 const runs = 200;
 const seed = Number(process.env['TEST_SEED'] ?? Date.now() % 2 ** 31);
 
-/** Every passage takes some turns of the event loop; some writes, and questions about their outcome, lose their connection. */
+/** Every message takes some turns of the event loop; some writes, and questions about their outcome, lose their connection. */
 function misbehaving(random: () => number, lossShare: number): MemoryFault {
   return async ({ operation, way }) => {
     await hops(Math.floor(random() * 5));

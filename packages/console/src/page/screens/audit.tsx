@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 
 import type { AuditPage } from '../answers.js';
-import { useAnswer } from '../asking.js';
+import { useAnswer } from '../use-answer.js';
 import { count } from '../format.js';
 import {
   Answered,

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 
 import { to } from '../address.js';
 import type { BlockedEvent, BlockedPage, DeadLetterGroup, DeadLetters as Groups } from '../answers.js';
-import { useAnswer } from '../asking.js';
+import { useAnswer } from '../use-answer.js';
 import { ChangeButton, type WantedChange } from '../change-dialog.js';
 import { count, counted } from '../format.js';
 import { snapshot } from '../live.js';
@@ -45,7 +45,7 @@ function Grouped({ handler }: { handler: string | undefined }): JSX.Element {
               <Group
                 key={`${group.handler} ${group.shards.join()} ${group.errorLine}`}
                 of={group}
-                again={asked.askAgain}
+                again={asked.refetch}
               />
             ))}
             {next !== undefined && <Pager next={next} />}
@@ -115,9 +115,9 @@ function Blocked(): JSX.Element {
                 isPrimary
                 label="Replay all …"
                 wanted={replaying(filter)}
-                onDone={asked.askAgain}
+                onDone={asked.refetch}
               />
-              <ChangeButton label="Skip all …" wanted={skipping(filter)} onDone={asked.askAgain} />
+              <ChangeButton label="Skip all …" wanted={skipping(filter)} onDone={asked.refetch} />
             </>
           )}
         </>
@@ -149,7 +149,7 @@ function Blocked(): JSX.Element {
                 items={items}
                 keyOf={({ handler: of, event }) => `${of} ${event.id}`}
                 columns={columns}
-                more={(item) => <Details of={item} again={asked.askAgain} />}
+                more={(item) => <Details of={item} again={asked.refetch} />}
               />
             )}
             <Pager next={next} />

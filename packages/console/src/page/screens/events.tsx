@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 
 import { namesEvents } from '../address.js';
 import type { EventPage, TrackedEvent } from '../answers.js';
-import { useAnswer } from '../asking.js';
+import { useAnswer } from '../use-answer.js';
 import { ChangeButton } from '../change-dialog.js';
 import { count, instantOf } from '../format.js';
 import { snapshot } from '../live.js';

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 import type { Failure, InvariantStep } from '../answers.js';
-import { asApiError } from '../asking.js';
+import { asApiError } from '../use-answer.js';
 import { count, counted } from '../format.js';
 import { Badge, Empty, Failures, IdLink, Problem, Screen, ShardNames, Table } from '../parts.js';
 import { type ApiError, about, ask } from '../session.js';

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 
 import type { Keys as Answer } from '../answers.js';
-import { useAnswer } from '../asking.js';
+import { useAnswer } from '../use-answer.js';
 import { Answered, Empty, Facts, Field, Filters, IdLink, Screen, Table } from '../parts.js';
 import { route } from '../route.js';
 import { Deliveries, EventDetails, Payload } from '../tracked-event.js';

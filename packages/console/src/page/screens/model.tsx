@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 
 import { to } from '../address.js';
 import type { EventPage, TrackedEvent } from '../answers.js';
-import { useAnswer } from '../asking.js';
+import { useAnswer } from '../use-answer.js';
 import { Chart } from '../chart.js';
 import { isNumeric } from '../exact-json.js';
 import { count } from '../format.js';

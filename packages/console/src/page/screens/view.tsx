@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 
 import type { PartialPage, Row } from '../answers.js';
-import { useAnswer } from '../asking.js';
+import { useAnswer } from '../use-answer.js';
 import { isNumeric } from '../exact-json.js';
 import { isUuid } from '../format.js';
 import { Answered, type Column, Empty, IdLink, Pager, Screen, ShardNames, Table, Value } from '../parts.js';

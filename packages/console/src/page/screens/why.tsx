@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 
 import { to } from '../address.js';
 import type { Why as Answer, TrackedEvent } from '../answers.js';
-import { useAnswer } from '../asking.js';
+import { useAnswer } from '../use-answer.js';
 import { count } from '../format.js';
 import { Answered, type Column, Facts, Field, IdLink, Screen, Table, Time } from '../parts.js';
 import { go, route } from '../route.js';

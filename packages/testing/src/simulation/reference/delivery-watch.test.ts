@@ -66,8 +66,8 @@ async function watchedDatabase() {
   });
   const processOf = (name: string, version: number) => {
     const owner = new StepOwner(name);
-    const faults = new MemoryFaults((passage) => {
-      if (passage.way === 'answer') watch.answered({ owner, version }, passage, tables);
+    const faults = new MemoryFaults((message) => {
+      if (message.way === 'answer') watch.answered({ owner, version }, message, tables);
       return undefined;
     });
     const store = new MemoryDeliveryStore(new MemoryAccess(tables.delivery, faults, shard));
@@ -287,9 +287,9 @@ test('an event of a model that opens is not handled again, unless a late stateme
   one.handle();
   expect(violations).toEqual([expect.stringContaining('again, which it has handled under the same lease')]);
   const late = Promise.withResolvers<void>();
-  one.faults.inject((passage) => {
+  one.faults.inject((message) => {
     const onDone = () => {
-      watch.answered({ owner: one.owner, version: 0 }, passage, tables, true);
+      watch.answered({ owner: one.owner, version: 0 }, message, tables, true);
       late.resolve();
     };
     return Promise.reject(new ConnectionLostError({ arrival: Promise.resolve(), onDone }));

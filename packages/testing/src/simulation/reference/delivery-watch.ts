@@ -5,7 +5,7 @@ import { PartialBatchError, type RegisteredHandler, RetryLaterError } from '@fra
 
 import {
   type MemoryBlocked,
-  type MemoryPassage,
+  type MemoryMessage,
   type MemorySnapshot,
   type MemoryTables,
   modelKey,
@@ -93,7 +93,7 @@ export class DeliveryWatch {
    */
   answered(
     { owner: { name }, version }: WatchedProcess,
-    { operation }: Pick<MemoryPassage, 'operation'>,
+    { operation }: Pick<MemoryMessage, 'operation'>,
     tables: MemoryTables,
     isLate = false,
   ): void {

@@ -21,7 +21,7 @@ const pauseMs = 500;
 const keyLeftMs = 5_000;
 
 /** The calls after the faults are over. Nothing is in their way, so they must work as promised. */
-export class Calm {
+export class RecoveryPhase {
   readonly #scheduler: Scheduler;
   readonly #owner: StepOwner;
   readonly #history: History;

@@ -1,20 +1,20 @@
 import { type ShardIdentifier, ShardUnavailableError, TransientStorageError } from '@framework/core';
 
-import { ConnectionLostError, type MemoryPassage } from '../memory/index.js';
+import { ConnectionLostError, type MemoryMessage } from '../memory/index.js';
 import type { Choices } from './choices.js';
 import type { History } from './history.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
-import type { PassageFaultKind } from './simulation-options.js';
+import type { NetworkFaultKind } from './simulation-options.js';
 
 /** A process, as seen from its connections to databases. */
-export interface PassingProcess {
+export interface NetworkPeer {
   readonly owner: StepOwner;
   /** Whether it is currently cut off from the database of a shard. */
   isCutOff(shard: ShardIdentifier): boolean;
   /** Called when there is a fault on a connection to the database of a shard. */
   disturb(shard: ShardIdentifier): void;
   /** Called when a request was carried out after its connection was lost. */
-  doneLate(passage: MemoryPassage): void;
+  doneLate(message: MemoryMessage): void;
   crash(): void;
 }
 
@@ -37,22 +37,22 @@ const lateMaxMs = 3_000;
 /** How long after the last fault something may still wait because of it. */
 export const faultMaxMs = Math.max(statementTimeoutMs, lateMaxMs);
 
-/** Decides what happens on each passage between processes and databases: mostly nothing. */
-export class PassageFaults {
+/** Decides what happens on each message between processes and databases: mostly nothing. */
+export class NetworkFaults {
   readonly #scheduler: Scheduler;
   readonly #choices: Choices;
   readonly #history: History;
   readonly #server: PassedServer;
-  readonly #kinds: readonly PassageFaultKind[];
+  readonly #kinds: readonly NetworkFaultKind[];
   readonly #share: number;
-  readonly #hopShare: number;
+  readonly #ownStepShare: number;
   readonly #latencyMs: number;
   #areOver = false;
 
   /**
    * @param options.kinds the kinds of faults in this run
-   * @param options.share the share of passages that have a fault, from 0 to 1
-   * @param options.hopShare the share of the others that take a step of their own
+   * @param options.share the share of messages that have a fault, from 0 to 1
+   * @param options.ownStepShare the share of the others that take a step of their own
    * @param options.latencyMs how long each of the others takes; if that is not 0, each is a step of its own
    */
   constructor(options: {
@@ -60,9 +60,9 @@ export class PassageFaults {
     readonly choices: Choices;
     readonly history: History;
     readonly server: PassedServer;
-    readonly kinds: readonly PassageFaultKind[];
+    readonly kinds: readonly NetworkFaultKind[];
     readonly share: number;
-    readonly hopShare: number;
+    readonly ownStepShare: number;
     readonly latencyMs: number;
   }) {
     this.#scheduler = options.scheduler;
@@ -71,7 +71,7 @@ export class PassageFaults {
     this.#server = options.server;
     this.#kinds = options.kinds;
     this.#share = options.share;
-    this.#hopShare = options.hopShare;
+    this.#ownStepShare = options.ownStepShare;
     this.#latencyMs = options.latencyMs;
   }
 
@@ -80,54 +80,54 @@ export class PassageFaults {
     this.#areOver = true;
   }
 
-  /** Decides what happens on one passage. */
-  pass(process: PassingProcess, passage: MemoryPassage): Promise<void> | undefined {
+  /** Decides what happens on one message. */
+  pass(process: NetworkPeer, message: MemoryMessage): Promise<void> | undefined {
     const { owner } = process;
     if (owner.state === 'dead') return new Promise(() => undefined);
-    const { shard, way } = passage;
-    if (way === 'request') this.#notice(passage);
-    if (this.#server.isDown(shard)) return this.#refused(process, passage);
-    if (process.isCutOff(shard)) return this.#silent(process, passage);
-    const kind = this.#fault(passage);
-    if (kind !== undefined) return this.#happens(kind, process, passage);
+    const { shard, way } = message;
+    if (way === 'request') this.#notice(message);
+    if (this.#server.isDown(shard)) return this.#refused(process, message);
+    if (process.isCutOff(shard)) return this.#silent(process, message);
+    const kind = this.#fault(message);
+    if (kind !== undefined) return this.#happens(kind, process, message);
     const latencyMs = this.#latencyMs;
-    if (latencyMs === 0 && owner.state === 'running' && !this.#choices.chance(this.#hopShare))
+    if (latencyMs === 0 && owner.state === 'running' && !this.#choices.chance(this.#ownStepShare))
       return undefined;
-    return this.#after(process, passage, latencyMs);
+    return this.#after(process, message, latencyMs);
   }
 
-  #fault(passage: MemoryPassage): PassageFaultKind | undefined {
+  #fault(message: MemoryMessage): NetworkFaultKind | undefined {
     if (this.#areOver || this.#share === 0 || this.#kinds.length === 0) return undefined;
     // Questions about a commit's outcome are rare, and faults matter most there.
-    const share = passage.operation === 'is-committed' ? outcomeShare : this.#share;
+    const share = message.operation === 'is-committed' ? outcomeShare : this.#share;
     if (!this.#choices.chance(share)) return undefined;
     const kind = this.#choices.pick(this.#kinds);
-    return isPossible(kind, passage) ? kind : undefined;
+    return isPossible(kind, message) ? kind : undefined;
   }
 
-  #happens(kind: PassageFaultKind, process: PassingProcess, passage: MemoryPassage): Promise<void> {
-    const { shard } = passage;
+  #happens(kind: NetworkFaultKind, process: NetworkPeer, message: MemoryMessage): Promise<void> {
+    const { shard } = message;
     this.#history.count(kind);
     process.disturb(shard);
     switch (kind) {
       case 'slow':
-        return this.#after(process, passage, 1 + this.#choices.below(slowMaxMs));
+        return this.#after(process, message, 1 + this.#choices.below(slowMaxMs));
       case 'deadlock':
-        return this.#failing(process, passage, 0, new TransientStorageError(shard, 'deadlock detected'));
+        return this.#failing(process, message, 0, new TransientStorageError(shard, 'deadlock detected'));
       case 'lock-wait':
-        return this.#lockWait(process, passage);
+        return this.#lockWait(process, message);
       case 'unavailable':
-        return this.#refused(process, passage);
+        return this.#refused(process, message);
       case 'request-lost':
       case 'answer-lost':
-        return this.#failing(process, passage, 0, new ConnectionLostError());
+        return this.#failing(process, message, 0, new ConnectionLostError());
       case 'late-commit': {
         const arrival = this.#server.late(shard, 1 + this.#choices.below(lateMaxMs));
-        const onDone = (): void => process.doneLate(passage);
-        return this.#failing(process, passage, 0, new ConnectionLostError({ arrival, onDone }));
+        const onDone = (): void => process.doneLate(message);
+        return this.#failing(process, message, 0, new ConnectionLostError({ arrival, onDone }));
       }
       case 'silent':
-        return this.#silent(process, passage);
+        return this.#silent(process, message);
       case 'crash-before':
       case 'crash-after':
         process.crash();
@@ -136,59 +136,59 @@ export class PassageFaults {
   }
 
   /** Another session holds a lock on a row, either briefly or longer than a short lock wait. */
-  #lockWait(process: PassingProcess, passage: MemoryPassage): Promise<void> {
+  #lockWait(process: NetworkPeer, message: MemoryMessage): Promise<void> {
     const waitMs = 1 + this.#choices.below(1_000);
-    const isShort = passage.operation === 'persist-all' || passage.options?.shortLockWait === true;
-    if (!isShort || waitMs <= shortLockWaitMs) return this.#after(process, passage, waitMs);
-    const error = new TransientStorageError(passage.shard, 'canceling statement due to lock timeout');
-    return this.#failing(process, passage, shortLockWaitMs, error);
+    const isShort = message.operation === 'persist-all' || message.options?.shortLockWait === true;
+    if (!isShort || waitMs <= shortLockWaitMs) return this.#after(process, message, waitMs);
+    const error = new TransientStorageError(message.shard, 'canceling statement due to lock timeout');
+    return this.#failing(process, message, shortLockWaitMs, error);
   }
 
-  #refused(process: PassingProcess, passage: MemoryPassage): Promise<void> {
-    process.disturb(passage.shard);
-    if (passage.operation === 'ready') return this.#after(process, passage, statementTimeoutMs);
+  #refused(process: NetworkPeer, message: MemoryMessage): Promise<void> {
+    process.disturb(message.shard);
+    if (message.operation === 'ready') return this.#after(process, message, statementTimeoutMs);
     // A request that was carried out before the outage loses its answer, and nobody hears notifications.
-    const isLost = passage.way === 'answer' || passage.operation === 'notifications.hear';
+    const isLost = message.way === 'answer' || message.operation === 'notifications.hear';
     const error = isLost
       ? new ConnectionLostError()
-      : new ShardUnavailableError(passage.shard, 'the database is down');
-    return this.#failing(process, passage, 1, error);
+      : new ShardUnavailableError(message.shard, 'the database is down');
+    return this.#failing(process, message, 1, error);
   }
 
-  #silent(process: PassingProcess, passage: MemoryPassage): Promise<void> {
-    process.disturb(passage.shard);
-    if (passage.operation === 'ready') return this.#after(process, passage, statementTimeoutMs);
-    return this.#failing(process, passage, statementTimeoutMs, new ConnectionLostError());
+  #silent(process: NetworkPeer, message: MemoryMessage): Promise<void> {
+    process.disturb(message.shard);
+    if (message.operation === 'ready') return this.#after(process, message, statementTimeoutMs);
+    return this.#failing(process, message, statementTimeoutMs, new ConnectionLostError());
   }
 
   async #failing(
-    { owner }: PassingProcess,
-    passage: MemoryPassage,
+    { owner }: NetworkPeer,
+    message: MemoryMessage,
     afterMs: number,
     error: Error,
   ): Promise<void> {
-    await this.#wait(owner, passage, afterMs);
+    await this.#wait(owner, message, afterMs);
     throw error;
   }
 
-  async #after({ owner }: PassingProcess, passage: MemoryPassage, afterMs: number): Promise<void> {
-    const { shard } = passage;
+  async #after({ owner }: NetworkPeer, message: MemoryMessage, afterMs: number): Promise<void> {
+    const { shard } = message;
     const timeline = this.#server.timelineOf(shard);
-    await this.#wait(owner, passage, afterMs);
+    await this.#wait(owner, message, afterMs);
     // The connection was to a server that is gone.
-    if (passage.operation !== 'ready' && this.#server.timelineOf(shard) !== timeline)
+    if (message.operation !== 'ready' && this.#server.timelineOf(shard) !== timeline)
       throw new ConnectionLostError();
   }
 
   /** Waits no longer than the request may take. */
-  async #wait(owner: StepOwner, passage: MemoryPassage, durationMs: number): Promise<void> {
-    const { shard, waitMs = Infinity } = passage;
-    await this.#scheduler.sleep(owner, Math.min(durationMs, waitMs), passage);
+  async #wait(owner: StepOwner, message: MemoryMessage, durationMs: number): Promise<void> {
+    const { shard, waitMs = Infinity } = message;
+    await this.#scheduler.sleep(owner, Math.min(durationMs, waitMs), message);
     if (durationMs > waitMs) throw new ShardUnavailableError(shard, `no answer within ${waitMs} ms`);
   }
 
   /** Counts situations of interest, and records the keys with which actions are sent. */
-  #notice({ operation, changes = [] }: MemoryPassage): void {
+  #notice({ operation, changes = [] }: MemoryMessage): void {
     if (operation !== 'persist' && operation !== 'persist-all') return;
     for (const { action, key } of changes) {
       if (key !== undefined)
@@ -201,8 +201,8 @@ export class PassageFaults {
   }
 }
 
-/** In which direction of a passage each fault can happen. Faults of an answer come when the work is done. */
-const wayOf: Readonly<Record<PassageFaultKind, MemoryPassage['way'] | 'both'>> = {
+/** In which direction of a message each fault can happen. Faults of an answer come when the work is done. */
+const wayOf: Readonly<Record<NetworkFaultKind, MemoryMessage['way'] | 'both'>> = {
   slow: 'both',
   silent: 'both',
   deadlock: 'request',
@@ -229,7 +229,7 @@ const deliveryWrites: ReadonlySet<string> = new Set([
   'blocked.move',
 ]);
 
-function isPossible(kind: PassageFaultKind, { operation, way }: MemoryPassage): boolean {
+function isPossible(kind: NetworkFaultKind, { operation, way }: MemoryMessage): boolean {
   if (operation === 'ready') return kind === 'slow';
   if (operation === 'notifications.hear') return kind === 'slow' || kind === 'request-lost';
   const isWrite = operation === 'persist' || operation === 'persist-all';

@@ -2,16 +2,16 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { ApiError, ask } from './session.js';
 
-/** A question to the API, as far as it is answered. */
-export interface Asked<Answer> {
+/** A query of the API, with its answer once it has arrived. */
+export interface Query<Answer> {
   /** The answer; while the next one is awaited, the one before, so that the screen does not jump. */
   readonly answer: Answer | undefined;
   readonly error: ApiError | undefined;
   readonly isLoading: boolean;
-  readonly askAgain: () => void;
+  readonly refetch: () => void;
 }
 
-type Query = Readonly<Record<string, string | number | undefined>>;
+type QueryParams = Readonly<Record<string, string | number | undefined>>;
 
 interface State<Answer> {
   readonly path?: string;
@@ -21,29 +21,29 @@ interface State<Answer> {
 }
 
 /**
- * Asks the API whenever the question changes, and gives up the one before.
+ * Queries the API whenever the query changes, and aborts the one before.
  *
- * @param path `undefined` asks nothing
- * @param repeat asks again whenever it changes, without showing that something is loaded; an answer that takes longer is awaited first
+ * @param path `undefined` for no query
+ * @param repeat repeats the query whenever it changes, without a sign of loading; an answer that takes longer is awaited first
  */
 export function useAnswer<Answer>(
   path: string | undefined,
-  query: Query = {},
+  query: QueryParams = {},
   repeat?: unknown,
-): Asked<Answer> {
+): Query<Answer> {
   const [state, setState] = useState<State<Answer>>({ isLoading: path !== undefined });
   const [times, setTimes] = useState(0);
-  const question = JSON.stringify(query);
-  /** Stops the question whose answer is awaited; `undefined` if there is none. */
-  const asking = useRef<AbortController>(undefined);
+  const queryText = JSON.stringify(query);
+  /** Aborts the running query; `undefined` if there is none. */
+  const running = useRef<AbortController>(undefined);
   const isRepeatWanted = useRef(false);
   const begin = (asked: string): void => {
     const stop = new AbortController();
-    asking.current = stop;
+    running.current = stop;
     isRepeatWanted.current = false;
     const end = (outcome: Partial<State<Answer>>): void => {
       if (stop.signal.aborted) return;
-      asking.current = undefined;
+      running.current = undefined;
       setState({ path: asked, ...outcome, isLoading: false });
       if (isRepeatWanted.current) begin(asked);
     };
@@ -57,21 +57,21 @@ export function useAnswer<Answer>(
     setState((before) => (before.path === path ? { ...before, isLoading: true } : { path, isLoading: true }));
     begin(path);
     return () => {
-      asking.current?.abort();
-      asking.current = undefined;
+      running.current?.abort();
+      running.current = undefined;
     };
-  }, [path, question, times]);
+  }, [path, queryText, times]);
   const isFirst = useRef(true);
   useEffect(() => {
     if (isFirst.current) isFirst.current = false;
-    else if (asking.current !== undefined) isRepeatWanted.current = true;
+    else if (running.current !== undefined) isRepeatWanted.current = true;
     else if (path !== undefined) begin(path);
   }, [repeat]);
   return {
     answer: state.answer,
     error: state.error,
     isLoading: state.isLoading,
-    askAgain: () => setTimes((before) => before + 1),
+    refetch: () => setTimes((before) => before + 1),
   };
 }
 
