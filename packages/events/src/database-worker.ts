@@ -196,8 +196,8 @@ export class DatabaseWorker {
     const restMs = timeoutMs - Math.min(endingMs, timeoutMs / 4);
     await within(clock, timeoutMs - restMs, this.#idle());
     for (const { dispatch } of subscriptions) dispatch.abandon(reason);
-    const recorded = this.#idle().then(() => Promise.all(subscriptions.map((each) => each.recordUndone())));
-    await within(clock, restMs / 4, recorded);
+    await within(clock, restMs / 8, this.#idle());
+    await within(clock, restMs / 8, Promise.all(subscriptions.map((each) => each.recordUndone())));
     this.#ended.abort();
     for (const { dispatch } of subscriptions) dispatch.drop(reason);
     this.#shared.saver.stop();

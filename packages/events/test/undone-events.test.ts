@@ -100,6 +100,35 @@ describe('what is done behind unfinished events', () => {
   });
 });
 
+test.each([
+  { leaseMs: 10_000, loadMs: 30_000, fails: false },
+  { leaseMs: 10_000, loadMs: 26_000, fails: true },
+  { leaseMs: 2_000, loadMs: 9_000, fails: false },
+])('an event that is being loaded while its slot is handed over is not lost: %o', async (given) => {
+  const { leaseMs, loadMs, fails } = given;
+  const bench = new DeliveryBench();
+  const settings = { leaseMs, readMax: 10, readBytesMax: 2_000 };
+  const payload = { amount: 1, note: 'x'.repeat(1_000) };
+  const first = handlerOf({ name: 'one', timeoutMs });
+  const { access, executor } = bench.start([first], settings);
+  await bench.clock.advance(300);
+  access.delays.set('log.load', [bench.clock.sleep(loadMs)]);
+  if (fails) access.lostAnswers.set('log.load', [new Error('statement timeout')]);
+  // The models `c` and `g` are in the slot that a second process gets.
+  bench.database.commit(
+    deposited('c', 1, { payload }),
+    deposited('c', 2),
+    deposited('c', 3),
+    deposited('g', 1),
+  );
+  executor.committed();
+  await bench.clock.advance(300);
+  const second = handlerOf({ name: 'one', timeoutMs });
+  bench.start([second], settings);
+  await bench.clock.advance(600_000);
+  expect([...new Set([...first.seen, ...second.seen])].toSorted()).toEqual(['c1', 'c2', 'c3', 'g1']);
+});
+
 test.each(Array.from({ length: 12 }, (_item, index) => index + 1))(
   'no event that is done is handled again while processes only start and stop (seed %i)',
   { tags: ['slow'] },

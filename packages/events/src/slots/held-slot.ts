@@ -85,6 +85,11 @@ export class HeldSlot {
     if (this.#unfinishedCount === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
   }
 
+  /** Whether no work is queued or being done. */
+  get isIdle(): boolean {
+    return this.#unfinishedCount === 0;
+  }
+
   /** Resolves when all work is finished. */
   async idle(): Promise<void> {
     while (this.#unfinishedCount > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));

@@ -214,10 +214,12 @@ export class Subscription {
 
   /**
    * Records what a slot that is given back, or every slot, leaves undone, if events behind it are done: its next holder gets the models of
-   * the undone events as blocked ones, and nothing that is done again.
+   * the undone events as blocked ones, and nothing that is done again. A slot in which a call has not ended is left as it is: which event of
+   * its model is the first undone one is not certain yet.
    */
   async recordUndone(slot?: HeldSlot): Promise<void> {
-    const slots = this.slots.withDoneBehind.filter((each) => slot === undefined || each === slot);
+    const left = this.slots.withDoneBehind.filter((each) => slot === undefined || each === slot);
+    const slots = left.filter(({ isIdle }) => isIdle);
     await allEnded(slots.map((each) => this.dispatch.blockUndone(each)));
   }
 
