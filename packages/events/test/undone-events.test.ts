@@ -2,8 +2,14 @@ import { setImmediate } from 'node:timers/promises';
 import { seededRandom } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { type HandlerContext, PartialBatchError, defaultDeliverySettings } from '../src/index.js';
-import { deposited } from './account.js';
+import {
+  type EventHandler,
+  FrameworkEventHandler,
+  type HandlerContext,
+  PartialBatchError,
+  defaultDeliverySettings,
+} from '../src/index.js';
+import { ClosedEvent, DepositedEvent, deposited } from './account.js';
 import { batchHandlerOf } from './bench-store.js';
 import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
 
@@ -86,7 +92,7 @@ describe('what is done behind unfinished events', () => {
     const { delivery, access } = bench.start([first]);
     await bench.clock.advance(300);
     access.failures.set(
-      'blocked.fail',
+      'blocked.hold',
       Array.from({ length: 100 }, () => new Error('down')),
     );
     let isStopped = false;
@@ -98,6 +104,52 @@ describe('what is done behind unfinished events', () => {
     await bench.clock.advance(5_000);
     expect(second.seen.toSorted()).toEqual(['a1', 'e1', 'i1', 'm1']);
   });
+});
+
+test('an event that a stop leaves undone holds up nothing for a version that does not want its type', async () => {
+  const bench = new DeliveryBench();
+  class Old implements EventHandler<DepositedEvent | ClosedEvent> {
+    readonly event = [DepositedEvent, ClosedEvent];
+
+    async handle({ eventId }: { readonly eventId: string }): Promise<void> {
+      if (eventId === 'e1') await gate().opened;
+    }
+  }
+  FrameworkEventHandler({ name: 'one', startFrom: 'beginning', timeoutMs })(Old);
+  const closed = (model: string) => deposited(model, 1, { type: 'ClosedEvent', payload: { reason: 'done' } });
+  bench.database.commit(deposited('i', 1), closed('e'), closed('a'), deposited('a', 2));
+  const { delivery } = bench.start([new Old()], { concurrency: 1 });
+  await bench.clock.advance(300);
+  void delivery.stop({ timeoutMs: 1_000 });
+  await bench.clock.advance(5_000);
+  const next = handlerOf({ name: 'one' });
+  bench.start([next]);
+  bench.database.commit(deposited('a', 3));
+  await bench.clock.advance(60_000);
+  expect(next.seen).toEqual(['a2', 'a3']);
+  expect(bench.database.blockedOf('one')).toEqual([]);
+});
+
+test('what a stop leaves undone of many models is read again in batches, with what is done', async () => {
+  const bench = new DeliveryBench();
+  const options = { name: 'one', whenBatchFails: 'wait', batchMax: 100 } as const;
+  let isDown = false;
+  const first = batchHandlerOf(options, async () => {
+    await bench.clock.sleep(20);
+    if (isDown) throw new Error('away');
+    isDown = true;
+  });
+  const ids = Array.from({ length: 1_000 }, (_item, index) => `a${index}-`);
+  bench.database.commit(...ids.map((model) => deposited(model, 1, { slot: 0 })));
+  const { delivery } = bench.start([first]);
+  await bench.clock.advance(5_000);
+  void delivery.stop();
+  await bench.clock.advance(25_000);
+  const second = batchHandlerOf(options);
+  bench.start([second]);
+  await bench.clock.advance(60_000);
+  expect(second.batches.flat()).toHaveLength(1_000);
+  expect(second.batches.length).toBeLessThanOrEqual(20);
 });
 
 test.each([

@@ -2,7 +2,6 @@ import {
   type AttemptCounts,
   type BlockedFailure,
   type DeliverableEvent,
-  RetryLaterError,
   comparePositions,
 } from '@framework/core/adapter';
 
@@ -10,6 +9,9 @@ import { type AttemptVerdict, askedWaitMs, attemptVerdict, errorText } from '../
 import { retryAfterMs } from '../handler/event-handler.js';
 import { type EventWork, type HeldSlot, modelKey } from '../slots/held-slot.js';
 import type { HandlerDependencies, HandlerPolicy } from './subscription-dependencies.js';
+
+/** For more models, repeating what is done is cheaper: a batch handler drains blocked models of a slot one after the other. */
+const undoneModelsMax = 100;
 
 /** Events that are neither done nor blocked, and must be tried again together. */
 export interface PendingRetry {
@@ -110,11 +112,18 @@ export class EventStep {
     );
     for (const work of works) if (isLeft(work)) leave(work);
     const untried = works.filter((work) => !isLeft(work));
-    const error = new RetryLaterError({
-      afterMs: 0,
-      message: 'The slot was given back before the event was done',
-    });
-    await this.#block(untried, slot, ({ event }) => this.#failed(event, 1, error, false));
+    const heads = [...Map.groupBy(untried, ({ event }) => modelKey(event)).values()].flatMap((own) =>
+      own.slice(0, 1),
+    );
+    if (heads.length > undoneModelsMax) return;
+    const recoveries = heads.map(({ event }) => slot.recoveryOf(event, 'blocking'));
+    const { handler, token } = slot;
+    // Their events have not failed: a version that does not want them passes over them, and others are read in batches.
+    const holds = heads.map(({ event }) => ({ handler, token, event }));
+    if (!(await this.#deps.writes.hold.add(slot, ...holds)) || !slot.held) return;
+    const kept = recoveries.flatMap((recovery, index) => recovery.wait(heads[index]?.event));
+    for (const work of untried) leave(work);
+    this.#onBlocked(slot, kept);
   }
 
   /**
