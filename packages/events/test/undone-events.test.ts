@@ -18,6 +18,7 @@ const models = ['a', 'e', 'i', 'm'];
 /** They are in all four slots. */
 const wideModels = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 const timeoutMs = 600_000;
+const closed = (model: string) => deposited(model, 1, { type: 'ClosedEvent', payload: { reason: 'done' } });
 
 async function untilCallAborted({ signal }: HandlerContext): Promise<void> {
   await new Promise((resolve) => signal.addEventListener('abort', resolve));
@@ -116,7 +117,6 @@ test('an event that a stop leaves undone holds up nothing for a version that doe
     }
   }
   FrameworkEventHandler({ name: 'one', startFrom: 'beginning', timeoutMs })(Old);
-  const closed = (model: string) => deposited(model, 1, { type: 'ClosedEvent', payload: { reason: 'done' } });
   bench.database.commit(deposited('i', 1), closed('e'), closed('a'), deposited('a', 2));
   const { delivery } = bench.start([new Old()], { concurrency: 1 });
   await bench.clock.advance(300);
