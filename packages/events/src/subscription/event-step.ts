@@ -71,9 +71,17 @@ export class EventStep {
     if (outcome.kind === 'dropped' && slot.held && !context.ended.aborted) this.leaveUndone(handled);
     if (outcome.kind === 'partly-failed') {
       const { errors, isEnded = false } = outcome;
+      const isDone = ({ event: { id } }: EventWork): boolean => !errors.has(id);
       const stateOf = (work: EventWork): FailedState =>
         this.#failed(work.event, 1, errors.get(work.event.id), !isEnded);
-      await this.#block(handled, slot, stateOf, (work) => !errors.has(work.event.id));
+      const untried = isEnded ? worksLeftInOrder(handled, isDone) : new Set<EventWork>();
+      const [held, blocked] = [[...untried], handled.filter((work) => !untried.has(work))];
+      await this.#block(blocked, slot, stateOf, isDone);
+      finish(held.filter(isDone));
+      await this.#hold(
+        held.filter((work) => !isDone(work)),
+        slot,
+      );
     }
     if (outcome.kind !== 'failed') return undefined;
     const { error } = outcome;
@@ -110,19 +118,32 @@ export class EventStep {
     const works = (this.#undone.get(slot)?.splice(0) ?? []).toSorted((one, other) =>
       comparePositions(one.event, other.event),
     );
-    for (const work of works) if (isLeft(work)) leave(work);
-    const untried = works.filter((work) => !isLeft(work));
-    const heads = [...Map.groupBy(untried, ({ event }) => modelKey(event)).values()].flatMap((own) =>
-      own.slice(0, 1),
-    );
-    if (heads.length > undoneModelsMax) return;
-    const recoveries = heads.map(({ event }) => slot.recoveryOf(event, 'blocking'));
+    // Nothing can be written any more, so nothing may be left.
+    if (this.#deps.context.ended.aborted) return;
+    const untried: EventWork[] = [];
+    for (const work of works) {
+      // Its row could not be written.
+      if (slot.blocked.get(modelKey(work.event))?.phase === 'blocking') continue;
+      if (isLeft(work)) leave(work);
+      else untried.push(work);
+    }
+    const modelCount = new Set(untried.map(({ event }) => modelKey(event))).size;
+    if (modelCount <= undoneModelsMax) await this.#hold(untried, slot);
+  }
+
+  /**
+   * Blocks the models of events that were not tried, each at the first of them. They have not failed: a version that does not want them passes
+   * over them, and others are read in batches.
+   */
+  async #hold(works: readonly EventWork[], slot: HeldSlot): Promise<void> {
     const { handler, token } = slot;
-    // Their events have not failed: a version that does not want them passes over them, and others are read in batches.
-    const holds = heads.map(({ event }) => ({ handler, token, event }));
+    const byModel = Map.groupBy(works, ({ event }) => modelKey(event)).values();
+    const heads = [...byModel].flatMap((own) => own.slice(0, 1)).map(({ event }) => event);
+    const recoveries = heads.map((event) => slot.recoveryOf(event, 'blocking'));
+    const holds = heads.map((event) => ({ handler, token, event }));
     if (!(await this.#deps.writes.hold.add(slot, ...holds)) || !slot.held) return;
-    const kept = recoveries.flatMap((recovery, index) => recovery.wait(heads[index]?.event));
-    for (const work of untried) leave(work);
+    const kept = recoveries.flatMap((recovery, index) => recovery.wait(heads[index]));
+    for (const work of works) leave(work);
     this.#onBlocked(slot, kept);
   }
 
@@ -245,6 +266,19 @@ export function takeFirst<Item>(
 /** Whether an event stays in the log, because its model is blocked. */
 export function isLeft(work: EventWork): boolean {
   return work.slot.blocked.get(modelKey(work.event))?.admits(work) === false;
+}
+
+/** The events of models of which only the last events are left undone. Those of a model that is being drained have a row already. */
+function worksLeftInOrder(
+  works: readonly EventWork[],
+  isDone: (work: EventWork) => boolean,
+): ReadonlySet<EventWork> {
+  const byModel = [...Map.groupBy(works, ({ event }) => modelKey(event)).values()];
+  const inOrder = byModel.filter((own) => {
+    const firstLeft = own.findIndex((work) => !isDone(work));
+    return own.every(({ batch }) => batch === undefined) && own.findLastIndex(isDone) < firstLeft;
+  });
+  return new Set(inOrder.flat());
 }
 
 function leave(work: EventWork): void {
