@@ -53,7 +53,7 @@ test('a database with no-verify is encrypted, and whom it is is not checked', as
   expect(await encryption(server)).toEqual([{ application_name: 'framework', ssl: true }]);
 });
 
-test('a database is asked for encryption unless it is disabled, whatever the server would allow', async () => {
+test('a client requests encryption unless it is disabled, even if the server does not require it', async () => {
   const server = await startTlsServer();
   await query(server.bareUrl, 'alter system set ssl = off');
   await query(server.bareUrl, 'select pg_reload_conf()');

@@ -375,7 +375,7 @@ export class DatabaseWorker {
     await within(clock, Math.min(endingMs, settings.leaseMs), idle);
     subscription?.dispatch.abandon(reason, slot);
     await within(clock, Math.min(endingMs, settings.leaseMs), idle);
-    await within(clock, settings.leaseMs, subscription?.recordUndone(slot) ?? idle);
+    await within(clock, settings.leaseMs, Promise.resolve(subscription?.recordUndone(slot)));
     await writes.move.answered();
     await untilDone(this.#context, stopping, () => saver.save(true));
     // A stop gives all slots back at once.

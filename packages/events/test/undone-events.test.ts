@@ -2,14 +2,8 @@ import { setImmediate } from 'node:timers/promises';
 import { seededRandom } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import {
-  type EventHandler,
-  FrameworkEventHandler,
-  type HandlerContext,
-  PartialBatchError,
-  defaultDeliverySettings,
-} from '../src/index.js';
-import { ClosedEvent, DepositedEvent, deposited } from './account.js';
+import { type HandlerContext, PartialBatchError, defaultDeliverySettings } from '../src/index.js';
+import { deposited } from './account.js';
 import { batchHandlerOf } from './bench-store.js';
 import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
 
@@ -18,7 +12,6 @@ const models = ['a', 'e', 'i', 'm'];
 /** They are in all four slots. */
 const wideModels = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 const timeoutMs = 600_000;
-const closed = (model: string) => deposited(model, 1, { type: 'ClosedEvent', payload: { reason: 'done' } });
 
 async function untilCallAborted({ signal }: HandlerContext): Promise<void> {
   await new Promise((resolve) => signal.addEventListener('abort', resolve));
@@ -105,29 +98,6 @@ describe('what is done behind unfinished events', () => {
     await bench.clock.advance(5_000);
     expect(second.seen.toSorted()).toEqual(['a1', 'e1', 'i1', 'm1']);
   });
-});
-
-test('an event that a stop leaves undone holds up nothing for a version that does not want its type', async () => {
-  const bench = new DeliveryBench();
-  class Old implements EventHandler<DepositedEvent | ClosedEvent> {
-    readonly event = [DepositedEvent, ClosedEvent];
-
-    async handle({ eventId }: { readonly eventId: string }): Promise<void> {
-      if (eventId === 'e1') await gate().opened;
-    }
-  }
-  FrameworkEventHandler({ name: 'one', startFrom: 'beginning', timeoutMs })(Old);
-  bench.database.commit(deposited('i', 1), closed('e'), closed('a'), deposited('a', 2));
-  const { delivery } = bench.start([new Old()], { concurrency: 1 });
-  await bench.clock.advance(300);
-  void delivery.stop({ timeoutMs: 1_000 });
-  await bench.clock.advance(5_000);
-  const next = handlerOf({ name: 'one' });
-  bench.start([next]);
-  bench.database.commit(deposited('a', 3));
-  await bench.clock.advance(60_000);
-  expect(next.seen).toEqual(['a2', 'a3']);
-  expect(bench.database.blockedOf('one')).toEqual([]);
 });
 
 test('what a stop leaves undone of many models is read again in batches, with what is done', async () => {

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import {
   type BatchEventHandler,
   type EventEnvelope,
+  type EventHandler,
   FrameworkEventHandler,
   type HandlerContext,
   PartialBatchError,
@@ -65,23 +66,39 @@ test('a slot is handed over although the database refuses the rows of undone mod
   expect([...first.seen, ...second.seen]).toContain('g2');
 });
 
-test('an aborted batch holds up nothing for a version that does not want what it leaves', async () => {
-  const bench = new DeliveryBench();
-  class Old implements BatchEventHandler<DepositedEvent | ClosedEvent> {
-    readonly event = [DepositedEvent, ClosedEvent];
+type Wanted = DepositedEvent | ClosedEvent;
 
-    async handleBatch(
-      _events: readonly EventEnvelope<DepositedEvent | ClosedEvent>[],
-      { signal }: HandlerContext,
-    ): Promise<void> {
-      await new Promise((resolve) => signal.addEventListener('abort', resolve));
-      throw new PartialBatchError([], { done: ['i1'] });
-    }
+class CallsUntilDropped implements EventHandler<Wanted> {
+  readonly event = [DepositedEvent, ClosedEvent];
+
+  async handle({ eventId }: EventEnvelope<Wanted>): Promise<void> {
+    if (eventId === 'e1') await gate().opened;
   }
+}
+
+class BatchUntilAborted implements BatchEventHandler<Wanted> {
+  readonly event = [DepositedEvent, ClosedEvent];
+
+  async handleBatch(_events: readonly EventEnvelope<Wanted>[], { signal }: HandlerContext): Promise<void> {
+    await new Promise((resolve) => signal.addEventListener('abort', resolve));
+    throw new PartialBatchError([], { done: ['i1'] });
+  }
+}
+
+test.each([
+  ['a call', CallsUntilDropped],
+  ['an aborted batch', BatchUntilAborted],
+])('what %s leaves undone holds up nothing for a version that does not want its type', async (_what, Old) => {
   FrameworkEventHandler({ name: 'one', startFrom: 'beginning', timeoutMs })(Old);
+  const bench = new DeliveryBench();
   const closed = { type: 'ClosedEvent', payload: { reason: 'done' } };
-  bench.database.commit(deposited('i', 1), deposited('a', 1, closed), deposited('a', 2));
-  const { delivery } = bench.start([new Old()]);
+  bench.database.commit(
+    deposited('i', 1),
+    deposited('e', 1, closed),
+    deposited('a', 1, closed),
+    deposited('a', 2),
+  );
+  const { delivery } = bench.start([new Old()], { concurrency: 1 });
   await bench.clock.advance(300);
   void delivery.stop({ timeoutMs: 1_000 });
   await bench.clock.advance(5_000);
@@ -90,4 +107,5 @@ test('an aborted batch holds up nothing for a version that does not want what it
   bench.database.commit(deposited('a', 3));
   await bench.clock.advance(60_000);
   expect(next.seen).toEqual(['a2', 'a3']);
+  expect(bench.database.blockedOf('one')).toEqual([]);
 });

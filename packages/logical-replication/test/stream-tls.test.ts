@@ -1,4 +1,4 @@
-import { openDatabases, systemClock } from '@framework/core';
+import { openDatabases } from '@framework/core';
 import { postgres } from '@framework/drizzle-adapter';
 import { expect, onTestFinished, test } from 'vitest';
 
@@ -6,6 +6,7 @@ import { query } from '../../drizzle-adapter/test/fixtures/query.js';
 import { shardingConfig } from '../../drizzle-adapter/test/fixtures/sharding-config.js';
 import { startTlsServer } from '../../drizzle-adapter/test/fixtures/tls-server.js';
 import { logicalReplication } from '../src/index.js';
+import { openFeeds } from './open-feeds.js';
 
 test('a stream is encrypted, and shows the certificate of its role', async () => {
   const server = await startTlsServer({ wal_level: 'logical' });
@@ -21,18 +22,7 @@ test('a stream is encrypted, and shows the certificate of its role', async () =>
   onTestFinished(() => databases.close());
   await databases.ready();
   const source = logicalReplication();
-  const feeds = databases.deliveries().map((delivery) =>
-    source.open({
-      ...delivery,
-      handler: 'notify',
-      clock: systemClock,
-      eventBytesMax: 10_000,
-      checkMs: 200,
-      onCommitted: () => undefined,
-      onError: () => undefined,
-    }),
-  );
-  onTestFinished(() => Promise.all(feeds.map((feed) => feed.close())).then(() => undefined));
+  openFeeds(databases, source);
   await expect.poll(() => source.states).toMatchObject([{ kind: 'streaming' }]);
   const streams = `select distinct ssl from pg_stat_activity join pg_stat_ssl using (pid)
                    where usename = 'sharded' and application_name = 'framework stream of notify'`;

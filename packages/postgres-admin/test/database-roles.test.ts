@@ -1,4 +1,4 @@
-import { openDatabases, systemClock } from '@framework/core';
+import { openDatabases } from '@framework/core';
 import { postgres } from '@framework/drizzle-adapter';
 import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { logicalReplication } from '@framework/logical-replication';
@@ -17,6 +17,7 @@ import { emptyDatabase } from '../../drizzle-adapter/test/fixtures/empty-databas
 import { migrationsFolder } from '../../drizzle-adapter/test/fixtures/migrations-folder.js';
 import { query } from '../../drizzle-adapter/test/fixtures/query.js';
 import { shardingConfig } from '../../drizzle-adapter/test/fixtures/sharding-config.js';
+import { openFeeds } from '../../logical-replication/test/open-feeds.js';
 import { RoleLogins, type RoleName } from './fixtures/role-logins.js';
 
 describe('a role', () => {
@@ -141,18 +142,7 @@ test('a relay may stream the log once the migrator has published it and its user
   onTestFinished(() => databases.close());
   await databases.ready();
   const source = logicalReplication();
-  const feeds = databases.deliveries().map((delivery) =>
-    source.open({
-      ...delivery,
-      handler: 'notify',
-      clock: systemClock,
-      eventBytesMax: 10_000,
-      checkMs: 200,
-      onCommitted: () => undefined,
-      onError: () => undefined,
-    }),
-  );
-  onTestFinished(() => Promise.all(feeds.map((feed) => feed.close())).then(() => undefined));
+  openFeeds(databases, source);
   const reasonIs = (reason: RegExp): Promise<void> =>
     expect
       .poll(() => source.states)

@@ -52,7 +52,7 @@ export const sixteenClients: Benchmark = {
         measured: { framework: framework.perSecond, 'relative update': relative.perSecond },
       },
       {
-        title: 'framework CPU per deposit ÷ that of the pipelined statement, 16 clients',
+        title: 'CPU per deposit, framework ÷ pipelined statement, 16 clients',
         value: framework.cpuMs / statement.cpuMs,
         unit: '×',
         atMost: 1.3,

@@ -63,7 +63,7 @@ const unknown: Readonly<Record<string, () => string | undefined | Promise<string
   'HMAC with the public key': () => issuing.signedWithPublicKey({ subject: owner }),
   'unknown key id': () => issuing.token({ subject: owner, kid: 'key-9' }),
   'other algorithm': () => issuing.ofOtherAlgorithm({ subject: owner }),
-  'signed by somebody else': () => issuing.forged({ subject: owner }),
+  'signed by another issuer': () => issuing.forged({ subject: owner }),
   'no subject': () => issuing.token({ subject: undefined }),
   malformed: () => 'not.a.token',
 };

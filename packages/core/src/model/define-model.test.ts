@@ -69,7 +69,7 @@ describe('a model whose fields are declared once', () => {
 
   test('cannot declare what is no schema, or works in one direction only', () => {
     expect(() => defineModel('Order', { state: z.enum(['OPEN']), total: 'bigint' as never })).toThrow(
-      'The values of the field total of Order are declared by not a schema of zod',
+      'The values of the field total of Order are declared by something that is not a schema of zod',
     );
     class Trimmed extends defineModel('Trimmed', {
       state: z.enum(['OPEN']),

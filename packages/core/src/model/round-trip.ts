@@ -18,7 +18,7 @@ export function assertSchema(schema: unknown, name: string): void {
   };
   const major = own?.version?.major ?? (earlier === undefined ? undefined : 3);
   if (major === zodMajor) return;
-  const what = major === undefined ? 'not a schema of zod' : `a schema of zod ${major}`;
+  const what = major === undefined ? 'something that is not a schema of zod' : `a schema of zod ${major}`;
   throw new InvariantViolationError(`The ${name} are declared by ${what}: use zod ${zodMajor}`);
 }
 

@@ -221,7 +221,7 @@ describe('a hash chain', () => {
     await expect(AuditLog.open(settings, () => undefined)).rejects.toThrow('needs at least 16');
   });
 
-  test('with a key cannot be made anew without it', async () => {
+  test('with a key cannot be rebuilt without it', async () => {
     const { folder, file, openLog } = await auditFile();
     const [keyFile, otherFile] = [join(folder, 'key'), join(folder, 'other')];
     await writeFile(keyFile, 's'.repeat(16));
